@@ -1,11 +1,13 @@
 """Times of generated integral kernels, J and K, three-centre integrals and a whole job relative to PySCF.
 
-    python -m scripts.bench_eri [--parts classes jk fitting job] [--threads 1 2] [--quick]
-                                 [--vectors avx2] [--out FILE]
+    python -m scripts.bench_eri [--parts classes jk fitting gradient scf_gradient job]
+                                 [--threads 1 2] [--quick] [--vectors avx2] [--out FILE]
 
     classes   dense batches of one class, 1 and 3 primitives per shell, against libcint of PySCF's wheel, one thread
     jk        J and K of one density against PySCF's direct build with the same screening threshold
     fitting   three-centre integrals against PySCF's incore.aux_e2
+    gradient  derivatives of sums of three-centre integrals with weights against PySCF's derivative integrals
+    scf_gradient  two-electron gradients of Hartree-Fock against PySCF's
     job       density-fitted RHF and MP2 of caffeine/cc-pVTZ from the geometry on, against PySCF as installed
 
 Contestants run in turns in one process. Times are medians, and ratios are medians of the ratios within each round.
@@ -36,6 +38,8 @@ JK = {
     "water2/cc-pvqz": (1, None),
 }
 FITTING = {"caffeine/cc-pvtz/cc-pvtz-ri": 4.0}
+GRADIENT = {"caffeine/cc-pvtz/cc-pvtz-ri": 4.0}
+SCF_GRADIENT = {"caffeine/def2-svp/fitted": 4.0, "caffeine/def2-tzvp/fitted": 4.0, "caffeine/def2-svp/direct": 4.0}
 JOB = {"caffeine/cc-pvtz": 3.0}
 QUICK = {"classes": ("0000", "1111", "2222"), "jk": ("water5/cc-pvdz",), "fitting": (), "job": ()}
 
@@ -77,6 +81,24 @@ def fitting(asked: argparse.Namespace) -> Rows:
             yield three_centre(molecule, basis, auxiliary, threads=threads) | {"case": title, "target": target}
 
 
+def gradient(asked: argparse.Namespace) -> Rows:
+    from scripts.eri.fitted_gradient import fitted_gradient
+
+    for title, target in GRADIENT.items() if not asked.quick else ():
+        molecule, basis, auxiliary = title.split("/")
+        for threads in asked.threads:
+            yield fitted_gradient(molecule, basis, auxiliary, threads) | {"target": target}
+
+
+def scf_gradient(asked: argparse.Namespace) -> Rows:
+    from scripts.eri.scf_gradient import scf_gradient
+
+    for title, target in SCF_GRADIENT.items() if not asked.quick else ():
+        molecule, basis, way = title.split("/")
+        for threads in asked.threads:
+            yield scf_gradient(molecule, basis, way, threads) | {"target": target}
+
+
 def job(asked: argparse.Namespace) -> Rows:
     from scripts.eri.whole_job import whole_job
 
@@ -92,6 +114,8 @@ PARTS: Parts = {
     "classes": classes,
     "jk": jk,
     "fitting": fitting,
+    "gradient": gradient,
+    "scf_gradient": scf_gradient,
     "job": job,
 }
 

@@ -163,7 +163,7 @@ def test_optimisation_reports_steps_and_writes_a_plot(trnqc, write, tmp_path):
         (("--extrapolate", "cc-pvdz"), "two basis sets were expected"),
         (("--extrapolate", "def2-svp,def2-tzvp"), "correlation-consistent basis set"),
         (("--optimize", "--checkpoint", "kept"), "--optimize has no checkpoint"),
-        (("--gradient", "--compare-with", "cpu:fp32"), "--gradient has no checkpoint"),
+        (("--gradient", "--compare-with", "cpu:fp32"), "--compare-with compares energies: leave out --gradient"),
         (("--plot", "plot.html"), "--plot shows the steps of --optimize"),
         (("--optimize", "--plot", "/nowhere/plot.html"), "--plot /nowhere/plot.html: cannot be written"),
         (("--optimize", "--max-steps", "0"), "--max-steps must be positive"),
@@ -176,7 +176,7 @@ def test_options_that_do_not_fit(trnqc, write, options, words):
     assert words in err
 
 
-@pytest.mark.parametrize("options", [(), ("--extrapolate", "cc-pvdz,cc-pvtz"), ("--gradient",)])
+@pytest.mark.parametrize("options", [(), ("--extrapolate", "cc-pvdz,cc-pvtz"), ("--optimize",)])
 def test_ranks_share_one_energy_only(write, options):
     path = write("two.xyz", H2.format(0.9) * (1 if options else 2))
     arguments = ["mp2", str(path), *options]
@@ -184,6 +184,20 @@ def test_ranks_share_one_energy_only(write, options):
     check_task(args, jobs_from(args), 1)
     with pytest.raises(InputError, match=r"one process|start it without torchrun"):
         check_task(args, jobs_from(args), 2)
+
+
+def test_a_gradient_continues_from_its_checkpoint(trnqc, write, tmp_path):
+    path, kept, target = write("h2.xyz", H2.format(0.8)), tmp_path / "kept", tmp_path / "gradient.json"
+    gradients = []
+    for options in ((), ("--checkpoint", kept), ("--checkpoint", kept)):
+        status, _, err = trnqc("mp2", path, *SMALL, "--gradient", "--json", target, *options, "-q")
+        assert status == 0, err
+        gradients.append(json.loads(target.read_text())["gradient"])
+    assert gradients[1] == gradients[2]
+    assert np.abs(np.subtract(gradients[0], gradients[1])).max() < 1e-9
+    assert (kept / "gamma-0.h5").exists()
+    status, _, err = trnqc("mp2", path, *SMALL, "--gradient", "--conv-tol", "1e-9", "--checkpoint", kept, "-q")
+    assert status == 2 and "SCF threshold" in err
 
 
 def test_several_frames_are_not_optimised(trnqc, write):

@@ -162,6 +162,16 @@ def test_the_command_has_the_digits_of_one_process(tmp_path, size, checkpoint):
         assert json.loads(again.to_json())["pairs"] == record["pairs"]
 
 
+def test_a_gradient_on_ranks_has_the_digits_of_one_process(tmp_path):
+    gradients = []
+    for size in (1, 2):
+        path = tmp_path / f"{size}.json"
+        ended = Started(tmp_path, COMMAND, size, [*SMALL, "--gradient", "-q", "--json", path]).ended()
+        assert [status for status, _, _ in ended] == [0] * size, ended
+        gradients.append(json.loads(path.read_text())["gradient"])
+    assert gradients[0] == gradients[1]
+
+
 def test_a_rank_that_dies_ends_the_job(tmp_path):
     status, out, err = Started(tmp_path, DYING, 2, ["SIGKILL", *SMALL]).ended([0])[0]
     assert status not in (0, -signal.SIGKILL) and out == ""

@@ -56,7 +56,7 @@ def _outcomes(
             progress("frames", number - 1, len(jobs))
         try:
             outcomes.append(
-                compute(args, job, lambda one: run_job(one, progress, ranks, args.schedule), progress, console)
+                compute(args, job, lambda one: run_job(one, progress, ranks, args.schedule), progress, console, ranks)
             )
         except TrnqcError as error:
             if len(jobs) > 1:

@@ -31,6 +31,7 @@ from trnqc.mp2.jobs.job import Job
 from trnqc.mp2.reference.molecule import Geometry, build_mole, describe
 from trnqc.mp2.result import UNITS, MP2Result
 from trnqc.mp2.result_parts import to_plain
+from trnqc.ranks import ALONE, Ranks
 
 RunJob = Callable[[Job], MP2Result]
 """Runs a job, on all ranks."""
@@ -71,8 +72,13 @@ def check_task(args: argparse.Namespace, jobs: tuple[Job, ...], ranks: int) -> N
     forces = [name for name in ("gradient", "optimize") if getattr(args, name)]
     if energies and forces:
         raise InputError(f"--{energies[0]} computes energies only: leave out --{forces[0]}")
-    if forces and (args.checkpoint or args.compare_with or ranks > 1):
-        raise InputError(f"--{forces[0]} has no checkpoint, no comparison and runs in one process: leave these out")
+    if forces and args.compare_with:
+        raise InputError(f"--compare-with compares energies: leave out --{forces[0]}")
+    if args.optimize and (args.checkpoint or ranks > 1):
+        raise InputError(
+            "--optimize has no checkpoint and runs in one process: leave these out, and continue an interrupted "
+            "optimisation from the last geometry of --trajectory"
+        )
     if ranks > 1 and (energies or len(jobs) > 1):
         what = f"--{energies[0]}" if energies else f"{args.geometry} with its {len(jobs)} frames"
         # The names of counters that ranks share are those of one job.
@@ -94,7 +100,12 @@ def check_task(args: argparse.Namespace, jobs: tuple[Job, ...], ranks: int) -> N
 
 
 def compute(
-    args: argparse.Namespace, job: Job, run_job: RunJob, progress: Progress | None, console: Console
+    args: argparse.Namespace,
+    job: Job,
+    run_job: RunJob,
+    progress: Progress | None,
+    console: Console,
+    ranks: Ranks = ALONE,
 ) -> Outcome:
     """Carry out the task that the options name for one job."""
     if args.counterpoise:
@@ -104,7 +115,7 @@ def compute(
     if args.optimize:
         return _optimum(args, job, progress, console)
     if args.gradient:
-        return _gradient(args, job, progress)
+        return _gradient(args, job, progress, ranks)
     result = run_job(job)
     return _outcome(args, result)
 
@@ -123,8 +134,8 @@ def _outcome(args: argparse.Namespace, result: MP2Result, gradient: np.ndarray |
     return Outcome(geometry, Energy.of(result), line, tables, plain, result.warnings, gradient)
 
 
-def _gradient(args: argparse.Namespace, job: Job, progress: Progress | None) -> Outcome:
-    mp2 = mp2_object(job, progress=progress)
+def _gradient(args: argparse.Namespace, job: Job, progress: Progress | None, ranks: Ranks = ALONE) -> Outcome:
+    mp2 = mp2_object(job, None, progress, ranks, args.schedule)
     mp2.kernel()
     assert mp2.result is not None and mp2.result.system is not None
     result = replace(mp2.result, system=replace(mp2.result.system, geometry=job.geometry))

@@ -15,14 +15,22 @@ import numpy as np
 from pyscf import gto, lib
 
 from trnqc.errors import InputError
-from trnqc.host.memory import available_memory, memory_limit
+from trnqc.host.memory import memory_limit
 from trnqc.host.threads import thread_count
 from trnqc.mp2.dfmp2 import DFMP2
 from trnqc.mp2.execution import Progress
-from trnqc.mp2.jobs.job import SHARE_OF_FREE_MEMORY, Job, reference_of
+from trnqc.mp2.jobs.job import (
+    Job,
+    execution_of,
+    frozen_orbitals,
+    molecule_of,
+    reference_of,
+    scf_settings,
+    shared_reference,
+)
 from trnqc.mp2.reference.hartree_fock import run_scf
-from trnqc.mp2.reference.molecule import Geometry, build_mole, describe
-from trnqc.mp2.reference.orbitals import chemical_core
+from trnqc.mp2.reference.molecule import Geometry, describe
+from trnqc.ranks import ALONE, Ranks
 
 # Methods by name.
 METHODS = ("mp2", "scs-mp2", "sos-mp2")
@@ -133,13 +141,26 @@ def complete(point: SinglePoint, *, gradient: bool = False, dipole: bool = False
     return point
 
 
-def mp2_object(job: Job, guess: np.ndarray | None = None, progress: Progress | None = None) -> DFMP2:
-    """Run the SCF of a job and return the DF-MP2 object, whose `kernel` has not been called."""
-    mol = build_mole(job.geometry, job.basis)
-    memory = job.memory or SHARE_OF_FREE_MEMORY * available_memory()
-    # PySCF's limit in MB is for the whole process; ours is for the memory that the job adds.
-    mol.verbose, mol.max_memory = job.verbose, memory / 1e6 + lib.current_memory()[0]
-    return _object(mol, job, memory, guess, progress)
+def mp2_object(
+    job: Job,
+    guess: np.ndarray | None = None,
+    progress: Progress | None = None,
+    ranks: Ranks = ALONE,
+    schedule: str = "dynamic",
+) -> DFMP2:
+    """Run the SCF of a job and return the DF-MP2 object, whose `kernel` has not been called.
+
+    With a checkpoint or on several ranks there is no `guess`: the orbitals are those of the checkpoint, or of an SCF
+    that all ranks share.
+    """
+    execution = execution_of(job, progress, ranks, schedule)
+    mol = molecule_of(job, execution)
+    if job.checkpoint is None and ranks.size == 1:
+        return _object(mol, job, execution.memory, guess, progress)
+    mp2 = _on_reference(shared_reference(mol, job, execution), job, execution.memory, progress)
+    mp2.checkpoint, mp2.ranks, mp2.schedule = job.checkpoint, ranks, schedule
+    mp2._scf_settings = scf_settings(job)
+    return mp2
 
 
 def default_method(mol: gto.Mole) -> DFMP2:
@@ -163,10 +184,14 @@ def _object(
         progress=progress,
         guess=guess,
     )
+    return _on_reference(mf, job, memory, progress)
+
+
+def _on_reference(mf: Any, job: Job, memory: float, progress: Progress | None) -> DFMP2:
     return DFMP2(
         mf,
         auxbasis=job.auxbasis,
-        frozen=chemical_core(mol) if isinstance(job.frozen, str) else job.frozen,
+        frozen=frozen_orbitals(job, mf.mol),
         precision=job.precision,
         backend=job.backend,
         max_memory=memory / 1e6,

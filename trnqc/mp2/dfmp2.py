@@ -142,6 +142,7 @@ class DFMP2(Energies, Densities, lib.StreamObject):
         self.scs, self.sos = scs, sos
         self.checkpoint, self.ranks, self.schedule = checkpoint, ranks, schedule
         self.force_outcore = False
+        self._scf_settings: dict[str, Any] = {}  # What a checkpoint compares of the SCF, if that is part of the job.
         self.gradient_scaling = (1.0, 1.0)
         self.cphf_tol, self.cphf_max_cycle = ZVectorOptions().tolerance, ZVectorOptions().max_cycle
         self._take_orbitals()
@@ -322,7 +323,8 @@ class DFMP2(Energies, Densities, lib.StreamObject):
         if self.checkpoint is None:
             return nullcontext(Scratch() if self.force_outcore else None)
         kind = kind_of_reference(self._scf)
-        return Checkpoint(self.checkpoint, job_of(self.mol, auxiliary, self.frozen, execution, kind))
+        about = job_of(self.mol, auxiliary, self.frozen, execution, kind) | self._scf_settings
+        return Checkpoint(self.checkpoint, about)
 
     @contextmanager
     def _open_factors(self) -> Iterator[tuple[Factors | SpinFactors, Store | None]]:

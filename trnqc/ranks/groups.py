@@ -7,8 +7,10 @@ ranks that communicate.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -120,6 +122,10 @@ class Alone:
 ALONE = Alone()
 
 
+# How many sets of tasks of each name the ranks of a job have begun.
+_SETS: WeakKeyDictionary[Ranks, Counter[str]] = WeakKeyDictionary()
+
+
 def dealt(costs: Sequence[float], ranks: Ranks, schedule: str = "dynamic", name: str = "") -> Iterator[int]:
     """Yield the numbers of the tasks of this rank, the most expensive first.
 
@@ -132,7 +138,8 @@ def dealt(costs: Sequence[float], ranks: Ranks, schedule: str = "dynamic", name:
     schedule
         "static" divides the tasks beforehand by their costs. "dynamic" gives the next task to the rank that asks first.
     name
-        The name of the counter of a dynamic schedule. Every set of tasks of a job needs a different name.
+        The name of the counter of a dynamic schedule. Sets of tasks of one name are told apart by their order, which
+        has to be the same on all ranks.
 
     Raises
     ------
@@ -143,7 +150,10 @@ def dealt(costs: Sequence[float], ranks: Ranks, schedule: str = "dynamic", name:
         raise InputError(f"a schedule is one of {', '.join(SCHEDULES)}; found {schedule!r}")
     order = dearest_first(costs)
     if schedule == "dynamic" and ranks.size > 1:
-        while (n := ranks.next_of(name)) < len(order):
+        sets = _SETS.setdefault(ranks, Counter())
+        sets[name] += 1
+        counter = f"{name}/{sets[name]}"
+        while (n := ranks.next_of(counter)) < len(order):
             yield order[n]
         return
     owners = balanced(costs, ranks.size)

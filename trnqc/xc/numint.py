@@ -88,7 +88,7 @@ class NumInt(Response):
             return super().nr_rks(mol, grids, xc_code, dms, relativity, hermi, max_memory, verbose)
         densities = densities_of(dms, hermi)
         n, energy, v = self._integrals(mol, grids, xc_code, kind, densities, spins=1)
-        dtype = np.result_type(*dms)
+        dtype = dms.dtype if isinstance(dms, np.ndarray) else np.result_type(*dms)
         if len(densities) == 1:
             return n[0, 0], energy[0], v[0].astype(dtype, copy=False)
         return n[0], energy, v.astype(dtype, copy=False)

@@ -7,7 +7,7 @@ import pytest
 from pyscf import gto, scf
 
 import trnqc
-from trnqc.errors import UnsupportedError
+from trnqc.errors import TrnqcError
 from trnqc.mp2.density.natural import natural_orbitals
 from trnqc.mp2.density.restricted_open import restricted_open_density
 
@@ -36,18 +36,20 @@ def density_of(mp, relaxed: bool):
     return restricted_open_density(mp._scf, mp.orbitals(), *rest, relaxed=relaxed)
 
 
-def test_dipole_is_the_derivative_by_an_electric_field():
-    mp = radical(fitted=False)
-    density = density_of(mp, relaxed=True).rdm1(ao_repr=True).sum(axis=0)
-    moment = np.vdot(mp.mol.intor("int1e_r")[2], density)
-    assert moment == pytest.approx(slope(lambda f: radical(field=f, fitted=False).run().e_tot, 2e-3), abs=1e-7)
+@pytest.mark.parametrize(("fitted", "frozen"), [(False, None), (True, 1), (True, [0, 2, 12]), (False, [[0], [0, 4]])])
+def test_dipole_is_the_derivative_by_an_electric_field(fitted, frozen):
+    density = radical(fitted=fitted, frozen=frozen).make_rdm1(relaxed=True, ao_repr=True).sum(axis=0)
+    moment = np.vdot(radical().mol.intor("int1e_r")[2], density)
+    expected = slope(lambda f: radical(field=f, fitted=fitted, frozen=frozen).run().e_tot, 2e-3)
+    assert moment == pytest.approx(expected, abs=1e-7)
 
 
-def test_gradient_is_the_derivative_by_the_positions():
+@pytest.mark.parametrize("frozen", [None, 1, [0, 2, 12]])
+def test_gradient_is_the_derivative_by_the_positions(frozen):
     direction = np.random.default_rng(1).standard_normal((3, 3))
-    analytic = radical().nuc_grad_method().kernel()
+    analytic = radical(frozen=frozen).nuc_grad_method().kernel()
     assert np.abs(analytic.sum(axis=0)).max() < 1e-9
-    expected = slope(lambda s: radical(POSITIONS + s * direction).run().e_tot, 1.5e-3)
+    expected = slope(lambda s: radical(POSITIONS + s * direction, frozen=frozen).run().e_tot, 1.5e-3)
     assert np.vdot(analytic, direction) == pytest.approx(expected, abs=1e-7)
 
 
@@ -70,6 +72,8 @@ def test_closed_shell_as_rohf():
     assert np.abs(opened.sum(axis=0) - mf.mo_coeff @ closed @ mf.mo_coeff.T).max() < 1e-7
 
 
-def test_frozen_orbitals():
-    with pytest.raises(UnsupportedError, match="densities of ROHF references correlate all electrons, found frozen"):
-        radical(frozen=1).make_rdm1(relaxed=True)
+def test_frozen_and_correlated_orbitals_that_are_degenerate():
+    """The nitrogen atom has a half-filled p shell."""
+    mf = scf.ROHF(gto.M(atom="N", basis="6-31g", spin=3, verbose=0)).run(conv_tol=1e-12)
+    with pytest.raises(TrnqcError, match=r"one of the orbitals 2 and [34] is frozen, and both have the same energy"):
+        trnqc.DFMP2(mf, auxbasis="cc-pvdz-ri", frozen=[2]).make_rdm1(relaxed=True)

@@ -38,8 +38,8 @@ class DF(df.DF):
 
     PySCF computes the integrals itself, on disk if need be, where they do not fit into max_memory, are to be saved
     (_cderi_to_save), or are beyond our kernels. J and K are computed from a file block by block. Where the program for
-    them is not compiled yet or cannot be compiled, PySCF computes them too. ``ran_on`` says who did what, and a log line
-    says why.
+    them is not compiled yet or cannot be compiled, PySCF computes them too. ``ran_on`` says who did what, and the log
+    why.
 
     Parameters
     ----------
@@ -159,10 +159,7 @@ class DF(df.DF):
 
     def _jk_from_memory(self, dm: Any, with_j: bool, with_k: bool) -> tuple[Any, Any]:
         norms = self.__dict__.setdefault("_norms", jk.Norms())(self._cderi)
-        # Only the products of orbitals have a program for single precision.
-        single = with_k and getattr(dm, "mo_coeff", None) is not None and self._single is not None
-        rows = self._single if single else self._cderi
-        return fitted_jk(rows, dm, norms, with_j, with_k, memory_left(self.max_memory))
+        return fitted_jk(self._cderi, dm, norms, with_j, with_k, memory_left(self.max_memory), rounded=self._single)
 
     def _jk_from_file(self, dm: Any, with_j: bool, with_k: bool) -> tuple[Any, Any]:
         """Compute J and K block by block, while PySCF's `loop` reads the next block."""
@@ -189,7 +186,7 @@ class DF(df.DF):
 
     @contextmanager
     def single_precision(self) -> Iterator[bool]:
-        """A context in which J and K of densities with orbitals are computed from integrals rounded to float32.
+        """A context in which K of densities with orbitals is computed from integrals rounded to float32.
 
         Yields
         ------
@@ -217,14 +214,21 @@ class DF(df.DF):
 
 
 def fitted_jk(
-    rows: np.ndarray, dm: Any, norms: np.ndarray, with_j: bool, with_k: bool, room: float, ranks: Ranks = ALONE
+    rows: np.ndarray,
+    dm: Any,
+    norms: np.ndarray,
+    with_j: bool,
+    with_k: bool,
+    room: float,
+    ranks: Ranks = ALONE,
+    rounded: np.ndarray | None = None,
 ) -> tuple[Any, Any]:
     """Compute J and K from this rank's rows of fitted integrals, for a density that PySCF may have tagged.
 
     Parameters
     ----------
-    rows, norms, room, ranks
-        As in `trnqc.eri.fitting.jk`.
+    rows, norms, room, ranks, rounded
+        As in `trnqc.eri.fitting.jk`. `rounded` is used for densities with tags alone.
     dm : array_like [..., nao, nao]
         Real densities. If they have tags mo_coeff and mo_occ, K is computed from the occupied orbitals.
 
@@ -237,7 +241,7 @@ def fitted_jk(
     square = dms.reshape(-1, *dms.shape[-2:])
     if with_k and getattr(dm, "mo_coeff", None) is not None:
         orbitals = _occupied(dm, len(square), dms.shape[-1])
-        vjs, vks = zip(*(jk.of_orbitals(rows, c, norms, room, ranks, with_j) for c in orbitals))
+        vjs, vks = zip(*(jk.of_orbitals(rows, c, norms, room, ranks, with_j=with_j, rounded=rounded) for c in orbitals))
         return (np.array(vjs).reshape(dms.shape) if with_j else None), np.array(vks).reshape(dms.shape)
     vj = jk.coulomb(rows, square, norms, ranks).reshape(dms.shape) if with_j else None
     vk = [jk.exchange(rows, one, norms, room, ranks) for one in square] if with_k else None

@@ -27,7 +27,7 @@ VECTORS = {64: 4, 32: 2}
 # Rows of B_Q of a tile, a multiple of ROWS. They stay in the cache from their use as rows to that as columns.
 TILE = 192
 # The arrays that the program writes.
-WRITTEN = ("work", "out", "coulomb", "trace")
+WRITTEN = ("work", "out", "coulomb", "traces")
 # The types by NumPy's names.
 TYPES = {"float64": "f64", "float32": "f32"}
 
@@ -61,7 +61,6 @@ class HalfTransform:
         nao, width = orbitals.shape
         dtype = orbitals.dtype
         self._coulomb = np.zeros(nao * (nao + 1) // 2 if with_j else 1, dtype)
-        self._trace = np.zeros(1)
         self._function = load(dtype).half_transform.bind(
             nao=nao,
             vectors=width // find_compiler().lanes(dtype.itemsize),
@@ -69,12 +68,11 @@ class HalfTransform:
             orbitals=orbitals,
             work=np.empty_like(orbitals),
             coulomb=self._coulomb,
-            trace=self._trace,
             groups_begin=0,
         )
 
-    def __call__(self, rows: np.ndarray, out: np.ndarray, coulomb: np.ndarray | None = None) -> None:
-        """Write X_Q of some rows.
+    def __call__(self, rows: np.ndarray, out: np.ndarray, coulomb: np.ndarray | None = None) -> np.ndarray:
+        """Write X_Q of some rows, and return tr(C^T X_Q) [n], float64.
 
         Parameters
         ----------
@@ -85,10 +83,12 @@ class HalfTransform:
         coulomb [nao (nao + 1) / 2]
             The array to which J is added, float64 and packed.
         """
+        traces = np.empty(len(rows))
         self._coulomb.fill(0.0)
-        self._function(n=len(rows), rows=rows, out=out, groups_end=len(rows))
+        self._function(n=len(rows), rows=rows, out=out, traces=traces, groups_end=len(rows))
         if coulomb is not None:
             coulomb += self._coulomb
+        return traces
 
 
 def recipe(dtype: str) -> Recipe:
@@ -124,11 +124,11 @@ class _Parameters:
         self.orbitals = Array("orbitals", dtype, (self.nao, self.vectors), lanes=True)
         self.work = Array("work", dtype, (self.nao, self.vectors), lanes=True)
         self.out = Array("out", dtype, (self.nao, self.n, self.vectors), lanes=True)
-        self.coulomb, self.trace = Array("coulomb", dtype), Array("trace", "f64", (1,))
+        self.coulomb, self.traces = Array("coulomb", dtype), Array("traces", "f64", (self.n,))
 
     @property
     def all(self) -> tuple[Value | Array, ...]:
-        arrays = (self.rows, self.orbitals, self.work, self.out, self.coulomb, self.trace)
+        arrays = (self.rows, self.orbitals, self.work, self.out, self.coulomb, self.traces)
         return self.nao, self.n, self.vectors, self.with_j, *arrays
 
 
@@ -162,23 +162,22 @@ class _Writer:
                     self._tile(begin, end, whole, rest)
         with b.block("the rows of X_Q to their places in X"), b.loop("i", of.nao) as i, b.loop("v", of.vectors) as v:
             b.store(of.out[i, self.q, v], of.work[i, v])
-        with b.when(eq(of.with_j, 1)):
-            self._add_coulomb()
+        self._trace()
+        with b.when(eq(of.with_j, 1)), b.block("J, while B_Q is in the cache"):
+            trace = b.let("scale", cast(of.traces[self.q], self.dtype))
+            with b.loop("p", of.nao * (of.nao + 1) // 2) as p:
+                b.accumulate(of.coulomb[p], trace * of.rows[self.q, p])
         return b.function("half_transform", of.all, group=self.q, title="X_Q = B_Q C")
 
-    def _add_coulomb(self) -> None:
-        """Add B_Q tr(C^T X_Q) to J, while B_Q is in the cache."""
+    def _trace(self) -> None:
+        """Write tr(C^T X_Q): few terms in single precision, and their sum in double precision."""
         b, of = self.b, self.of
-        b.store(of.trace[0], 0.0)
+        b.store(of.traces[self.q], 0.0)
         with b.loop("i", of.nao) as i:
-            # Few terms in single precision, and their sum in double precision.
             total = b.declare("total", const(0, self.dtype))
             with b.loop("v", of.vectors) as v:
                 b.assign(total, fma(of.orbitals[i, v], of.work[i, v], total))
-            b.accumulate(of.trace[0], cast(total, "f64"))
-        trace = b.let("scale", cast(of.trace[0], self.dtype))
-        with b.loop("p", of.nao * (of.nao + 1) // 2) as p:
-            b.accumulate(of.coulomb[p], trace * of.rows[self.q, p])
+            b.accumulate(of.traces[self.q], cast(total, "f64"))
 
     def _tile(self, begin: Value, end: Value, vector: Value, vectors: int) -> None:
         """Add the products of the rows begin .. end of B_Q. Their rows of X_Q are written first."""

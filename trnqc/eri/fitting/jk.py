@@ -107,7 +107,14 @@ def _bound_of_coulomb(dms: np.ndarray, norms: np.ndarray) -> np.ndarray:
 
 
 def of_orbitals(
-    cderi: np.ndarray, orbitals: np.ndarray, norms: np.ndarray, room: float, ranks: Ranks = ALONE, with_j: bool = True
+    cderi: np.ndarray,
+    orbitals: np.ndarray,
+    norms: np.ndarray,
+    room: float,
+    ranks: Ranks = ALONE,
+    *,
+    with_j: bool = True,
+    rounded: np.ndarray | None = None,
 ) -> tuple[np.ndarray | None, np.ndarray]:
     """Compute J and K of the density C C^T in one pass over the rows.
 
@@ -116,8 +123,7 @@ def of_orbitals(
     Parameters
     ----------
     cderi [naux, pairs]
-        This rank's rows of fitted integrals B_Q, packed. If they are float32, so are the products of a group. The sums
-        over groups are float64.
+        This rank's rows of fitted integrals B_Q, packed.
     orbitals [nao, nocc]
         C, the orbitals times the square roots of their occupations.
     norms, ranks
@@ -126,6 +132,9 @@ def of_orbitals(
         Bytes that working arrays may take.
     with_j
         Whether J is wanted.
+    rounded [naux, pairs]
+        The same rows as float32. X_Q and the contribution of a group to K are then computed from them in single
+        precision. J is the sum of the exact rows, as its terms are large and cancel with the nuclear attraction.
 
     Returns
     -------
@@ -134,19 +143,25 @@ def of_orbitals(
     """
     nao, nocc = orbitals.shape
     pairs = nao * (nao + 1) // 2
-    matrix = half_transform.padded(orbitals, cderi.dtype)
+    factors = cderi if rounded is None else rounded
+    matrix = half_transform.padded(orbitals, factors.dtype)
     # Each thread has the sums of a group with their integers, an update of K, and one X_Q.
     threads, wide = _division(room, fixed=3 * nao**2 + 3 * pairs + matrix.size, each=matrix.size)
 
     def worker() -> AddRows:
-        transform = half_transform.HalfTransform(matrix, with_j)
-        update, halves = np.empty((nao, nao), cderi.dtype), np.empty(wide * matrix.size, cderi.dtype)
+        transform = half_transform.HalfTransform(matrix, with_j and rounded is None)
+        update, halves = np.empty((nao, nao), factors.dtype), np.empty(wide * matrix.size, factors.dtype)
 
         def add(begin: int, end: int, exchange: np.ndarray, *coulomb: np.ndarray) -> None:
             for first in range(begin, end, wide):
-                rows = cderi[first : min(first + wide, end)]
-                half = halves[: len(rows) * matrix.size].reshape(nao, len(rows), -1)
-                transform(rows, half, *(packed[0] for packed in coulomb))
+                part = slice(first, min(first + wide, end))
+                half = halves[: (part.stop - first) * matrix.size].reshape(nao, part.stop - first, -1)
+                if rounded is None:
+                    transform(cderi[part], half, *(packed[0] for packed in coulomb))
+                else:
+                    traces = transform(rounded[part], half)
+                    for packed in coulomb:
+                        packed += traces @ cderi[part]
                 both = half.reshape(nao, -1)
                 exchange += np.matmul(both, both.T, out=update)
 

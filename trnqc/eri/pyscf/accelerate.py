@@ -22,6 +22,7 @@ from trnqc.eri.integrals import int2e
 from trnqc.eri.jk.builder import JKBuilder, builder
 from trnqc.eri.library import background, needs
 from trnqc.eri.operators import signed_omega
+from trnqc.eri.pyscf import exchange as exchange_methods
 from trnqc.eri.pyscf.early_cycles import SMALLEST, EarlyCycles, why_not
 from trnqc.eri.pyscf.fitted_gradients import accelerate_fitted_gradients
 from trnqc.eri.pyscf.gradients import accelerate_gradients
@@ -39,7 +40,13 @@ FEW_FUNCTIONS = 1000
 COVERED = (scf.hf.RHF, scf.uhf.UHF)
 
 
-def accelerate(mf: Any, backend: str = "auto", kernels: str | None = None, early_precision: str = "fp32") -> Any:
+def accelerate(
+    mf: Any,
+    backend: str = "auto",
+    kernels: str | None = None,
+    early_precision: str = "fp32",
+    exchange: str | None = None,
+) -> Any:
     """Return an SCF object of PySCF with J, K and their gradients by generated kernels.
 
     Parameters
@@ -61,6 +68,14 @@ def accelerate(mf: Any, backend: str = "auto", kernels: str | None = None, early
         The precision of fitted J and K in the first cycles of a large SCF, "fp32" or "fp64". With "fp32" all cycles are
         in double precision from the one on in which the orbital gradient comes near the error of single precision or
         the threshold of convergence, so that the converged numbers are those of double precision.
+    exchange : str, optional
+        How K is computed. By default as PySCF would: from fitted integrals with density fitting, else exactly.
+
+        - "fitted": from fitted integrals; the object has density fitting.
+        - "direct": exactly, also beside a fitted J.
+        - "seminumerical": with one of the two integrations on a grid, for large molecules. The error of the energy is
+          below 1e-5 Hartree an atom. J is fitted or exact, as without this option. There are no gradients and Hessians.
+        - "auto": "seminumerical" where it is estimated to be faster than the default, else the default.
 
     Returns
     -------
@@ -73,6 +88,8 @@ def accelerate(mf: Any, backend: str = "auto", kernels: str | None = None, early
     ------
     UnsupportedError
         For other kinds of objects.
+    InputError
+        For an unknown word, and for `exchange` that the object or the backend does not have.
     CompilerError
         Without a C compiler, when integrals are first needed.
 
@@ -91,7 +108,8 @@ def accelerate(mf: Any, backend: str = "auto", kernels: str | None = None, early
     kernels = background.chosen(kernels)
     if isinstance(mf, _Accelerated):
         mf = mf.undo()
-    return lib.set_class(_Accelerated(mf, backend, kernels, early_precision), (_Accelerated, mf.__class__))
+    exchange_methods.check(mf, exchange, backend)
+    return lib.set_class(_Accelerated(mf, backend, kernels, early_precision, exchange), (_Accelerated, mf.__class__))
 
 
 def _check(mf: Any) -> None:
@@ -111,7 +129,7 @@ def _check(mf: Any) -> None:
         )
 
 
-def _accelerated_again(mf: Any, *arguments: str) -> Any:
+def _accelerated_again(mf: Any, *arguments: Any) -> Any:
     """Restore the layer of a pickled object, unless PySCF has converted the object below to a class without one."""
     return accelerate(mf, *arguments) if isinstance(mf, COVERED) else mf
 
@@ -120,15 +138,15 @@ class _Accelerated(lib.StreamObject):
     """The layer that `accelerate` puts on an SCF object."""
 
     __name_mixin__ = "Accelerated"
-    _keys = frozenset({"backend", "kernels", "early_precision", "ran_on", "timings"})
+    _keys = frozenset({"backend", "kernels", "early_precision", "exchange", "ran_on", "timings"})
     _run: EarlyCycles | None = None
     _eri: Any
     _opt: dict[float | None, Any]
 
-    def __init__(self, mf: Any, backend: str, kernels: str, early_precision: str) -> None:
+    def __init__(self, mf: Any, backend: str, kernels: str, early_precision: str, exchange: str | None) -> None:
         self.__dict__.update(mf.__dict__)
         self.backend, self.kernels, self.early_precision = backend, kernels, early_precision
-        self.ran_on, self.timings = "nothing yet", Timings()
+        self.exchange, self.ran_on, self.timings = exchange, "nothing yet", Timings()
         self._cache = MoleculeCache()
         if isinstance(mf, _DFHF) and type(mf.with_df) is df.DF:
             self.with_df = DF.of(mf.with_df, kernels)
@@ -147,8 +165,8 @@ class _Accelerated(lib.StreamObject):
         return plain
 
     @property
-    def _arguments(self) -> tuple[str, str, str]:
-        return self.backend, self.kernels, self.early_precision
+    def _arguments(self) -> tuple[str, str, str, str | None]:
+        return self.backend, self.kernels, self.early_precision, self.exchange
 
     @property
     def opt(self) -> Any:
@@ -204,12 +222,18 @@ class _Accelerated(lib.StreamObject):
         """Return whether early cycles are in single precision."""
         if self.early_precision == "fp64" or not self._own_fitting() or self.only_dfj or self.mol.nao_nr() < SMALLEST:
             return False
+        if self.exchange == "direct" or self._on_grid(self.mol):
+            return False
         if reason := why_not(self, dm0):
             logger.debug(self, "all cycles are in double precision: %s", reason)
         return not reason
 
     def get_veff(self, mol: Any = None, dm: Any = None, *last: Any, **options: Any) -> Any:
         """Return the potential of a density as PySCF does, in early cycles from J and K in single precision."""
+        if self._on_grid(self.mol if mol is None else mol):
+            # The screening bounds the error of a whole density's energy, and not that of a difference of densities.
+            options = {name: value for name, value in options.items() if name not in ("dm_last", "vhf_last")}
+            return super().get_veff(mol, dm, None, None, *last[2:], **options)
         if self._run is None or dm is None:
             return super().get_veff(mol, dm, *last, **options)
         self._built_fitting()
@@ -233,7 +257,7 @@ class _Accelerated(lib.StreamObject):
         omega: float | None = None,
     ) -> tuple[Any, Any]:
         """Return J and K [..., nao, nao] of densities as PySCF does; None for what is not asked for."""
-        fitting = self._built_fitting() if with_k else None
+        fitting = self._built_fitting() if with_k and not self._on_grid(self.mol if mol is None else mol) else None
         single = ", single precision" * bool(fitting and fitting._single is not None)
         with self.timings.measure(f"J and K{single}"):
             return self._jk(mol, dm, hermi, with_j, with_k, omega)
@@ -260,15 +284,40 @@ class _Accelerated(lib.StreamObject):
             # PySCF's converters, such as scf.addons.convert_to_ghf, change the class below this layer.
             self._leave_to_pyscf("generalised (two-component) orbitals are beyond trnqc's J and K")
             return super().get_jk(mol, dm, hermi, with_j, with_k, omega)
+        if with_k and self._on_grid(mol):
+            return self._seminumerical_jk(mol, dm, hermi, with_j, omega)
         if not (isinstance(self, _DFHF) and self.with_df):
             return self._four_centre_jk(mol, dm, hermi, with_j, with_k, omega)
-        fitted_k = with_k and not self.only_dfj
+        fitted_k = with_k and not self.only_dfj and self.exchange != "direct"
         vj, vk = None, None
         if with_j or fitted_k:
             vj, vk = super().get_jk(mol, dm, hermi, with_j, fitted_k, omega)
             self.ran_on = getattr(self.with_df, "ran_on", "PySCF")
         if with_k and not fitted_k:
             vk = self._four_centre_jk(mol, dm, hermi, False, True, omega)[1]
+        return vj, vk
+
+    def _on_grid(self, mol: gto.Mole) -> bool:
+        """Return whether K is computed on a grid."""
+        covered = isinstance(self, COVERED)
+        choose = exchange_methods.is_seminumerical
+        return covered and self._cache.get(mol, "on a grid", lambda: choose(self, mol, self.exchange))
+
+    def _seminumerical_jk(
+        self, mol: gto.Mole, dm: Any, hermi: int, with_j: bool, omega: float | None
+    ) -> tuple[Any, np.ndarray]:
+        """Return J as without seminumerical exchange, or None, and K on a grid."""
+        if with_j and self._own_fitting():
+            with self.timings.measure("fitted integrals"):
+                exchange_methods.fit_coulomb(self, mol)
+        vj = self._jk(mol, dm, hermi, True, False, omega)[0] if with_j else None
+        signed = signed_omega(mol, omega)
+        make = exchange_methods.builder
+        own = self._cache.get(mol, ("K on a grid", signed), lambda: make(mol, signed, self.kernels))
+        start = logger.process_clock(), logger.perf_counter()
+        vk = own.get_k(dm, hermi)
+        logger.timer(self, "vk on a grid", *start)
+        self.ran_on = own.ran_on + (f"; J by {self.ran_on}" if with_j else "")
         return vj, vk
 
     def _leave_to_pyscf(self, reason: str) -> None:
@@ -326,6 +375,8 @@ class _Accelerated(lib.StreamObject):
 
     def nuc_grad_method(self) -> Any:
         """Return PySCF's gradients object with two-electron and XC terms by our programs."""
+        if self._on_grid(self.mol):
+            exchange_methods.refuse_derivatives("gradients")
         gradients = accelerate_xc_gradients(super().nuc_grad_method())
         return (accelerate_fitted_gradients if isinstance(self, _DFHF) else accelerate_gradients)(gradients)
 
@@ -333,6 +384,8 @@ class _Accelerated(lib.StreamObject):
 
     def Hessian(self) -> Any:
         """Return PySCF's Hessian object with derivatives by our integrals; with density fitting it is PySCF's own."""
+        if self._on_grid(self.mol):
+            exchange_methods.refuse_derivatives("Hessians")
         hessian = super().Hessian()
         return hessian if isinstance(self, _DFHF) else accelerate_hessian(hessian)
 

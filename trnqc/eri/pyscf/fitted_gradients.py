@@ -45,7 +45,7 @@ class _FittedGradients(lib.StreamObject):
         plain = lib.view(self, lib.drop_class(self.__class__, _FittedGradients))
         for name in ("_cache", "ran_on", "_summing"):
             del plain.__dict__[name]
-        return plain
+        return plain.undo() if hasattr(plain, "undo") else plain  # The layer of the quadrature is below.
 
     def grad_elec(
         self, mo_energy: Any = None, mo_coeff: Any = None, mo_occ: Any = None, atmlst: Sequence[int] | None = None

@@ -37,7 +37,7 @@ class _AcceleratedGradients(lib.StreamObject):
         """Return the object without this layer, with the same state."""
         plain = lib.view(self, lib.drop_class(self.__class__, _AcceleratedGradients))
         del plain.__dict__["_cache"], plain.__dict__["ran_on"]
-        return plain
+        return plain.undo() if hasattr(plain, "undo") else plain  # The layer of the quadrature is below.
 
     def get_jk(
         self, mol: gto.Mole | None = None, dm: Any = None, hermi: int = 0, omega: float | None = None

@@ -2,7 +2,7 @@
 
   K_il = sum_g w_g X_ig sum_k A_kl(g) F_kg        F_kg = sum_j D_jk X_jg        A_kl(g) = (kl|g)
 
-block of points -> orbitals X (grid.py) -> F by a matrix product -> norms of F -> programs of pairs (program.py), which
+block of points -> orbitals X (grid.py) -> F by a matrix product -> norms of F -> sums over pairs (field.py)
 add sum_k A_kl F_k to G -> K += G w X^T
 
 (Neese, Wennmohs, Hansen and Becker, Chem. Phys. 356, 98 (2009).) The blocks are divided into groups that depend on the
@@ -22,31 +22,18 @@ from pyscf import gto, lib
 
 from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.eri.jk import densities
-from trnqc.eri.kernels import boys
 from trnqc.eri.library import programs
 from trnqc.eri.operators import Operator
+from trnqc.eri.seminumerical.field import Field
 from trnqc.eri.seminumerical.grid import Block, Orbitals, blocks_of, grid_of
 from trnqc.eri.seminumerical.overlap_fit import correction
-from trnqc.eri.seminumerical.pairs import PointPairs, cartesian_matrix, first_cartesians, point_pairs
-from trnqc.eri.seminumerical.program import BLOCK_NORM, program, work_size
+from trnqc.eri.seminumerical.pairs import cartesian_matrix
 from trnqc.host.arrays import zeros
-from trnqc.jit import CompiledFunction, Recipe
 
 # The level of PySCF's grids for this purpose; with it the error is below 1e-5 Hartree an atom.
 LEVEL = 2
-# The contribution of a pair and a block of points to the exchange energy, in Hartree, and to elements of K, below which
-# it is left out. A pair is left out where both are smaller.
-ENERGY, POTENTIAL = 1e-12, 1e-8
 # The most groups of blocks, whose sums are added in order.
 GROUPS = 64
-
-
-@dataclass(frozen=True, eq=False)
-class _Class:
-    """The pairs of a class and their bound program."""
-
-    pairs: PointPairs
-    call: Any
 
 
 class SeminumericalExchange:
@@ -84,9 +71,8 @@ class SeminumericalExchange:
         self.mol, self.level, self.operator = mol, level, Operator.of(mol, omega)
         self.threads = threads or lib.num_threads()
         self.blocks = blocks_of(*grid_of(mol, level), programs.lanes())
-        self._pairs, self._orbitals = point_pairs(mol), Orbitals(mol)
-        self._cartesian, self._first = cartesian_matrix(mol), first_cartesians(mol)
-        self._functions: list[CompiledFunction] = []
+        self._orbitals, self._cartesian = Orbitals(mol), cartesian_matrix(mol)
+        self._field: Field | None = None
         self._correction: np.ndarray | None = None
 
     @property
@@ -106,24 +92,31 @@ class SeminumericalExchange:
             return real + 1j * imaginary
         dms = dm.reshape(-1, *dm.shape[-2:]).astype(np.float64, copy=False)
         vk = np.zeros(dms.shape)
-        parts = densities.split(dms, True, np.ones(dms.shape[-1]), POTENTIAL)
+        parts = densities.split(dms, True, np.ones(dms.shape[-1]), 0.0)
         if len(parts) and self.blocks:
             parts.add_exchange(vk, self._halves(parts.matrices))
         return densities.mirrored(vk, hermi).reshape(dm.shape)
 
+    def prepare(self) -> tuple[Field, np.ndarray]:
+        """Compile the programs and compute the overlap fit, unless that is done already, and return both."""
+        if self._field is None:
+            self._field = Field(self.mol, self.operator)
+        if self._correction is None:
+            with single_threaded_pool(self.threads) as pool:
+                quadrature = self._summed(pool, _Overlap(self._orbitals, self.mol.nao_nr()))[0]
+            self._correction = correction(self.mol.intor_symmetric("int1e_ovlp"), quadrature)
+        return self._field, self._correction
+
     def _halves(self, dms: np.ndarray) -> np.ndarray:
         """Return half of K, before it is symmetrised, of symmetric or antisymmetric densities."""
-        if not self._functions:
-            self._functions = _compiled(self._pairs, self.operator.name)
+        field, p = self.prepare()
+        c = self._cartesian
         with single_threaded_pool(self.threads) as pool:
-            if self._correction is None:
-                quadrature = self._summed(pool, _Overlap(self._orbitals, self.mol.nao_nr()))[0]
-                self._correction = correction(self.mol.intor_symmetric("int1e_ovlp"), quadrature)
-            p, c = self._correction, self._cartesian
-            to_f = np.stack([c @ dm.T @ p for dm in dms])
-            pass_ = _Pass(self._orbitals, self._pairs, self._functions, to_f, self._first, self.operator.omega)
-            sums = self._summed(pool, pass_)
-        return np.stack([0.5 * (p @ one.T @ c) for one in sums])
+            # What may be left out does not depend on the density: a small one, as in response equations, is enlarged.
+            scale = np.minimum(np.abs(dms).max(axis=(1, 2)), 1.0)
+            to_f = np.stack([c @ (dm.T / one) @ p for dm, one in zip(dms, scale)])
+            sums = self._summed(pool, _Pass(self._orbitals, field, to_f))
+        return np.stack([0.5 * factor * (p @ one.T @ c) for one, factor in zip(sums, scale)])
 
     def _summed(self, pool: Any, work: _Overlap | _Pass) -> np.ndarray:
         """Return the sum of what all blocks contribute, added in the order of the groups."""
@@ -166,11 +159,8 @@ class _Pass:
     """One pass over the grid for densities, with to_f [n, ncart, nao] from orbitals to F."""
 
     orbitals: Orbitals
-    pairs: tuple[PointPairs, ...]
-    functions: list[CompiledFunction]
+    field: Field
     to_f: np.ndarray
-    first: np.ndarray
-    omega: float
 
     def start(self) -> np.ndarray:
         return np.zeros_like(self.to_f)
@@ -190,54 +180,5 @@ class _Pass:
         f = zeros((n, ncart, *block.points.shape[1:]))
         g = zeros(f.shape)
         np.matmul(self.to_f[:, :, which], x, out=f.reshape(n, ncart, -1))
-        self._pairs_into(block, f, g, np.sqrt(((x * x) @ np.abs(block.weights)).max()))
+        self.field.add(block, f, g, float(np.sqrt(((x * x) @ np.abs(block.weights)).max())))
         total[:, :, which] += g.reshape(n, ncart, -1) @ (x * block.weights).T
-
-    def _pairs_into(self, block: Block, f: np.ndarray, g: np.ndarray, norm: float) -> None:
-        sphere = block.sphere.copy()
-        sphere[BLOCK_NORM] = norm
-        flat = f.reshape(*f.shape[:2], -1)
-        squares = np.einsum("skg,skg,g->sk", flat, flat, np.abs(block.weights)).max(axis=0)
-        norms = np.sqrt(np.maximum.reduceat(squares, self.first[:-1]))
-        for pairs, function in zip(self.pairs, self.functions):
-            function(
-                rows=pairs.records.shape[1],
-                vectors=block.vectors,
-                densities=f.shape[0],
-                functions=f.shape[1],
-                n_ab=pairs.n_ab,
-                n_b=pairs.n_b,
-                energy=1 / ENERGY,
-                potential=1 / POTENTIAL,
-                omega=self.omega,
-                boys=boys.table(pairs.la + pairs.lb),
-                records=pairs.records,
-                centre=pairs.centre,
-                extents=pairs.extents,
-                places=pairs.places,
-                block=sphere,
-                norms=norms,
-                points=block.points,
-                f=f,
-                g=g,
-                work=zeros((work_size(pairs.la, pairs.lb, pairs.n_ab), f.shape[-1])),
-                groups_begin=0,
-                groups_end=len(pairs),
-            )
-
-
-def programs_for(mol: gto.Mole, operator: str) -> tuple[Recipe, ...]:
-    """Return the programs of the classes of a molecule's pairs, those that take longest to compile first."""
-    pairs = sorted(point_pairs(mol), key=lambda one: -(one.la + one.lb))
-    return tuple(dict.fromkeys(_program(one, operator) for one in pairs))
-
-
-def _program(pairs: PointPairs, operator: str) -> Recipe:
-    return program(pairs.la, pairs.lb, pairs.n_ab > 1, operator)
-
-
-def _compiled(pairs: tuple[PointPairs, ...], operator: str) -> list[CompiledFunction]:
-    """Return the compiled function of each class of pairs."""
-    recipes = [_program(one, operator) for one in pairs]
-    libraries = programs.build(list(dict.fromkeys(recipes)), "kernels of seminumerical exchange")
-    return [getattr(libraries[recipe.name], recipe.name) for recipe in recipes]

@@ -54,12 +54,14 @@ class Block:
 def grid_of(mol: gto.Mole, level: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the coordinates [n, 3] and weights [n] of the grid of a level of PySCF's sgx module.
 
-    Raises InputError for an unknown level.
+    Raises InputError for an unknown level, and for a grid without points.
     """
     if level not in LEVELS:
         raise InputError(f"the level of a grid is one of 0, ..., {LEVELS[-1]}, found {level!r}")
     grids = get_gridss(mol, level, NO_WEIGHT, use_opt_grids=True)
     real = grids.weights != 0
+    if mol.nao_nr() and not real.any():
+        raise InputError("the grid of this molecule has no points: use exchange='fitted' or exchange='direct'")
     return grids.coords[real], grids.weights[real]
 
 

@@ -1,8 +1,8 @@
 """The correction that makes the grid integrate the overlap of any two orbitals exactly.
 
 With the overlap S and its quadrature N = sum_g w X X^T, the orbitals X on the grid are replaced by P X with P = (S
-N^-1)^(1/2), so that P N P^T = S. That is the overlap fitting of Izsak and Neese, J. Chem. Phys. 135, 144105 (2011), in a
-form that treats both orbitals of a product alike. K is then the derivative of the exchange energy by the density, so
+N^-1)^(1/2), so that P N P^T = S. That is the overlap fitting of Izsak and Neese, J. Chem. Phys. 135, 144105 (2011), in
+a form that treats both orbitals of a product alike. K is then the derivative of the exchange energy by the density, so
 that an SCF converges to the minimum of its energy.
 """
 

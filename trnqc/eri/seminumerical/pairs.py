@@ -106,8 +106,8 @@ def _spheres(pairs: ShellPairs) -> tuple[np.ndarray, np.ndarray]:
 def _bounds(pairs: ShellPairs, records: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return bounds of the potential and the charge of each primitive pair, both [pairs, rows].
 
-    From r_A <= r + |PA| follows |a b| <= sum_ij binomial(la, i) binomial(lb, j) |PA|^i |PB|^j r^(la + lb - i - j), times
-    the coefficient and exp(-zeta r^2).
+    From r_A <= r + |PA| follows |a b| <= sum_ij binomial(la, i) binomial(lb, j) |PA|^i |PB|^j r^(la + lb - i - j),
+    times the coefficient and exp(-zeta r^2).
     """
     zeta, centre = records[..., ZETA], pairs.centre[:, None, :]
     pa = np.linalg.norm(records[..., P : P + 3] - centre[..., :3], axis=-1)

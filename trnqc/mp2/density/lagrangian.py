@@ -96,14 +96,15 @@ def _block(
     nao, nocc = c_occ.shape
     nvir = c_vir.shape[1]
     gamma = np.ascontiguousarray(gamma.transpose(2, 0, 1))
-    half = (gamma.reshape(-1, nvir) @ c_vir.T).reshape(len(gamma), nocc, nao)
+    rows = gamma.reshape(len(packed) * nocc, nvir)
+    half = (rows @ c_vir.T).reshape(len(packed), nocc, nao)
     square, occupied = np.empty((nao, nao)), np.empty((len(packed), nocc, nao))
     w_occ, term = np.zeros((nocc, nao)), np.empty((nocc, nao))
     for row, gamma_of_p, out in zip(packed, half, occupied):
         lib.unpack_tril(row, out=square)
         np.matmul(c_occ.T, square, out=out)
         w_occ += np.matmul(gamma_of_p, square, out=term)
-    w_vir = occupied.reshape(-1, nao).T @ gamma.reshape(-1, nvir)
+    w_vir = occupied.reshape(len(rows), nao).T @ rows
     return w_occ.T, w_vir
 
 

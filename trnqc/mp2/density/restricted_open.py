@@ -10,7 +10,8 @@ changes by 2 Σ_pq M_pq U_pq, where for each spin, in any orbitals,
 
 F is the Fock matrix of the spin, n the matrix of its occupations, and P its density including the single excitations
 t_ia = f_ia / (ε_i - ε_a): P_ia = t_ia, P_ij = -Σ_a t_ia t_ja, P_ab = Σ_i t_ia t_ib beside the terms of the pairs. The
-response of the reference is a density P_pq = z_pq (n_q - n_p) of each spin, with which M_pq - M_qp vanishes.
+response of the reference is a density P_pq = z_pq (n_q - n_p) of each spin, with which M_pq - M_qp vanishes. Frozen and
+correlated orbitals of the same occupation are told apart by F_pq^α + F_pq^β = 0, and both spins have the same P_pq.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from typing import Any
 import numpy as np
 from pyscf import gto
 
-from trnqc.errors import UnsupportedError
+from trnqc.errors import TrnqcError
+from trnqc.mp2.density.density import LEAST_GAP as LEAST_DIFFERENCE
 from trnqc.mp2.density.density import CorrelationDensity, Relaxation, in_all_orbitals, prepare
 from trnqc.mp2.density.lagrangian import Lagrangian
 from trnqc.mp2.density.pair_sums import PairSums, pair_sums
@@ -66,7 +68,7 @@ class OpenShell:
 def open_shell(
     mo_coeff: np.ndarray, mo_occ: np.ndarray, fock: np.ndarray, overlap: np.ndarray, orbitals: Sequence[ActiveOrbitals]
 ) -> OpenShell:
-    """Describe an ROHF reference without frozen orbitals.
+    """Describe an ROHF reference.
 
     Parameters
     ----------
@@ -77,23 +79,21 @@ def open_shell(
     overlap
         Of the atomic orbitals.
     orbitals
-        The semicanonical orbitals of both spins.
-
-    Raises
-    ------
-    UnsupportedError
-        If orbitals are frozen.
+        The semicanonical orbitals of both spins. Frozen orbitals are those of the ROHF object.
     """
-    if any(spin.frozen_occ or spin.frozen_vir for spin in orbitals):
-        raise UnsupportedError("densities of ROHF references correlate all electrons, found frozen orbitals")
-    everything = np.ones(len(mo_occ), dtype=bool)
     restricted, semicanonical, rotations, in_orbitals = [], [], [], []
     for occupied, f, spin in zip((mo_occ > 0, mo_occ > 1), fock, orbitals):
         in_orbitals.append(mo_coeff.T @ f @ mo_coeff)
-        restricted.append(SpinOrbitals(mo_coeff, in_orbitals[-1].diagonal(), occupied, everything))
-        c = np.hstack([spin.c_occ, spin.c_vir])
-        own = np.arange(len(occupied)) < spin.nocc
-        semicanonical.append(SpinOrbitals(c, np.concatenate([spin.eps_occ, spin.eps_vir]), own, everything))
+        diagonal = in_orbitals[-1].diagonal()
+        active = np.ones(len(mo_occ), dtype=bool)
+        frozen_occ, frozen_vir = list(spin.frozen_occ), list(spin.frozen_vir)
+        active[frozen_occ + frozen_vir] = False
+        restricted.append(SpinOrbitals(mo_coeff, diagonal, occupied, active))
+        c = np.hstack([mo_coeff[:, frozen_occ], spin.c_occ, spin.c_vir, mo_coeff[:, frozen_vir]])
+        energies = np.concatenate([diagonal[frozen_occ], spin.eps_occ, spin.eps_vir, diagonal[frozen_vir]])
+        number = np.arange(len(occupied))
+        own_active = (number >= len(frozen_occ)) & (number < len(number) - len(frozen_vir))
+        semicanonical.append(SpinOrbitals(c, energies, number < occupied.sum(), own_active))
         rotations.append(mo_coeff.T @ overlap @ c)
     return OpenShell(tuple(restricted), tuple(semicanonical), tuple(rotations), tuple(in_orbitals))
 
@@ -104,7 +104,7 @@ def densities_with_singles(shell: OpenShell, sums: PairSums) -> list[np.ndarray]
     for spin, rotation, fock, p_occ, p_vir in zip(
         shell.semicanonical, shell.rotations, shell.fock, sums.p_occ, sums.p_vir
     ):
-        o, v = spin.occupied, ~spin.occupied
+        o, v = spin.active_occ, spin.active_vir
         coupling = (rotation.T @ fock @ rotation)[np.ix_(o, v)]
         t = coupling / np.subtract.outer(spin.energies[o], spin.energies[v])
         density = np.zeros_like(fock)
@@ -113,6 +113,34 @@ def densities_with_singles(shell: OpenShell, sums: PairSums) -> list[np.ndarray]
         density[np.ix_(o, v)], density[np.ix_(v, o)] = t, t.T
         densities.append(rotation @ density @ rotation.T)
     return densities
+
+
+def densities_with_frozen(
+    shell: OpenShell, densities: Sequence[np.ndarray], w: Sequence[np.ndarray]
+) -> list[np.ndarray]:
+    """Return the densities with their elements between frozen and correlated orbitals of the same occupation.
+
+    Such orbitals are told apart by the mean Fock matrix of both spins, which is diagonal among orbitals of the same
+    occupation. Raises TrnqcError if it has the same diagonal elements for two of them.
+    """
+    occupation = sum(spin.occupied.astype(int) for spin in shell.restricted)
+    apart = np.logical_or(*(np.not_equal.outer(spin.active, spin.active) for spin in shell.restricted))
+    p, q = np.nonzero(np.tril(apart & np.equal.outer(occupation, occupation)))
+    energies = (shell.fock[0] + shell.fock[1]).diagonal() / 2
+    gap = energies[p] - energies[q]
+    if gap.size and np.abs(gap).min() < LEAST_DIFFERENCE:
+        n = np.abs(gap).argmin()
+        raise TrnqcError(
+            f"one of the orbitals {q[n]} and {p[n]} is frozen, and both have the same energy to {LEAST_DIFFERENCE:g} "
+            "Hartree, so that the relaxed density is not defined: freeze both or neither"
+        )
+    total = sum(f @ density + one for f, density, one in zip(shell.fock, densities, w))
+    elements = -(total - total.T)[p, q] / gap / 2
+    results = [density.copy() for density in densities]
+    for density in results:
+        density[p, q] += elements
+        density[q, p] += elements
+    return results
 
 
 def in_restricted_orbitals(shell: OpenShell, w: Sequence[Lagrangian]) -> list[np.ndarray]:
@@ -209,15 +237,15 @@ def relax_restricted_open(
     mf
         PySCF's ROHF object.
     orbitals
-        Its semicanonical orbitals, from `semicanonical_orbitals`, none of them frozen.
+        Its semicanonical orbitals, from `semicanonical_orbitals`.
 
     Other parameters, and the errors, are those of `correlation_density`. The energies of the result do not contain that
     of single excitations, whose part of the density is included.
     """
     shell = open_shell(mf.mo_coeff, mf.mo_occ, fock_matrices(mf), mf.get_ovlp(), orbitals)
     parts = prepare(mf, shell.semicanonical, factors, auxmol, execution, scaling, store)
-    densities = densities_with_singles(shell, parts.sums)
     w = in_restricted_orbitals(shell, parts.lagrangians)
+    densities = densities_with_frozen(shell, densities_with_singles(shell, parts.sums), w)
     rotations = RestrictedRotations(shell)
     relaxed = solve_z_vector(
         rotations.antisymmetric([f @ p for f, p in zip(shell.fock, densities)] + w),

@@ -132,23 +132,15 @@ def run(job: Job, progress: Progress | None = None, ranks: Ranks = ALONE, schedu
         If the input is wrong, the SCF does not converge, the memory limit is too small, the backend is not available,
         or a disk or a rank fails.
     """
-    execution = Execution(
-        choose(job.backend, job.precision),
-        threads=thread_count(job.threads, lib.num_threads),
-        memory=job.memory or SHARE_OF_FREE_MEMORY * available_memory() / ranks.neighbours,
-        fused=job.fused,
-        ranks=ranks,
-        schedule=schedule,
-        progress=progress,
-    )
+    execution = execution_of(job, progress, ranks, schedule)
     others = [choose(*other) for other in job.compare_with]
     check_scaling(job.scs, job.sos)
     if job.scf not in SOURCES:
         raise InputError(f"scf must be one of {', '.join(SOURCES)}, got {job.scf!r}")
     kind = reference_of(job)
     with lib.with_omp_threads(execution.threads):
-        mol = _molecule(job, execution)
-        frozen = chemical_core(mol) if isinstance(job.frozen, str) else job.frozen
+        mol = molecule_of(job, execution)
+        frozen = frozen_orbitals(job, mol)
         auxiliary = auxiliary_basis(mol, job.auxbasis)
         beside = _check_sizes(mol, auxiliary, frozen, execution, kind, on_disk=job.checkpoint is not None)
         with _store(job, mol, auxiliary, frozen, execution, kind) as store:
@@ -157,15 +149,7 @@ def run(job: Job, progress: Progress | None = None, ranks: Ranks = ALONE, schedu
             drop_integrals(mf)
             release_freed_memory()
             timings = {"SCF": time.perf_counter() - start}
-            if store is not None:
-                store.keep_orbitals(
-                    float(mf.e_tot),
-                    mf.mo_energy,
-                    mf.mo_coeff,
-                    mf.mo_occ,
-                    jk_ran_on(mf),
-                    getattr(mf, "spin_fock", None),
-                )
+            _keep(mf, store)
             spins, singles = _orbitals(mf, frozen)
             factors = build_spin_factors(mol, auxiliary.auxmol, spins, execution, store, beside)
             step = run_pairs(factors, execution, store)
@@ -189,6 +173,56 @@ def run(job: Job, progress: Progress | None = None, ranks: Ranks = ALONE, schedu
     return result
 
 
+def execution_of(
+    job: Job, progress: Progress | None = None, ranks: Ranks = ALONE, schedule: str = "dynamic"
+) -> Execution:
+    """How a job runs; arguments as in `run`."""
+    return Execution(
+        choose(job.backend, job.precision),
+        threads=thread_count(job.threads, lib.num_threads),
+        memory=job.memory or SHARE_OF_FREE_MEMORY * available_memory() / ranks.neighbours,
+        fused=job.fused,
+        ranks=ranks,
+        schedule=schedule,
+        progress=progress,
+    )
+
+
+def shared_reference(mol: gto.Mole, job: Job, execution: Execution) -> Any:
+    """Return the converged SCF object of a job on every rank, from its checkpoint if it has one.
+
+    The objects of all ranks have the same orbitals and work independently of each other afterwards.
+    """
+    auxiliary, kind = auxiliary_basis(mol, job.auxbasis), reference_of(job)
+    with _store(job, mol, auxiliary, frozen_orbitals(job, mol), execution, kind) as store:
+        mf = _reference(mol, job, execution, store)
+        _keep(mf, store)
+    names = (*ORBITALS, "converged", *(["spin_fock"] if kind == "ROHF" else []))
+    kept = {name: getattr(mf, name) for name in names} | {"ran_on": jk_ran_on(mf)}
+    return run_scf(mol, kind, source=job.scf, density_fit=job.density_fit, conv_tol=job.conv_tol, kept=kept)
+
+
+def frozen_orbitals(job: Job, mol: gto.Mole) -> SpinFrozen:
+    """The frozen orbitals of a job, as in `DFMP2`."""
+    return chemical_core(mol) if isinstance(job.frozen, str) else job.frozen
+
+
+def scf_settings(job: Job) -> dict[str, Any]:
+    """What a checkpoint compares of the SCF."""
+    return {
+        "SCF": "density-fitted" if job.density_fit else "conventional",
+        "SCF threshold": job.conv_tol,
+        "SCF cycles": job.max_cycle,
+    }
+
+
+def _keep(mf: Any, store: Checkpoint | None) -> None:
+    """Record the orbitals in the checkpoint."""
+    if store is not None:
+        spin_fock = getattr(mf, "spin_fock", None)
+        store.keep_orbitals(float(mf.e_tot), mf.mo_energy, mf.mo_coeff, mf.mo_occ, jk_ran_on(mf), spin_fock)
+
+
 def reference_of(job: Job) -> str:
     """The kind of reference of a job: "RHF", "UHF" or "ROHF".
 
@@ -207,7 +241,8 @@ def reference_of(job: Job) -> str:
     return kind
 
 
-def _molecule(job: Job, execution: Execution) -> gto.Mole:
+def molecule_of(job: Job, execution: Execution) -> gto.Mole:
+    """PySCF's molecule of a job, with its memory limit."""
     mol = build_mole(job.geometry, job.basis)
     mol.verbose = job.verbose
     # PySCF's limit in MB is for the whole process; ours is for the memory that the job adds.
@@ -247,12 +282,7 @@ def _store(
     """The checkpoint, which rank 0 keeps, or None."""
     if job.checkpoint is None or execution.ranks.rank:
         return nullcontext()
-    scf = {
-        "SCF": "density-fitted" if job.density_fit else "conventional",
-        "SCF threshold": job.conv_tol,
-        "SCF cycles": job.max_cycle,
-    }
-    return Checkpoint(job.checkpoint, job_of(mol, auxiliary, frozen, execution, kind) | scf)
+    return Checkpoint(job.checkpoint, job_of(mol, auxiliary, frozen, execution, kind) | scf_settings(job))
 
 
 def _reference(mol: gto.Mole, job: Job, execution: Execution, store: Checkpoint | None) -> Any:

@@ -85,17 +85,15 @@ class SpinDensities:
 
 def by_spin(pair: DensityPair) -> tuple[int, list[SpinDensities]]:
     """Write one density of each spin in terms of orbitals: that of D1 (0) or of D2 (1), whichever has lower rank."""
-    choices = [
-        [_in_orbitals(low, other) for low, other in zip(*densities)]
-        for densities in ((pair.first, pair.second), (pair.second, pair.first))
-    ]
+    choices = [[_in_orbitals(density) for density in stack] for stack in (pair.first, pair.second)]
     ranks = [sum(len(w) for w, _ in spins) for spins in choices]
     which = int(ranks[1] < ranks[0])
     others = (pair.second, pair.first)[which]
     return which, [_spin(w, c, other) for (w, c), other in zip(choices[which], others)]
 
 
-def _in_orbitals(density: np.ndarray, _: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _in_orbitals(density: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the eigenvalues of a density that are not negligible, and their eigenvectors."""
     w, c = np.linalg.eigh((density + density.T) / 2)
     large = np.abs(w) > NEGLIGIBLE * np.abs(w).max(initial=0.0)
     return w[large], c[:, large]

@@ -84,15 +84,9 @@ class FittedWeights:
         c1, c2 = self._coefficients(projections.T.copy()).T
         self._two_centre = -coulomb * np.multiply.outer(c1, c2)
         self._spins = [self._exchange(spin, array) for spin, array in zip(spins, half)]
-        # Coefficients of D1 and of D2 in the weights of (pq|P).
-        self._dense = coulomb * np.stack([c2, c1])
-        dense: tuple[int, ...] = (0, 1)
-        if self._spins:
-            self._add_coulomb(low, self._dense)
-            dense = () if self._inside else (1 - low,)
-        self._dense = self._dense[list(dense)]
+        dense = self._add_coulomb(low, coulomb * np.stack([c2, c1]))
         left = np.concatenate([np.empty((nao, 0)), *(-2 * spin.orbitals for spin in spins)], axis=1)
-        self._products = BlockProducts(left, threads, np.stack(pair.totals)[list(dense)] if dense else None)
+        self._products = BlockProducts(left, threads, np.stack(pair.totals)[dense] if dense else None)
 
     def _exchange(self, spin: SpinDensities, half: np.ndarray) -> _SpinWeights:
         """Compute Y and add the weights of (P|Q)."""
@@ -114,8 +108,11 @@ class FittedWeights:
         transformed = self._coefficients(y.reshape(flat))
         return _SpinWeights(spin, transformed.reshape(len(transformed), *y.shape[1:]))
 
-    def _add_coulomb(self, low: int, coefficients: np.ndarray) -> None:
-        """Add the Coulomb weights D1 c2 + D2 c1 to Y where a density is one in terms of orbitals."""
+    def _add_coulomb(self, low: int, coefficients: np.ndarray) -> list[int]:
+        """Add the Coulomb weights to Y where a density is one in terms of orbitals; return which of D1, D2 are not.
+
+        coefficients [2, naux]: those of D1 and of D2 in the weights of (pq|P).
+        """
         for spin in self._spins:
             densities, w = spin.densities, spin.densities.occupations
             of_low = np.diag(w) if densities.inside else w[:, None] * densities.orbitals.T
@@ -123,6 +120,9 @@ class FittedWeights:
                 y += c[low] * of_low
                 if self._inside:
                     y += c[1 - low] * densities.other
+        dense = [0, 1] if not self._spins else [] if self._inside else [1 - low]
+        self._dense = coefficients[dense]
+        return dense
 
     @property
     def _inside(self) -> bool:

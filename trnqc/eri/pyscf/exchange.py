@@ -1,0 +1,68 @@
+"""How an accelerated object computes exchange: what may be asked for, and what "auto" chooses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyscf import df, gto
+from pyscf.df.df_jk import _DFHF
+
+from trnqc.eri.fitting.density_fitting import DF
+from trnqc.eri.library import background
+from trnqc.eri.seminumerical.exchange import SeminumericalExchange
+from trnqc.eri.seminumerical.field import programs_for
+from trnqc.eri.seminumerical.work import is_cheaper
+from trnqc.errors import InputError, UnsupportedError
+
+# Fitted integrals, exact integrals, or one integration on a grid; "auto" takes the third where it is cheaper.
+METHODS = ("auto", "fitted", "direct", "seminumerical")
+
+
+def check(mf: Any, exchange: str | None, backend: str) -> None:
+    """Raise InputError for an unknown word, and where an object cannot compute exchange in this way."""
+    if exchange is not None and exchange not in METHODS:
+        raise InputError(f"exchange is None or one of {', '.join(METHODS)}, found {exchange!r}")
+    if exchange == "fitted" and not isinstance(mf, _DFHF):
+        raise InputError("exchange='fitted' needs density fitting: call .density_fit() on the object first")
+    if exchange in ("auto", "seminumerical") and backend not in ("auto", "cpu"):
+        raise InputError(f"exchange={exchange!r} runs on the CPU, found backend={backend!r}")
+
+
+def is_seminumerical(mf: Any, mol: Any, exchange: str | None) -> bool:
+    """Return whether K of a molecule is computed on a grid."""
+    if exchange != "auto":
+        return exchange == "seminumerical"
+    return is_cheaper(mol, _fitting_functions(mf, mol).nao_nr() if isinstance(mf, _DFHF) else 0)
+
+
+def fit_coulomb(mf: Any, mol: Any) -> None:
+    """Compute the fitted integrals, from which J takes less time than anew in each cycle, if they fit into memory."""
+    fitting = mf.with_df if isinstance(mf, _DFHF) else None
+    if isinstance(fitting, DF) and fitting._cderi is None and not fitting._why_pyscf(_fitting_functions(mf, mol)):
+        fitting.build()
+
+
+def _fitting_functions(mf: Any, mol: Any) -> gto.Mole:
+    return df.addons.make_auxmol(mol, mf.with_df.auxbasis)
+
+
+def refuse_derivatives(what: str) -> None:
+    """Raise the error for derivatives of seminumerical exchange."""
+    raise UnsupportedError(
+        f"there are no {what} with seminumerical exchange: compute them with exchange='fitted' (after .density_fit()) "
+        "or exchange='direct', starting from this object's density"
+    )
+
+
+def builder(mol: Any, omega: float, kernels: str) -> SeminumericalExchange:
+    """Return the object that computes K on a grid.
+
+    Its programs are compiled first: PySCF's exact K would differ from it by the error of the grid, which the SCF would
+    see as a change of the density. Raises UnsupportedError where kernels="cached" and a program is not compiled.
+    """
+    exchange = SeminumericalExchange(mol, omega)
+    if kernels == "cached" and not background.Needed(programs_for(mol, exchange.operator.name), "cached").ready():
+        raise UnsupportedError(
+            "kernels='cached' compiles nothing, and kernels of seminumerical exchange are missing: use kernels='wait'"
+        )
+    return exchange
