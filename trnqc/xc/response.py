@@ -8,7 +8,7 @@ PySCF's TDDFT, CPHF, stability analysis and second-order SCF ask for these.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,9 +27,8 @@ class Response(numint.NumInt):
     _blocks: BlocksCache
     seconds: dict[str, float]
 
-    def serves(self, mol: gto.Mole, kind: str, dms: Any) -> bool:
-        """Return whether our programs compute a result for these density matrices."""
-        raise NotImplementedError
+    # Whether our programs compute a result for a molecule, a kind of functional and density matrices.
+    serves: Callable[[gto.Mole, str, Any], bool]
 
     def nr_rks_fxc(
         self,
