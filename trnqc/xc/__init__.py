@@ -2,8 +2,9 @@
 
 points -> blocks of near points with their significant functions (blocks.py) -> AO values of a block (ao.py)
        -> densities (densities.py) -> derivatives of the functional (libxc) -> potential (potential.py, quadrature.py)
+blocks, changes of the density -> changes of the potential (response.py)
 blocks, density matrices -> forces of the exchange-correlation energy (forces.py)
-atomic grids -> weights of the partition of space (partition.py) -> points and weights of a molecule (grids.py)
+atomic grids -> weights of the partition of space (programs/partition.py) -> points and weights of a molecule (grids.py)
 
 What other modules build on:
 

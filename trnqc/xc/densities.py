@@ -130,3 +130,14 @@ class DensityOnPoints:
 def _part(buffer: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """Return the first elements of a buffer as an array."""
     return buffer[: prod(shape)].reshape(shape)
+
+
+def densities_of(dms: Any, hermi: int) -> list[Density]:
+    """Return the densities of one matrix, an array or a list, with the orbitals with which PySCF has tagged them."""
+    coefficients: Any = getattr(dms, "mo_coeff", None)
+    occupations: Any = getattr(dms, "mo_occ", None)
+    if isinstance(dms, np.ndarray) and dms.ndim == 2:
+        return [Density.of(dms, coefficients, occupations, hermi == 1)]
+    if coefficients is None:
+        return [Density.of(dm, symmetric=hermi == 1) for dm in dms]
+    return [Density.of(dm, c, occ, hermi == 1) for dm, c, occ in zip(dms, coefficients, occupations)]

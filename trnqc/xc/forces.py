@@ -12,62 +12,31 @@ potential.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from pyscf import gto, lib
 
 from trnqc.eri.fitting.thread_pool import single_threaded_pool
+from trnqc.eri.library import programs
 from trnqc.host.arrays import zeros
-from trnqc.jit import Recipe, find_compiler, library
+from trnqc.jit import Recipe
 from trnqc.xc import ao
 from trnqc.xc.ao import AtomicOrbitals
 from trnqc.xc.blocks import Block, Blocks
-from trnqc.xc.force_program import DENSITY, PRODUCTS, recipe
-
-# Eigenvalues of a density below this share of the largest are rounding errors.
-NEGLIGIBLE = 1e-14
-
-
-@dataclass(frozen=True, eq=False)
-class Factors:
-    """A symmetric density matrix D = sum_k s_k u_k u_k^T.
-
-    Attributes
-    ----------
-    vectors : ndarray [nao, rank]
-        The vectors u.
-    signs : ndarray [rank]
-        The signs s.
-    matrix : ndarray [nao, nao]
-        D itself.
-    """
-
-    vectors: np.ndarray
-    signs: np.ndarray
-    matrix: np.ndarray
-
-    @classmethod
-    def of(cls, dm: np.ndarray) -> Factors:
-        """Return the factors of a matrix by its eigenvalues."""
-        matrix = (dm + dm.T) / 2
-        values, vectors = np.linalg.eigh(matrix)
-        kept = np.abs(values) > NEGLIGIBLE * np.abs(values).max(initial=0)
-        vectors = vectors[:, kept] * np.sqrt(np.abs(values[kept]))
-        return cls(np.ascontiguousarray(vectors), np.sign(values[kept]), matrix)
-
-    def times(self, functions: np.ndarray, rows: np.ndarray, out: np.ndarray) -> np.ndarray:
-        """Compute D times rows [N, points] of the given functions, by the cheaper of two ways."""
-        if 2 * len(self.signs) < len(functions):
-            vectors = self.vectors[functions]
-            return np.matmul(vectors, (vectors.T @ rows) * self.signs[:, None], out=out)
-        return np.matmul(self.matrix[np.ix_(functions, functions)], rows, out=out)
+from trnqc.xc.densities import VARIABLES, Density, densities_of
+from trnqc.xc.programs import point_programs
+from trnqc.xc.programs.force_program import PRODUCTS, force
 
 
 def programs_for(mol: gto.Mole, kind: str) -> tuple[Recipe, ...]:
-    """Return the programs of `xc_gradient` for a kind of functional, a key of DENSITY."""
-    return (*ao.programs_for(mol, _order(kind)), recipe(kind))
+    """Return the programs of `xc_gradient` for a kind of functional, a key of VARIABLES."""
+    return (*ao.programs_for(mol, _order(kind)), *_recipes(kind))
+
+
+def _recipes(kind: str) -> tuple[Recipe, Recipe, Recipe]:
+    """The programs of the density, of weighted functions and of the forces."""
+    return point_programs.density(kind), point_programs.weighted(), force(kind)
 
 
 def _order(kind: str) -> int:
@@ -104,12 +73,11 @@ def gradient_on(
 ) -> np.ndarray:
     """Return the gradient for points [n, 3] and weights [n]; see `xc_gradient`."""
     kind = ni._xc_type(xc_code)
-    if kind not in DENSITY:
+    if kind not in VARIABLES:
         return np.zeros((mol.natm, 3))
     order = _order(kind)
     blocks = Blocks.of(mol, coords, weights, order)
-    spins = tuple(Factors.of(one) for one in np.reshape(dm, (-1, mol.nao, mol.nao)))
-    work = _Work(ni, xc_code, kind, AtomicOrbitals(blocks, order), spins)
+    work = _Work(ni, xc_code, kind, AtomicOrbitals(blocks, order), tuple(densities_of(dm, 1)))
     with single_threaded_pool(lib.num_threads()) as pool:
         parts = list(pool.map(work, blocks.blocks))
     by_function = np.zeros((mol.nao, 3))
@@ -127,50 +95,45 @@ class _Work:
     ni : pyscf.dft.numint.NumInt
         Evaluates the functional.
     xc_code, kind : str
-        The functional and its kind, a key of DENSITY.
+        The functional and its kind, a key of VARIABLES.
     orbitals : AtomicOrbitals
         The atomic orbitals on all blocks.
-    spins : tuple of Factors
+    spins : tuple of Density
         The density matrix, or one for each spin.
     """
 
-    def __init__(self, ni: Any, xc_code: str, kind: str, orbitals: AtomicOrbitals, spins: tuple[Factors, ...]) -> None:
+    def __init__(self, ni: Any, xc_code: str, kind: str, orbitals: AtomicOrbitals, spins: tuple[Density, ...]) -> None:
         self.ni, self.xc_code, self.kind, self.orbitals, self.spins = ni, xc_code, kind, orbitals, spins
-        self._library, self._lanes = library(recipe(kind)), find_compiler().lanes()
-        self._local = threading.local()
+        recipes = _recipes(kind)
+        libraries = programs.build(recipes)
+        self._add_density, self._weigh, self._add_forces = (getattr(libraries[r.name], r.name) for r in recipes)
+        self._lanes, self._local = programs.lanes(), threading.local()
 
     def __call__(self, block: Block) -> np.ndarray:
         """Return the sums t [N, 3] over the points of a block for its N functions."""
-        if not len(block.functions):
-            return np.zeros((0, 3))
+        n, total = len(block.functions), np.zeros((len(block.functions), 3))
+        if not n:
+            return total
         phi, products, rows = self._arrays(block)
-        rho = zeros((len(self.spins), DENSITY[self.kind], block.points))
-        for factors, x, density in zip(self.spins, products, rho):
+        counts = {"functions": n, "vectors": block.points // self._lanes}
+        rho = zeros((len(self.spins), VARIABLES[self.kind], block.points))
+        for density, x, variables in zip(self.spins, products, rho):
             for component, product in zip(phi, x):
-                factors.times(block.functions, component, product)
-            self._run("density", block, ao=phi, x=x, rho=density)
-        potential = self._potential(rho, self.orbitals.blocks.weights[block.span])
-        total, force = np.zeros((len(block.functions), 3)), np.empty((len(block.functions), 3))
-        for factors, x, w in zip(self.spins, products, potential):
-            self._run("weighted", block, ao=phi, w=w, rows=rows[0])
-            factors.times(block.functions, rows[0], rows[1])
-            self._run("force", block, ao=phi, x=x, w=w, rows=rows[1], force=force)
-            total += force
+                _times(density, block, component, product)
+            self._add_density(**counts, bra=phi, ket=x, rho=variables)
+        part = np.empty_like(total)
+        for density, x, w in zip(self.spins, products, self._potential(rho, self.orbitals.blocks.weights[block.span])):
+            if self.kind == "LDA":
+                np.multiply(x[0], w, out=rows[1])
+            else:
+                self._weigh(**counts, ao=phi, weights=w, out=rows[0])
+                _times(density, block, *rows)
+            self._add_forces(**counts, ao=phi, x=x, w=w, z=rows[1], force=part, groups_begin=0, groups_end=n)
+            total += part
         return total
 
-    def _run(self, name: str, block: Block, **arrays: np.ndarray) -> None:
-        """Call a program on all of its groups."""
-        functions, vectors = len(block.functions), block.points // self._lanes
-        getattr(self._library, name)(
-            functions=functions,
-            vectors=vectors,
-            groups_begin=0,
-            groups_end=vectors if name == "density" else functions,
-            **arrays,
-        )
-
     def _potential(self, rho: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Return the weighted derivatives of the energy density [spins, components, points]."""
+        """Return the weighted derivatives of the energy density [spins, variables, points]."""
         spin = len(rho) - 1
         densities = rho if spin else rho[0]
         if self.kind == "LDA":
@@ -191,3 +154,13 @@ class _Work:
         )
         shape = len(self.spins), PRODUCTS[self.kind], *products.shape[1:]
         return self.orbitals(block, self._local.ao), products.reshape(shape), rows
+
+
+def _times(density: Density, block: Block, rows: np.ndarray, out: np.ndarray) -> None:
+    """Compute D times rows [N, points] of the functions of a block, by orbitals where that takes fewer operations."""
+    if density.by_orbitals(len(rows), "GGA"):
+        assert density.orbitals is not None
+        orbitals = density.orbitals[block.functions]
+        np.matmul(orbitals, orbitals.T @ rows, out=out)
+    else:
+        np.matmul(density.matrix[np.ix_(block.functions, block.functions)], rows, out=out)

@@ -1,6 +1,6 @@
 """PySCF's integration grids with a compiled partition of space: the same points and weights.
 
-atomic grids -> points of each atom in vectors -> weights by `partition.py`, on threads -> points sorted by boxes
+atomic grids -> points of each atom in vectors -> weights (programs/partition.py), on threads -> points sorted by boxes
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trnqc.eri.library import background
 from trnqc.host.arrays import zeros
 from trnqc.host.threads import in_parallel, parts_of
 from trnqc.jit import find_compiler, library
-from trnqc.xc.partition import recipe
+from trnqc.xc.programs.partition import recipe
 
 SCHEMES = {gen_grid.original_becke: "becke", gen_grid.stratmann: "stratmann"}
 # The adjustments of radii that have the form nu = mu + a (1 - mu^2).

@@ -18,12 +18,13 @@ from trnqc.eri.library import background
 from trnqc.xc.ao import programs_for
 from trnqc.xc.blocks import Block
 from trnqc.xc.blocks_cache import BlocksCache
-from trnqc.xc.densities import ORDER, Density
+from trnqc.xc.densities import ORDER, Density, densities_of
 from trnqc.xc.programs import point_programs
 from trnqc.xc.quadrature import Quadrature
+from trnqc.xc.response import Response
 
 
-class NumInt(numint.NumInt):
+class NumInt(Response):
     """PySCF's NumInt for molecules with a quadrature by generated programs.
 
     `nr_rks`, `nr_uks`, `nr_vxc` and `get_rho` are ours. Densities that are complex, and all other methods, are left to
@@ -83,9 +84,9 @@ class NumInt(numint.NumInt):
         Several densities give arrays of as many.
         """
         kind = self._xc_type(xc_code)
-        if not self._serves(mol, kind, dms):
+        if not self.serves(mol, kind, dms):
             return super().nr_rks(mol, grids, xc_code, dms, relativity, hermi, max_memory, verbose)
-        densities = _densities(dms, hermi)
+        densities = densities_of(dms, hermi)
         n, energy, v = self._integrals(mol, grids, xc_code, kind, densities, spins=1)
         dtype = dms.dtype if isinstance(dms, np.ndarray) else np.result_type(*dms)
         if len(densities) == 1:
@@ -108,10 +109,10 @@ class NumInt(numint.NumInt):
         Several pairs of densities [2, n, nao, nao] give [2, n], [n] and [2, n, nao, nao].
         """
         kind = self._xc_type(xc_code)
-        if not self._serves(mol, kind, dms):
+        if not self.serves(mol, kind, dms):
             return super().nr_uks(mol, grids, xc_code, dms, relativity, hermi, max_memory, verbose)
         alpha, beta = numint._format_uks_dm(dms)
-        densities = [*_densities(alpha, hermi), *_densities(beta, hermi)]
+        densities = [*densities_of(alpha, hermi), *densities_of(beta, hermi)]
         n, energy, v = self._integrals(mol, grids, xc_code, kind, densities, spins=2)
         v = v.reshape(2, -1, *v.shape[1:]).astype(np.result_type(alpha, beta), copy=False)
         if isinstance(alpha, np.ndarray) and alpha.ndim == 2:
@@ -122,17 +123,17 @@ class NumInt(numint.NumInt):
 
     def get_rho(self, mol: gto.Mole, dm: Any, grids: Any, max_memory: float = 2000) -> np.ndarray:
         """Return the density on all points of a grid, in Bohr^-3."""
-        if not self._serves(mol, "LDA", dm):
+        if not self.serves(mol, "LDA", dm):
             return numint.NumInt.get_rho(self, mol, dm, grids, max_memory)
         if grids.coords is None:
             grids.build(with_non0tab=True)
         blocks = self._blocks.get(mol, grids.coords, None, 0)
-        part = Quadrature(blocks, "LDA", lib.num_threads(), self.seconds).densities(_densities(dm, 1))
+        part = Quadrature(blocks, "LDA", lib.num_threads(), self.seconds).densities(densities_of(dm, 1))
         rho = np.empty(len(grids.coords))
         rho[blocks.index] = part[0, 0]
         return rho
 
-    def _serves(self, mol: gto.Mole, kind: str, dms: Any) -> bool:
+    def serves(self, mol: gto.Mole, kind: str, dms: Any) -> bool:
         """Return whether our programs compute the result, and note in `ran_on` what does."""
         if kind not in ORDER:
             return False
@@ -184,14 +185,3 @@ class NumInt(numint.NumInt):
 
 # Held during a call of a functional that the user has defined.
 _LOCK = threading.Lock()
-
-
-def _densities(dms: Any, hermi: int) -> list[Density]:
-    """Return the densities of one matrix, an array or a list, with the orbitals with which PySCF has tagged them."""
-    coefficients: Any = getattr(dms, "mo_coeff", None)
-    occupations: Any = getattr(dms, "mo_occ", None)
-    if isinstance(dms, np.ndarray) and dms.ndim == 2:
-        return [Density.of(dms, coefficients, occupations, hermi == 1)]
-    if coefficients is None:
-        return [Density.of(dm, symmetric=hermi == 1) for dm in dms]
-    return [Density.of(dm, c, occ, hermi == 1) for dm, c, occ in zip(dms, coefficients, occupations)]

@@ -27,10 +27,9 @@ from trnqc.eri.pyscf.early_cycles import SMALLEST, EarlyCycles, why_not
 from trnqc.eri.pyscf.fitted_gradients import accelerate_fitted_gradients
 from trnqc.eri.pyscf.gradients import accelerate_gradients
 from trnqc.eri.pyscf.hessians import accelerate_hessian
-from trnqc.eri.pyscf.kohn_sham import accelerate_kohn_sham, undo_kohn_sham
 from trnqc.eri.pyscf.molecule_cache import MoleculeCache, is_covered
+from trnqc.eri.pyscf.quadratures import accelerate_quadratures, accelerate_xc_gradients, undo_quadratures
 from trnqc.eri.pyscf.timings import Timings
-from trnqc.eri.pyscf.xc_gradients import accelerate_xc_gradients
 from trnqc.errors import InputError, MemoryLimit, UnsupportedError
 from trnqc.host.blas import single_threaded
 
@@ -151,7 +150,7 @@ class _Accelerated(lib.StreamObject):
         self._cache = MoleculeCache()
         if isinstance(mf, _DFHF) and type(mf.with_df) is df.DF:
             self.with_df = DF.of(mf.with_df, kernels)
-        accelerate_kohn_sham(self, kernels)
+        accelerate_quadratures(self, kernels)
 
     def undo(self) -> Any:
         """Return the object without this layer, with the same state."""
@@ -162,7 +161,7 @@ class _Accelerated(lib.StreamObject):
             plain.with_df = plain.with_df.undo()
         if isinstance(plain.__dict__.get("_scf"), _Accelerated):  # It was put below a second-order solver later.
             plain._scf = plain._scf.undo()
-        undo_kohn_sham(plain)
+        undo_quadratures(plain)
         return plain
 
     @property

@@ -18,7 +18,7 @@ from pyscf.lib import logger
 
 from trnqc.eri.library import background
 from trnqc.eri.pyscf.molecule_cache import MoleculeCache
-from trnqc.xc.force_program import DENSITY
+from trnqc.xc.densities import VARIABLES
 from trnqc.xc.forces import programs_for, xc_gradient
 
 
@@ -97,7 +97,7 @@ class _XCGradients(lib.StreamObject):
         kind = ni._xc_type(self.base.xc)
         if self.grid_response:
             return "PySCF: the response of the grid is asked for"
-        if kind not in DENSITY or not isinstance(ni, numint.NumInt):
+        if kind not in VARIABLES or not isinstance(ni, numint.NumInt):
             return f"PySCF: the functional is of the kind {kind}"
         kernels = background.chosen(getattr(self.base, "kernels", None))
         needed = self._programs.get(mol, kind, lambda: background.Needed(programs_for(mol, kind), kernels))
