@@ -1,0 +1,163 @@
+"""How an accelerated SCF object computes J and K: which kernels, from which integrals, and when PySCF's.
+
+densities -> K on a grid (exchange.py) | fitted integrals (fitting/) | integrals in memory | direct (jk/) -> J, K
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from pyscf import gto, lib, scf
+from pyscf.df.df_jk import _DFHF
+from pyscf.lib import logger
+
+from trnqc.eri.fitting.density_fitting import DF
+from trnqc.eri.integrals import int2e
+from trnqc.eri.jk.builder import JKBuilder, builder
+from trnqc.eri.library import background, needs
+from trnqc.eri.operators import signed_omega
+from trnqc.eri.pyscf import exchange as exchange_methods
+from trnqc.eri.pyscf.molecule_cache import MoleculeCache, is_covered
+from trnqc.eri.pyscf.timings import Timings
+from trnqc.errors import MemoryLimit
+
+# The classes that can be accelerated, with their subclasses ROHF, RKS, UKS and ROKS.
+COVERED = (scf.hf.RHF, scf.uhf.UHF)
+
+
+class CoulombExchange(lib.StreamObject):
+    """The part of the layer of `accelerate` that computes J and K of densities."""
+
+    backend: str
+    kernels: str
+    exchange: str | None
+    ran_on: str
+    timings: Timings
+    mol: gto.Mole
+    _cache: MoleculeCache
+    _eri: Any
+
+    def _own_fitting(self) -> DF | None:
+        """Return the density-fitting object if it is ours and of one process."""
+        fitting = self.with_df if isinstance(self, _DFHF) else None
+        return fitting if type(fitting) is DF else None
+
+    def _built_fitting(self) -> DF | None:
+        """Return our density-fitting object with its integrals, or None."""
+        fitting = self._own_fitting()
+        if fitting and fitting._cderi is None:
+            with self.timings.measure("fitted integrals"):
+                fitting.build()
+        return fitting
+
+    def _jk(
+        self, mol: gto.Mole | None, dm: Any, hermi: int, with_j: bool, with_k: bool, omega: float | None
+    ) -> tuple[Any, Any]:
+        mol = self.mol if mol is None else mol
+        dm = self.make_rdm1() if dm is None else dm
+        if not isinstance(self, COVERED):
+            # PySCF's converters, such as scf.addons.convert_to_ghf, change the class below this layer.
+            self._leave_to_pyscf("generalised (two-component) orbitals are beyond trnqc's J and K")
+            return super().get_jk(mol, dm, hermi, with_j, with_k, omega)
+        if with_k and self._on_grid(mol):
+            return self._seminumerical_jk(mol, dm, hermi, with_j, omega)
+        if not (isinstance(self, _DFHF) and self.with_df):
+            return self._four_centre_jk(mol, dm, hermi, with_j, with_k, omega)
+        fitted_k = with_k and not self.only_dfj and self.exchange != "direct"
+        vj, vk = None, None
+        if with_j or fitted_k:
+            vj, vk = super().get_jk(mol, dm, hermi, with_j, fitted_k, omega)
+            self.ran_on = getattr(self.with_df, "ran_on", "PySCF")
+        if with_k and not fitted_k:
+            vk = self._four_centre_jk(mol, dm, hermi, False, True, omega)[1]
+        return vj, vk
+
+    def _on_grid(self, mol: gto.Mole) -> bool:
+        """Return whether K is computed on a grid."""
+        covered = isinstance(self, COVERED)
+        choose = exchange_methods.is_seminumerical
+        return covered and self._cache.get(mol, "on a grid", lambda: choose(self, mol, self.exchange))
+
+    def _seminumerical_jk(
+        self, mol: gto.Mole, dm: Any, hermi: int, with_j: bool, omega: float | None
+    ) -> tuple[Any, np.ndarray]:
+        """Return J as without seminumerical exchange, or None, and K on a grid."""
+        if with_j and self._own_fitting():
+            with self.timings.measure("fitted integrals"):
+                exchange_methods.fit_coulomb(self, mol)
+        vj = self._jk(mol, dm, hermi, True, False, omega)[0] if with_j else None
+        signed = signed_omega(mol, omega)
+        make = exchange_methods.builder
+        own = self._cache.get(mol, ("K on a grid", signed), lambda: make(mol, signed, self.kernels))
+        start = logger.process_clock(), logger.perf_counter()
+        vk = own.get_k(dm, hermi)
+        logger.timer(self, "vk on a grid", *start)
+        self.ran_on = own.ran_on + (f"; J by {self.ran_on}" if with_j else "")
+        return vj, vk
+
+    def _leave_to_pyscf(self, reason: str) -> None:
+        """Say in `ran_on`, and once in the log, why PySCF computes J and K."""
+        source = f"PySCF: {reason}"
+        if self.ran_on != source:
+            logger.note(self, "J and K are left to %s", source)
+        self.ran_on = source
+
+    def _four_centre_jk(
+        self, mol: gto.Mole, dm: Any, hermi: int, with_j: bool, with_k: bool, omega: float | None
+    ) -> tuple[Any, Any]:
+        if not omega and (self._eri is not None or self._is_for_memory(mol)):
+            if self._eri is None:
+                pyscf = self._by_pyscf(mol, "memory", lambda: needs.for_memory(mol))
+                self._eri = mol.intor("int2e", aosym="s8") if pyscf else int2e(mol, aosym="s8")
+                self.ran_on = f"all integrals in memory, by {pyscf or 'generated kernels'}"
+            return _from_memory(self._eri, dm, hermi, with_j, with_k)
+        signed = signed_omega(mol, omega)
+        pyscf = self._by_pyscf(mol, (signed, with_j, with_k), lambda: needs.for_jk(mol, signed, with_j, with_k))
+        if pyscf:
+            self.ran_on = pyscf
+            self._cache.get(mol, "builds by PySCF", list).append(pyscf)
+            return scf.hf.SCF.get_jk(self, mol, dm, hermi, with_j, with_k, omega)
+        start = logger.process_clock(), logger.perf_counter()
+        own = self._cache.get(mol, signed, lambda: self._builder(mol, omega))
+        try:
+            matrices = own.get_jk(dm, hermi, with_j, with_k)
+        except MemoryLimit as error:
+            if self.backend not in ("auto", "cpu"):
+                raise
+            self._leave_to_pyscf(str(error))
+            return scf.hf.SCF.get_jk(self, mol, dm, hermi, with_j, with_k, omega)
+        earlier = len(self._cache.get(mol, "builds by PySCF", list))
+        self.ran_on = own.ran_on + (f" (the first {earlier} J and K by PySCF)" if earlier else "")
+        logger.timer(self, "vj and vk", *start)
+        return matrices
+
+    def _by_pyscf(self, mol: gto.Mole, purpose: Any, programs: Callable[[], needs.Programs]) -> str:
+        """Return in words what is used instead of our kernels now, or "" if they are to be used."""
+        if not self._cache.get(mol, "covered", lambda: is_covered(mol)):
+            return "PySCF"
+        if self.backend not in ("auto", "cpu"):  # A device compiles its own when it needs them.
+            return ""
+        needed = self._cache.get(mol, ("needed", purpose), lambda: background.Needed(programs(), self.kernels))
+        return "" if needed.ready() else f"PySCF ({needed.reason})"
+
+    def _is_for_memory(self, mol: gto.Mole) -> bool:
+        """Return whether integrals are kept in memory: by PySCF's rule, but not for a device that was asked for."""
+        return self.backend in ("auto", "cpu") and (mol.incore_anyway or self._is_mem_enough())
+
+    def _builder(self, mol: gto.Mole, omega: float | None) -> JKBuilder:
+        make = builder(self.backend)
+        return make(mol, omega=signed_omega(mol, omega), cutoff=self.direct_scf_tol)
+
+
+def _from_memory(eri: np.ndarray, dm: Any, hermi: int, with_j: bool, with_k: bool) -> tuple[Any, Any]:
+    """Compute J and K from integrals in memory by PySCF's products.
+
+    This also covers an empty stack of densities, for which PySCF raises an IndexError, and complex densities in single
+    precision, of which it takes the real part.
+    """
+    dm = np.asarray(dm, np.complex128) if np.iscomplexobj(dm) else np.asarray(dm)
+    if not dm.size:
+        return (dm.copy() if with_j else None), (dm.copy() if with_k else None)
+    return scf.hf.dot_eri_dm(eri, dm, hermi, with_j, with_k)
