@@ -14,7 +14,9 @@ from pyscf.pbc import gto as pbc_gto
 from pyscf.pbc import scf as pbc_scf
 
 import trnqc
+from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.pyscf import accelerate as module
+from trnqc.eri.pyscf import coulomb_exchange
 from trnqc.errors import InputError, MoleculeError, UnsupportedError
 
 # s functions alone: one class of quartets, so that most tests compile one kernel.
@@ -341,9 +343,9 @@ def test_builders_are_kept_and_dropped(monkeypatch):
 
     def counted(mol, **options):
         omegas.append(options["omega"])
-        return module.JKBuilder(mol, **options)
+        return JKBuilder(mol, **options)
 
-    monkeypatch.setattr(module, "builder", lambda backend: counted)
+    monkeypatch.setattr(coulomb_exchange, "builder", lambda backend: counted)
     mf = trnqc.accelerate(direct(scf.RHF(molecule())))
     dm = mf.get_init_guess()
     for omega in (None, 0.2, None, 0.2):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -37,6 +39,19 @@ class Second(Alone):
     rank, size = 1, 3
 
 
+class Sharing(Alone):
+    """One of two ranks that count together."""
+
+    size = 2
+
+    def __init__(self, counters: Counter[str]) -> None:
+        self.counters = counters
+
+    def next_of(self, name: str) -> int:
+        self.counters[name] += 1
+        return self.counters[name] - 1
+
+
 @given(costs)
 def test_alone_one_has_everything_dearest_first(costs):
     for schedule in ("static", "dynamic"):
@@ -48,9 +63,11 @@ def test_a_task_is_dealt_once():
     assert [n for n in dearest_first([3.0, 1.0, 2.0, 2.0]) if owners[n] == 1] == list(
         dealt([3.0, 1.0, 2.0, 2.0], Second(), "static")
     )
-    counter = Second()
-    first = [next(dealt([3.0, 1.0, 2.0], counter, "dynamic", "a")) for _ in range(2)]
-    assert first == [0, 2] and list(dealt([3.0, 1.0, 2.0], counter, "dynamic", "a")) == [1]
+    counters: Counter[str] = Counter()
+    ranks = Sharing(counters), Sharing(counters)
+    for _ in range(2):  # Another set of tasks of the same name is dealt from its beginning.
+        one, other = (dealt([3.0, 1.0, 2.0], rank, "dynamic", "a") for rank in ranks)
+        assert [next(one), next(other), *one, *other] == [0, 2, 1]
 
 
 def test_an_unknown_schedule_is_refused():
