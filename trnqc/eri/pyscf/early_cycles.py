@@ -20,7 +20,7 @@ from pyscf.lib import logger
 # The rounding error of a float32 number, relative.
 EPSILON = 2.0**-24
 # The error of the orbital gradient in units of EPSILON and those of `EarlyCycles._gradient`. It was 0.3 to 0.8 of this
-# for benzene and caffeine with cc-pVDZ and cc-pVTZ.
+# for benzene and caffeine with cc-pVDZ.
 GROWTH = 4.0
 # How many times its error the orbital gradient has to be for single precision: the steps of DIIS are then the same.
 SAFETY = 10.0
