@@ -5,12 +5,12 @@ points, weights -> blocks of near points (bisection of space) -> significant con
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from pyscf import gto
 
+from trnqc.eri.seminumerical.grid import bisected
 from trnqc.xc.programs.ao_program import TASK
 from trnqc.xc.shells import Contractions
 
@@ -135,24 +135,6 @@ class Blocks:
     def largest(self) -> int:
         """The largest product of functions and points of a block."""
         return max((len(block.functions) * block.points for block in self.blocks), default=0)
-
-
-def bisected(points: np.ndarray, size: int) -> Iterator[np.ndarray]:
-    """Divide points [n, 3] into compact parts of `size` points, the last one smaller; yield the numbers of each.
-
-    A part is halved across its longest extent until it is small enough.
-    """
-    stack = [np.arange(len(points))] if len(points) else []
-    while stack:
-        part = stack.pop()
-        if len(part) <= size:
-            yield part
-            continue
-        here = points[part]
-        axis = np.argmax(here.max(axis=0) - here.min(axis=0))
-        half = -(-len(part) // size) // 2 * size
-        order = np.argpartition(here[:, axis], half)
-        stack += [part[order[half:]], part[order[:half]]]
 
 
 def _primitives(

@@ -67,7 +67,7 @@ def grid_of(mol: gto.Mole, level: int) -> tuple[np.ndarray, np.ndarray]:
 
 def blocks_of(points: np.ndarray, weights: np.ndarray, lanes: int) -> tuple[Block, ...]:
     """Divide points [n, 3] with weights [n] into blocks."""
-    return tuple(_block(points[part], weights[part], lanes) for part in _bisected(points))
+    return tuple(_block(points[part], weights[part], lanes) for part in bisected(points, POINTS))
 
 
 def _block(points: np.ndarray, weights: np.ndarray, lanes: int) -> Block:
@@ -82,17 +82,21 @@ def _block(points: np.ndarray, weights: np.ndarray, lanes: int) -> Block:
     return Block(padded, weighted, sphere)
 
 
-def _bisected(points: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the numbers of the points of each block: parts are halved across their longest extent."""
+def bisected(points: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    """Divide points [n, 3] into compact parts of `size` points, the last one smaller; yield the numbers of each.
+
+    A part is halved across its longest extent until it is small enough.
+    """
     stack = [np.arange(len(points))] if len(points) else []
     while stack:
         part = stack.pop()
-        if len(part) <= POINTS:
+        if len(part) <= size:
             yield part
             continue
-        extent = np.ptp(points[part], axis=0)
-        half = ceil(ceil(len(part) / POINTS) / 2) * POINTS
-        order = np.argpartition(points[part, extent.argmax()], half)
+        here = points[part]
+        axis = np.argmax(here.max(axis=0) - here.min(axis=0))
+        half = -(-len(part) // size) // 2 * size
+        order = np.argpartition(here[:, axis], half)
         stack += [part[order[half:]], part[order[:half]]]
 
 
