@@ -119,8 +119,12 @@ def rows_of(part: str, asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def enter(record: dict[str, Any], part: str, row: dict[str, Any]) -> None:
-    """Put a row in place of the one with the same case and threads, with the facts of its run."""
-    rows = record["parts"].setdefault(part, {"rows": []})["rows"]
+    """Put a row in place of the one with the same case and threads, with the facts of its run.
+
+    The part names the command and the machine of its newest row, as the parts of all other records do.
+    """
+    record["parts"][part] = heading() | {"machine": machine(), "rows": record["parts"].get(part, {}).get("rows", [])}
+    rows = record["parts"][part]["rows"]
     same = [n for n, old in enumerate(rows) if (old["case"], old["threads"]) == (row["case"], row["threads"])]
     row = row | heading() | {"machine": machine()}
     if same:
