@@ -108,7 +108,7 @@ def fitted_jk_gradient(
         As in `exact_jk_gradient`.
     max_memory : float, optional
         Bytes that the largest arrays may take, by default `mol.max_memory`, which is in megabytes. They hold naux nao r
-        elements twice, with r the smaller rank of D1 and D2, or naux r^2 elements if both densities have the same r
+        elements, with r the smaller rank of D1 and D2, or naux r^2 elements if both densities have the same r
         orbitals, as in Hartree-Fock.
     coulomb, exchange
         As in `exact_jk_gradient`.
