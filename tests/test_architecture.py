@@ -41,6 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "trnqc.eri.pyscf": BASE | {"trnqc.eri", "trnqc.xc"},
     "trnqc.xc": BASE | {"trnqc.gen", "trnqc.jit", "trnqc.eri"},
     "trnqc.cg": BASE | {"trnqc.gen", "trnqc.jit", "trnqc.backends"},
+    "trnqc.mace": BASE | {"trnqc.gen", "trnqc.jit", "trnqc.cg"},
     "trnqc.sparse": BASE | {"trnqc.expression", "trnqc.gen", "trnqc.jit"},
     "trnqc.contraction": BASE | {"trnqc.expression", "trnqc.backends"},
     "trnqc.mp2": BASE | {"trnqc.backends", "nki_kernels", "trnqc.eri", "trnqc.eri.pyscf"},

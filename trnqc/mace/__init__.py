@@ -1,0 +1,1 @@
+"""MACE models evaluated by generated kernels, without PyTorch."""
