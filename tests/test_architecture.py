@@ -62,6 +62,7 @@ PLACES = {
         "trnqc.cg.torch",
         "trnqc.cg.doors",
         "trnqc.cg.cuda.operands",
+        "trnqc.mace.reader",
         "trnqc.contraction.run.traced",
         "trnqc.sparse",
     ),
