@@ -22,6 +22,7 @@ from trnqc.mp2.factors.factors import Factors, SpinFactors
 from trnqc.mp2.jobs.store import Store
 from trnqc.mp2.reference.orbitals import ActiveOrbitals, kind_of_reference
 from trnqc.mp2.response.zvector import ZVectorOptions
+from trnqc.mp2.result import check_scaling
 
 
 class Densities(ABC):
@@ -99,6 +100,7 @@ class Densities(ABC):
     def _density_of(
         self, factors: Factors | SpinFactors, relaxed: bool, store: Store | None = None
     ) -> CorrelationDensity:
+        check_scaling(self.gradient_scaling, 0.0, "gradient_scaling")
         by_spin = (factors,) if isinstance(factors, Factors) else factors
         rest = by_spin, self.auxiliary_basis().auxmol, self._execution()
         options: dict[str, Any] = {
@@ -160,6 +162,8 @@ class Densities(ABC):
 def checked_eris(eris: Factors | SpinFactors, spins: Sequence[ActiveOrbitals]) -> Factors | SpinFactors:
     """Factors of the caller, which must be those of these orbitals. Raises InputError."""
     parts = (eris,) if isinstance(eris, Factors) else eris
+    if not (isinstance(parts, tuple) and all(isinstance(part, Factors) for part in parts)):
+        raise InputError(f"eris must be factors that ao2mo() has returned, got {type(eris).__name__}")
     equal = len(parts) == len(spins) and all(
         np.array_equal(part.eps_occ, o.eps_occ) and np.array_equal(part.eps_vir, o.eps_vir)
         for part, o in zip(parts, spins)
