@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from pyscf import gto, scf
+from pyscf import dft, gto, scf
 
 import trnqc
 from trnqc.eri.fitting.density_fitting import DF
@@ -21,7 +21,7 @@ FITTING = {
 
 
 def fitted(method=scf.RHF, **more):
-    cation = {} if method is scf.RHF else {"charge": 1, "spin": 1}
+    cation = {"charge": 1, "spin": 1} if method in (scf.UHF, scf.ROHF) else {}
     mol = gto.M(atom=WATER, basis="6-31g", verbose=0, max_memory=4000, **cation)
     return method(mol).density_fit(auxbasis=FITTING).set(conv_tol=1e-10, **more)
 
@@ -73,6 +73,24 @@ def test_converged_numbers_are_those_of_double_precision(method, precisions):
 def test_when_all_cycles_are_in_double_precision(change, reason):
     mf = fitted()
     assert reason in early_cycles.why_not(mf, **({"dm0": None} | change(mf)))
+
+
+def test_a_pure_functional_has_nothing_to_round():
+    mf = trnqc.accelerate(fitted(dft.RKS, xc="pbe"))
+    assert "no exact exchange" in early_cycles.why_not(mf, None)
+    assert not early_cycles.why_not(mf.set(xc="b3lyp"), None)
+
+
+def test_coulomb_alone_uses_integrals_in_memory():
+    mf = trnqc.accelerate(fitted())
+    dm = fitted().get_init_guess()
+    expected = fitted().get_j(dm=dm)
+    np.testing.assert_allclose(mf.get_j(dm=dm), expected, rtol=0, atol=1e-10)
+    assert isinstance(mf.with_df._cderi, np.ndarray) and "generated" in mf.ran_on
+    small = trnqc.accelerate(fitted())
+    small.with_df.max_memory = 0
+    np.testing.assert_allclose(small.get_j(dm=dm), expected, rtol=0, atol=1e-10)
+    assert small.with_df._cderi is None
 
 
 def test_solvents_have_a_fock_matrix_of_their_own():

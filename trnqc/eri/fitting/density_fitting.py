@@ -128,6 +128,10 @@ class DF(df.DF):
             return f"the integrals need {gigabytes(needed)}, of which {gigabytes(left)} are free below max_memory"
         return ""
 
+    def fits_into_memory(self) -> bool:
+        """Return whether our kernels can compute the integrals, and max_memory leaves room for them."""
+        return not self._why_pyscf(df.addons.make_auxmol(self.mol, self.auxbasis))
+
     def get_jk(
         self,
         dm: Any,

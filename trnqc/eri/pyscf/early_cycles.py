@@ -43,6 +43,8 @@ def why_not(mf: Any, dm0: Any) -> str:
         return "the SCF starts from orbitals or a density that may have converged already"
     if callable(mf.check_convergence) or not scf.hf.TIGHT_GRAD_CONV_TOL:
         return "the SCF has its own criterion of convergence"
+    if isinstance(mf, scf.hf.KohnShamDFT) and not mf._numint.libxc.is_hybrid_xc(mf.xc):
+        return "the functional has no exact exchange"
     for name in ("get_fock", "get_grad", "get_hcore", "get_veff"):
         if name in mf.__dict__:
             return f"{name} is the user's"
