@@ -13,7 +13,7 @@ from pyscf.data.nist import BOHR, HARTREE2EV
 
 from trnqc import DFMP2, MP2Result, accelerate
 from trnqc.cli import _parser
-from trnqc.cli.mp2_options import jobs_from
+from trnqc.cli.mp2_jobs import jobs_from
 from trnqc.cli.mp2_tasks import check_task
 from trnqc.errors import InputError
 

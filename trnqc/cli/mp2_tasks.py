@@ -14,7 +14,7 @@ import numpy as np
 from pyscf import gto, scf
 from rich.console import Console, Group, RenderableType
 
-from trnqc.cli.mp2_options import below_checkpoint
+from trnqc.cli.mp2_jobs import below_checkpoint
 from trnqc.cli.mp2_tables import energy_table, gradient_table, interaction_table, positions_table, steps_table
 from trnqc.cli.report import brief, report
 from trnqc.errors import InputError, NotConverged

@@ -192,6 +192,18 @@ def test_gradients_are_derivatives_of_the_energy(name, spin, frozen):
     assert np.abs(gradient.sum(axis=0)).max() < 1e-7
 
 
+def test_a_gradient_computes_the_energy_where_that_is_missing():
+    molecule = gto.M(atom="H 0 0 0; H 0 0 0.74", basis="6-31g", verbose=0)
+    first, second = trnqc.DH(molecule, "PBE0-2"), trnqc.DH(molecule, "PBE0-2").run()
+    np.testing.assert_allclose(first.nuc_grad_method().kernel(), second.nuc_grad_method().kernel(), atol=1e-7)
+
+
+def test_unknown_functionals_of_explicit_recipes_are_refused():
+    for functional in (("nonsense", 0.1, 0.1), ("PBE0", "0.5*HF + nonsense", 0.1, 0.1)):
+        with pytest.raises(InputError, match=r"nonsense.*is not one of PySCF's"):
+            trnqc.DH(gto.M(atom="He", basis="6-31g", verbose=0), functional)
+
+
 def test_the_gradient_of_dispersion():
     pytest.importorskip("pyscf.dispersion")
     mf = kohn_sham("H 0 0 0; H 0 0 0.74", 0, recipe("DSD-BLYP").scf).run()

@@ -11,7 +11,8 @@ from pyscf.scf import stability as theirs
 from pyscf.soscf import newton_ah
 
 from trnqc.errors import UnsupportedError
-from trnqc.mp2.jobs.job import Job, run
+from trnqc.mp2.jobs.job import Job
+from trnqc.mp2.jobs.run import run
 from trnqc.mp2.reference.hartree_fock import run_scf
 from trnqc.mp2.reference.molecule import Geometry
 from trnqc.mp2.response import stability
