@@ -172,6 +172,36 @@ def test_a_gradient_on_ranks_has_the_digits_of_one_process(tmp_path):
     assert gradients[0] == gradients[1]
 
 
+def test_several_energies_on_ranks_have_the_digits_of_one_process(tmp_path):
+    """Ranks deal out blocks of the same names for each of the five energies of an interaction."""
+    frame = "2\n\nHe 0 0 0\nHe 0 0 {}\n"
+    (tmp_path / "two.xyz").write_text(frame.format(2.5) + frame.format(3.0))
+    options = ["--counterpoise", "1/2", "--schedule", "dynamic", "--checkpoint"]
+    records = []
+    for size in (1, 2):
+        path = tmp_path / f"{size}.json"
+        words = [
+            "mp2",
+            tmp_path / "two.xyz",
+            "--basis",
+            "6-31g",
+            "--backend",
+            "cpu",
+            "--threads",
+            "1",
+            *options,
+            tmp_path / f"kept-{size}",
+            "-q",
+            "--json",
+            path,
+        ]
+        ended = Started(tmp_path, COMMAND, size, words).ended()
+        assert [status for status, _, _ in ended] == [0] * size, ended
+        records.append(json.loads(path.read_text()))
+    assert len(records[0]) == 2
+    assert records[0] == records[1]
+
+
 def test_a_rank_that_dies_ends_the_job(tmp_path):
     status, out, err = Started(tmp_path, DYING, 2, ["SIGKILL", *SMALL]).ended([0])[0]
     assert status not in (0, -signal.SIGKILL) and out == ""

@@ -81,6 +81,7 @@ def _job(args: argparse.Namespace, geometry: Geometry) -> Job:
         conv_tol=positive("--conv-tol", args.conv_tol),
         max_cycle=positive("--max-cycle", args.max_cycle),
         allow_unconverged=args.allow_unconverged,
+        stability=args.stability,
         verbose=4 if args.verbose else 0,
     )
 
@@ -133,6 +134,7 @@ def _reference(group: argparse._ArgumentGroup) -> None:
     add("--conv-tol", type=float, default=1e-10, metavar="HARTREE", help="SCF threshold (default: %(default)s)")
     add("--max-cycle", type=int, default=100, metavar="N", help="largest number of SCF cycles (default: %(default)s)")
     add("--allow-unconverged", action="store_true", help="continue with an SCF that has not converged")
+    add("--stability", action="store_true", help="check that RHF is stable, also with respect to UHF, or UHF")
 
 
 def _correlation(group: argparse._ArgumentGroup) -> None:

@@ -79,12 +79,6 @@ def check_task(args: argparse.Namespace, jobs: tuple[Job, ...], ranks: int) -> N
             "--optimize has no checkpoint and runs in one process: leave these out, and continue an interrupted "
             "optimisation from the last geometry of --trajectory"
         )
-    if ranks > 1 and (energies or len(jobs) > 1):
-        what = f"--{energies[0]}" if energies else f"{args.geometry} with its {len(jobs)} frames"
-        # The names of counters that ranks share are those of one job.
-        raise InputError(
-            f"several processes share the work of one energy, but {what} needs more: start it without torchrun"
-        )
     if args.optimize and len(jobs) > 1:
         raise InputError(f"--optimize takes one geometry, {args.geometry} has {len(jobs)} frames")
     for name in ("trajectory", "plot"):

@@ -181,6 +181,7 @@ def _object(
         conv_tol=job.conv_tol,
         max_cycle=job.max_cycle,
         allow_unconverged=job.allow_unconverged,
+        stability=job.stability,
         progress=progress,
         guess=guess,
     )

@@ -83,6 +83,8 @@ class Job:
         Threshold of the SCF energy in Hartree, and the largest number of SCF cycles.
     allow_unconverged
         Whether to continue with an SCF that has not converged.
+    stability
+        Whether to check that the solution of the SCF is stable. The result has a warning if it is not.
     verbose
         PySCF's verbosity.
     """
@@ -106,6 +108,7 @@ class Job:
     conv_tol: float = 1e-10
     max_cycle: int = 100
     allow_unconverged: bool = False
+    stability: bool = False
     verbose: int = 0
 
 
@@ -198,7 +201,7 @@ def shared_reference(mol: gto.Mole, job: Job, execution: Execution) -> Any:
         mf = _reference(mol, job, execution, store)
         _keep(mf, store)
     names = (*ORBITALS, "converged", *(["spin_fock"] if kind == "ROHF" else []))
-    kept = {name: getattr(mf, name) for name in names} | {"ran_on": jk_ran_on(mf)}
+    kept = {name: getattr(mf, name) for name in names} | {"ran_on": jk_ran_on(mf), "doubts": getattr(mf, "doubts", ())}
     return run_scf(mol, kind, source=job.scf, density_fit=job.density_fit, conv_tol=job.conv_tol, kept=kept)
 
 
@@ -298,6 +301,7 @@ def _reference(mol: gto.Mole, job: Job, execution: Execution, store: Checkpoint 
             conv_tol=job.conv_tol,
             max_cycle=job.max_cycle,
             allow_unconverged=job.allow_unconverged,
+            stability=job.stability,
             progress=execution.progress,
             kept=kept,
             shared=shared,
