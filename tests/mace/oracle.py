@@ -158,12 +158,9 @@ def linear(layer: Linear, x: Tensor, elements: Tensor) -> Tensor:
 
 def gated(layer: Gate, x: Tensor) -> Tensor:
     scalars, *rest = slots(layer.irreps_in, x)
-    count = layer.irreps_out[0].mul
-    out, start = [layer.scalar_constant * torch.nn.functional.silu(scalars[:, :count])], count
-    for part in rest:
-        gate = layer.gate_constant * torch.sigmoid(scalars[:, start : start + part.shape[1]])
-        out.append(part * gate)
-        start += part.shape[1]
+    gates, gated_slots = rest[: len(rest) // 2], rest[len(rest) // 2 :]
+    out = [layer.scalar_constant * torch.nn.functional.silu(scalars)]
+    out += [part * (layer.gate_constant * torch.sigmoid(gate)) for gate, part in zip(gates, gated_slots, strict=True)]
     return torch.cat([part.reshape(len(x), -1) for part in out], dim=1)
 
 
