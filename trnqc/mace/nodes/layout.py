@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -40,20 +41,22 @@ class Layout:
         """Number of vectors of a node."""
         return sum(slot.ir.dim * vectors for slot, vectors in zip(self.irreps, self.vectors))
 
-    def rows(self, x: np.ndarray, dtype: str) -> np.ndarray:
+    def rows(self, x: np.ndarray, dtype: str | np.dtype) -> np.ndarray:
         """Convert rows in e3nn's order [n, irreps.dim] to vectors [n, width, lanes]."""
         result = np.zeros((len(x), self.width, self.lanes), dtype)
-        for slot, part, start, vectors in zip(self.irreps, self.irreps.slices, self.starts, self.vectors):
-            values = x[:, part].reshape(len(x), slot.mul, slot.ir.dim).transpose(0, 2, 1)
-            block = result[:, start : start + slot.ir.dim * vectors].reshape(len(x), slot.ir.dim, -1)
-            block[:, :, : slot.mul] = values
-            result[:, start : start + slot.ir.dim * vectors] = block.reshape(len(x), -1, self.lanes)
+        for slot, part, components in zip(self.irreps, self.irreps.slices, self._components(result)):
+            components[:, :, : slot.mul] = x[:, part].reshape(len(x), slot.mul, slot.ir.dim).transpose(0, 2, 1)
         return result
 
     def flat(self, rows: np.ndarray) -> np.ndarray:
         """Convert vectors [n, width, lanes] to rows in e3nn's order, float64 [n, irreps.dim]."""
-        parts = []
+        result = np.empty((len(rows), self.irreps.dim))
+        for slot, part, components in zip(self.irreps, self.irreps.slices, self._components(rows)):
+            result[:, part] = components[:, :, : slot.mul].transpose(0, 2, 1).reshape(len(rows), slot.dim)
+        return result
+
+    def _components(self, rows: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield the view [n, components, channels in whole vectors] of each slot of C-contiguous rows."""
         for slot, start, vectors in zip(self.irreps, self.starts, self.vectors):
-            block = rows[:, start : start + slot.ir.dim * vectors].reshape(len(rows), slot.ir.dim, -1)
-            parts.append(block[:, :, : slot.mul].transpose(0, 2, 1).reshape(len(rows), -1))
-        return np.concatenate(parts, axis=1).astype(np.float64)
+            part = rows[:, start : start + slot.ir.dim * vectors]
+            yield part.reshape(len(rows), slot.ir.dim, vectors * self.lanes)

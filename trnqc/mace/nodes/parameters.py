@@ -46,7 +46,8 @@ class Parameters:
         by_element = matrix if matrix.ndim == 3 else matrix[None]
         panels = [pack(np.ascontiguousarray(each, self.dtype), self.tile) for each in by_element]
         start = self.add(np.concatenate(panels))
-        return Matrix(*matrix.shape[-2:], start, len(panels[0]) if matrix.ndim == 3 else 0)
+        inputs, outputs = matrix.shape[-2:]
+        return Matrix(inputs, outputs, start, len(panels[0]) if matrix.ndim == 3 else 0)
 
     def array(self) -> np.ndarray:
         """All vectors, [vectors, lanes]."""

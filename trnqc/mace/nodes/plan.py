@@ -170,7 +170,7 @@ def _layer(
         return Layout(irreps, lanes)
 
     def optional(linear: Linear | None) -> LinearPlan | None:
-        return linear and _linear(parameters, linear)
+        return None if linear is None else _linear(parameters, linear)
 
     table = None
     if embedding is not None and block.skip is not None:
@@ -184,9 +184,9 @@ def _layer(
         features=layout(product.linear.irreps_out),
         up=None if embedding is not None else _linear(parameters, block.up),
         linear=_linear(parameters, block.linear),
-        density=block.density and (block.density.slope, block.density.offset),
+        density=None if block.density is None else (block.density.slope, block.density.offset),
         residual=optional(block.residual),
-        gate=block.gate and (block.gate, layout(block.gate.irreps_in)),
+        gate=None if block.gate is None else (block.gate, layout(block.gate.irreps_in)),
         after=optional(block.after),
         skip=None if embedding is not None else optional(block.skip),
         skip_table=table,
