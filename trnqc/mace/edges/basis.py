@@ -110,14 +110,15 @@ FORMS = {"bessel": _bessel, "gaussian": _gaussian, "chebyshev": _chebyshev}
 
 def _transform(b: Builder, transform: Transform, r: Value, radii: Value) -> Slope:
     if transform.kind == "agnesi":
-        return _agnesi(b, *transform.parameters, r, radii)
+        return _agnesi(b, transform.parameters, r, radii)
     if transform.kind == "soft":
-        return _soft(b, *transform.parameters, r, radii)
+        return _soft(b, transform.parameters, r, radii)
     raise UnsupportedError(f"a distance transform is agnesi or soft; found {transform.kind!r}")
 
 
-def _agnesi(b: Builder, a: float, q: float, p: float, r: Value, radii: Value) -> Slope:
+def _agnesi(b: Builder, parameters: tuple[float, ...], r: Value, radii: Value) -> Slope:
     """u = 1 / (1 + g) with g = a x^q / (1 + x^(q - p)) and x = r / r0, where r0 is the mean of the radii."""
+    a, q, p = parameters
     logarithm = b.let("logarithm", log(2.0 * r / radii))
     high, low = b.let("high", exp(q * logarithm)), b.let("low", exp((q - p) * logarithm))
     inverse = b.let("inverse", 1.0 / (1.0 + low))
@@ -127,8 +128,9 @@ def _agnesi(b: Builder, a: float, q: float, p: float, r: Value, radii: Value) ->
     return Slope(u, -(u * u) * slope)
 
 
-def _soft(b: Builder, alpha: float, r: Value, r0: Value) -> Slope:
+def _soft(b: Builder, parameters: tuple[float, ...], r: Value, r0: Value) -> Slope:
     """u = p0 + (r - p0) s with s = (1 + tanh(steepness (r - middle))) / 2, p0 = 3/4 r0, p1 = 4/3 r0."""
+    (alpha,) = parameters
     low, high = 0.75 * r0, (4.0 / 3.0) * r0
     steepness = b.let("steepness", alpha / (high - low))
     t = b.let("t", tanh(steepness * (r - 0.5 * (low + high))))

@@ -4,8 +4,8 @@ The polynomial S_l(u), homogeneous of degree l and equal to Y_l on the unit sphe
 
     S_lk(u) = c_l sum_ij C_ijk S_(l-1)i(u) u_j        dS_lk/du_j = l c_l sum_i C_ijk S_(l-1)i(u)
 
-with the coefficients C of degrees l - 1, 1 and l. The gradient of a harmonic polynomial of degree l is one of degree l - 1
-in each component, so it is the same coupling; its constant follows from Euler's theorem on homogeneous functions.
+with the coefficients C of degrees l - 1, 1 and l. Each component of the gradient of a harmonic polynomial of degree l
+is one of degree l - 1, so it is the same coupling; its constant follows from Euler's theorem on homogeneous functions.
 """
 
 from __future__ import annotations
