@@ -237,6 +237,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "fma": lambda a, b, c: a * b + c,
     "sqrt": np.sqrt,
     "exp": np.exp,
+    "log": np.log,
     "min": lambda a, b: _where(a < b, a, b),
     "max": lambda a, b: _where(a > b, a, b),
     "lt": lambda a, b: a < b,
