@@ -20,7 +20,7 @@ from pyscf import lib
 from trnqc.errors import NotConverged
 from trnqc.mp2.density.spins import SpinOrbitals, spin_orbitals
 from trnqc.mp2.reference.orbitals import kind_of_reference
-from trnqc.mp2.response.response import Columns, response_of
+from trnqc.mp2.response.response import RotationResponse, response_of
 from trnqc.mp2.response.rotations import CanonicalRotations, Rotations
 
 # Hartree. A solution is called unstable if the lowest eigenvalue lies below -UNSTABLE, as in PySCF, because rotations
@@ -85,7 +85,7 @@ def stability_warnings(mf: Any, threads: int) -> tuple[str, ...]:
     return (*messages, internal) if lowest_internal < -UNSTABLE else tuple(messages)
 
 
-def _lowest(rotations: Rotations, response: Columns) -> float:
+def _lowest(rotations: Rotations, response: RotationResponse) -> float:
     """Lowest eigenvalue of the second derivative, Hartree, by Davidson's method."""
     gap = rotations.gap
     if not gap.size:
