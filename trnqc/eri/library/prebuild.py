@@ -18,8 +18,8 @@ from trnqc.eri.gradient import digest, three_centre_program
 from trnqc.eri.gradient.derivative_basis import derivative_basis
 from trnqc.eri.gradient.fitting_blocks import segmented
 from trnqc.eri.gradient.three_centre_classes import GradientClass, class_of
-from trnqc.eri.hessian.digest import CROSS, CROSS_SWAPPED, FOCK, ONE_SIDE
 from trnqc.eri.hessian.digest import program as hessian_program
+from trnqc.eri.hessian.passes import CROSS, CROSS_SWAPPED, FOCK, ONE_SIDE
 from trnqc.eri.jk.batch import Batch
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.kernels.recurrence import FITTED
