@@ -27,6 +27,7 @@ from trnqc.eri.shells.pairs import ShellPairs, fitting_shells, pairs_of
 from trnqc.errors import InputError, UnsupportedClass
 from trnqc.host.arrays import zeros
 from trnqc.jit import CompiledFunction
+from trnqc.ranks import ALONE, Ranks, in_order
 
 Density = Callable[[np.ndarray], np.ndarray]
 
@@ -47,6 +48,7 @@ def three_centre_gradient(
     block_bytes: float = BLOCK_BYTES,
     omega: float | None = None,
     threads: int | None = None,
+    ranks: Ranks = ALONE,
 ) -> np.ndarray:
     """Compute sum_ijP G[i, j, P] d(ij|P)/dA, the derivative at constant G by the position of each atom.
 
@@ -64,6 +66,9 @@ def three_centre_gradient(
         In 1/Bohr: positive for erf(omega r)/r, negative for erfc(|omega| r)/r, 0 for 1/r; None for the molecule's own.
     threads : int, optional
         By default `pyscf.lib.num_threads()`. The bits of the result do not depend on it.
+    ranks : Ranks, optional
+        The processes that share the blocks of fitting functions. All of them call this with the same arguments, and
+        have the whole result, whose bits do not depend on their number.
 
     Returns
     -------
@@ -90,7 +95,7 @@ def three_centre_gradient(
     of_block = (lambda functions: density[:, :, functions]) if isinstance(density, np.ndarray) else density
     blocks = tuple(blocks_of(auxmol, block_bytes / (8 * max(nao, 1) ** 2)))
     bra = _Bra.of(pairs_of(mol, exponents=True), mol, symmetric=True)
-    return _gradient(bra, auxmol, blocks, of_block, (nao, nao), Operator.of(mol, omega), threads)
+    return _gradient(bra, auxmol, blocks, of_block, (nao, nao), Operator.of(mol, omega), threads, ranks)
 
 
 def two_centre_gradient(
@@ -143,13 +148,15 @@ def _gradient(
     shape: tuple[int, ...],
     operator: Operator,
     threads: int | None,
+    ranks: Ranks = ALONE,
 ) -> np.ndarray:
     kernels = _kernels(bra, blocks, operator)
     aux_atoms = segmented(auxmol)._bas[:, gto.ATOM_OF]
-    total = np.zeros((auxmol.natm, 3))
     threads = threads or lib.num_threads()
     with ThreadPoolExecutor(threads) as pool:
-        for block in blocks:
+
+        def of_block(number: int) -> np.ndarray:
+            block, total = blocks[number], np.zeros((auxmol.natm, 3))
             weights = np.ascontiguousarray(density(block.functions), dtype=np.float64)
             if weights.shape != (*shape, len(block.functions)):
                 raise InputError(f"expected a density {[*shape, len(block.functions)]}, found {list(weights.shape)}")
@@ -157,10 +164,15 @@ def _gradient(
             if not np.isfinite(largest):
                 raise InputError("the density has elements that are not finite: the step that computed it has failed")
             if largest == 0.0:
-                continue
+                return total
             call = _Call(bra, auxmol.natm, aux_atoms, weights, CUTOFF / largest, operator.omega, kernels)
             for part in pool.map(call.run, _tasks(bra, block.shells, operator.name)):
                 total += part
+            return total
+
+        total = np.zeros((auxmol.natm, 3))
+        for part in in_order(of_block, len(blocks), total.shape, ranks):
+            total += part
     return total
 
 
