@@ -12,6 +12,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from scripts import ROOT
@@ -43,6 +44,7 @@ class Clock:
     def timed(self, part: str, work: Callable[..., Any]) -> Callable[..., Any]:
         """The function `work`, whose time is counted for `part`."""
 
+        @wraps(work)
         def run(*args: Any, **options: Any) -> Any:
             self._count()
             self.calls[part] += self._running[-1] != part
@@ -104,11 +106,14 @@ def scf_object(who: str, mol: Any, functional: str, way: str) -> Any:
     return mf
 
 
-def watch(clock: Clock, of: Any, names: dict[str, str]) -> None:
-    """Replace methods of an object by timed ones."""
+def watch(clock: Clock, of: type, names: dict[str, str]) -> None:
+    """Replace methods of a class by timed ones.
+
+    Methods that an object itself has would be taken for the user's own, with which no cycle is in single precision.
+    """
     for name, part in names.items():
         if hasattr(of, name):
-            object.__setattr__(of, name, clock.timed(part, getattr(of, name)))
+            setattr(of, name, clock.timed(part, getattr(of, name)))
 
 
 def measure(who: str, case: str, gradient: bool, cycles: int | None) -> dict[str, Any]:
@@ -121,7 +126,7 @@ def measure(who: str, case: str, gradient: bool, cycles: int | None) -> dict[str
     for attribute, names in SCF_PARTS.items():
         watched = getattr(mf, attribute, None) if attribute else mf
         if watched is not None:
-            watch(clock, watched, names)
+            watch(clock, type(watched), names)
     if cycles is not None:
         mf.max_cycle = cycles
     energy = mf.kernel()
@@ -137,7 +142,9 @@ def measure(who: str, case: str, gradient: bool, cycles: int | None) -> dict[str
     }
     if gradient:
         gradients = mf.nuc_grad_method()
-        watch(clock, gradients, GRADIENT_PARTS if functional != "hf" else GRADIENT_PARTS | {"get_veff": "J and K"})
+        watch(
+            clock, type(gradients), GRADIENT_PARTS if functional != "hf" else GRADIENT_PARTS | {"get_veff": "J and K"}
+        )
         clock.end()
         record["gradient"] = gradients.kernel().tolist()
         record["gradient_parts"] = clock.end()

@@ -7,8 +7,9 @@ import time
 import pytest
 
 from scripts.bench_scf import enter, medians, ratios
-from scripts.scf.job import REST, Clock, molecule
+from scripts.scf.job import REST, Clock, molecule, scf_object, watch
 from scripts.scf.plot import plot
+from trnqc.eri.pyscf.early_cycles import why_not
 
 
 def test_a_part_inside_another_is_counted_once() -> None:
@@ -21,6 +22,14 @@ def test_a_part_inside_another_is_counted_once() -> None:
     assert rows["all"]["wall_s"] == pytest.approx(sum(rows[part]["wall_s"] for part in (REST, "XC", "J and K")))
     assert rows["XC"]["calls"] == rows["J and K"]["calls"] == 1
     assert set(clock.end()) == {REST, "all"}
+
+
+def test_timed_methods_are_not_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    mf = scf_object("trnqc", molecule("water", "sto-3g"), "hf", "fitted")
+    monkeypatch.setattr(type(mf), "get_fock", type(mf).get_fock)  # The end of the test restores the class.
+    watch(Clock(), type(mf), {"get_fock": "DIIS"})
+    assert hasattr(type(mf).get_fock, "__wrapped__")
+    assert not why_not(mf, None)
 
 
 def test_clusters_are_those_of_the_scaling_benchmark() -> None:

@@ -252,8 +252,9 @@ class _Accelerated(CoulombExchange):
         omega: float | None = None,
     ) -> tuple[Any, Any]:
         """Return J and K [..., nao, nao] of densities as PySCF does; None for what is not asked for."""
-        fitting = self._built_fitting() if with_k and not self._on_grid(self.mol if mol is None else mol) else None
-        single = ", single precision" * bool(fitting and fitting._single is not None)
+        with_fitted_k = with_k and not self._on_grid(self.mol if mol is None else mol)
+        fitting = self._built_fitting(with_fitted_k) if with_j or with_fitted_k else None
+        single = ", single precision" * bool(fitting and fitting.rounded is not None)
         with self.timings.measure(f"J and K{single}"):
             return self._jk(mol, dm, hermi, with_j, with_k, omega)
 

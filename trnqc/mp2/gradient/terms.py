@@ -82,4 +82,5 @@ def correlation_gradient(mol: gto.Mole, relaxation: Relaxation, execution: Execu
     held = sum(gamma.bytes_in_memory for gamma in relaxation.sums.gamma)
     block = min(_COMFORTABLE_BLOCK, _SHARE * max(execution.memory - held, 0))
     three = three_centre_gradient(mol, auxmol, density, block_bytes=block, threads=execution.threads)
+    assert relaxation.two_centre is not None, "relaxed for a gradient"
     return three - factor * two_centre_gradient(auxmol, relaxation.two_centre, threads=execution.threads)

@@ -15,7 +15,7 @@ from pyscf import scf
 from pyscf.df.df_jk import _DFHF
 
 from trnqc.eri.pyscf.accelerate import accelerate
-from trnqc.errors import UnsupportedError
+from trnqc.errors import CompilerError, UnsupportedError
 from trnqc.mp2.density.spins import SpinOrbitals
 from trnqc.mp2.response.fitted import FittedResponse
 
@@ -23,26 +23,26 @@ Densities = Sequence[np.ndarray]
 """One symmetric matrix [nmo, nmo] of molecular orbitals for each spin; for a closed shell that of one spin."""
 
 
-class Columns(Protocol):
-    """Columns G[P]_qi [nmo, nocc] of each spin, between all orbitals and the occupied ones."""
-
-    def columns(self, densities: Densities) -> list[np.ndarray]:
-        """Return G[P]_qi of any densities."""
-        ...
+class RotationResponse(Protocol):
+    """Columns G[P]_qi [nmo, nocc] of each spin, between all orbitals and the occupied ones, for rotations."""
 
     def rotation(self, z: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return G[P]_qi of densities whose only blocks are P_ai = P_ia = z[a, i]."""
         ...
 
 
-class Response(Columns, Protocol):
+class Response(RotationResponse, Protocol):
     """What the Z-vector equations and gradients need of the Fock matrix.
 
-    `rough` is the same in single precision, or None where that is not available.
+    `rough` is the response to rotations in single precision, or None where that is not available.
     """
 
     @property
-    def rough(self) -> Columns | None: ...
+    def rough(self) -> RotationResponse | None: ...
+
+    def columns(self, densities: Densities) -> list[np.ndarray]:
+        """Return G[P]_qi of any densities."""
+        ...
 
 
 class GeneralResponse:
@@ -56,7 +56,7 @@ class GeneralResponse:
         All its orbitals; one entry for a closed shell.
     """
 
-    rough: Columns | None = None
+    rough: RotationResponse | None = None
 
     def __init__(self, mf: Any, spins: Sequence[SpinOrbitals]) -> None:
         self.spins = tuple(spins)
@@ -103,7 +103,7 @@ def response_of(mf: Any, spins: Sequence[SpinOrbitals], threads: int, room: floa
     threads
         Number of threads.
     room
-        Bytes that integrals in single precision may take.
+        Bytes that half-transformed integrals may take.
     """
     mf = accelerated(mf)
     plain = isinstance(mf, _DFHF) and isinstance(mf, scf.hf.RHF | scf.uhf.UHF) and not hasattr(mf, "xc")
@@ -114,4 +114,10 @@ def response_of(mf: Any, spins: Sequence[SpinOrbitals], threads: int, room: floa
     rows = mf.with_df._cderi
     if not isinstance(rows, np.ndarray):
         return GeneralResponse(mf, spins)
-    return FittedResponse(rows, spins, threads, FittedResponse.rough_bytes(len(rows), spins) <= room)
+    needed = FittedResponse.exact_bytes(len(rows), spins)
+    try:
+        return (
+            FittedResponse(rows, spins, threads, 1.5 * needed <= room) if needed <= room else GeneralResponse(mf, spins)
+        )
+    except CompilerError:
+        return GeneralResponse(mf, spins)
