@@ -270,8 +270,7 @@ class _Accelerated(CoulombExchange):
     Gradients = nuc_grad_method
 
     def Hessian(self) -> Any:
-        """Return PySCF's Hessian object with derivatives by our integrals; with density fitting it is PySCF's own."""
+        """Return PySCF's Hessian object with derivatives by our integrals."""
         if self._on_grid(self.mol):
             exchange_methods.refuse_derivatives("Hessians")
-        hessian = super().Hessian()
-        return hessian if isinstance(self, _DFHF) else accelerate_hessian(hessian)
+        return accelerate_hessian(super().Hessian())
