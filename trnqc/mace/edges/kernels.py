@@ -14,56 +14,12 @@ from trnqc.host.arrays import empty
 from trnqc.host.threads import in_parallel
 from trnqc.jit import NUMPY, CompiledFunction, Recipe, find_compiler, library
 from trnqc.mace.edges import geometry, layer
+from trnqc.mace.edges.graph import BLOCK, Edges
 from trnqc.mace.edges.network import Shape, parameters, shape_of
 from trnqc.mace.edges.paths import Layout, last_layer, layout_of
 from trnqc.mace.edges.scratch import Scratch
 from trnqc.mace.gemm import Tile
 from trnqc.mace.model import Convolution, RadialBasis
-
-# Largest number of edges of a block: a multiple of the rows of all tiles and of all numbers of lanes up to 16. The
-# weights of 48 edges of a layer with 1280 of them, and their slopes, take 0.5 MB in float32.
-BLOCK = 48
-
-
-@dataclass(frozen=True, eq=False)
-class Edges:
-    """The edges of a structure, sorted by receiver.
-
-    Parameters
-    ----------
-    starts : numpy.ndarray
-        int64 [N + 1]; the edges of node n are starts[n] up to, but not including, starts[n + 1].
-    senders, receivers : numpy.ndarray
-        int64 [E].
-    vectors : numpy.ndarray
-        float64 [E, 3], from sender to receiver in Angstrom.
-    elements : numpy.ndarray
-        int64 [N], the number of each node's element in the model.
-    """
-
-    starts: np.ndarray
-    senders: np.ndarray
-    receivers: np.ndarray
-    vectors: np.ndarray
-    elements: np.ndarray
-
-    @property
-    def count(self) -> int:
-        return len(self.senders)
-
-    @property
-    def nodes(self) -> int:
-        return len(self.elements)
-
-    @property
-    def rows(self) -> int:
-        """Number of rows of arrays of edges. Programs read whole blocks, and write whole vectors."""
-        return self.count + BLOCK
-
-    def shares(self, threads: int) -> np.ndarray:
-        """First nodes of shares with about equal numbers of edges, and the number of nodes at the end."""
-        inner = np.searchsorted(self.starts, self.count * np.arange(1, threads) / threads)
-        return np.concatenate([[0], np.minimum(inner, self.nodes), [self.nodes]]).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +136,7 @@ class LayerConvolution:
         return self.layout.padded
 
     def forward(self, edges: Edges, values: EdgeValues, x: np.ndarray, z: np.ndarray, threads: int = 1) -> None:
-        """Write z[receiver] = sum over its edges, [N, d3, channels], from features x [N, d1, channels]."""
+        """Write z[receiver] = sum over its edges, [R, d3, channels], from features x [N, d1, channels]."""
         self._run(self._forward, edges, values, threads, 1, x=x, z=z)
 
     def reverse(
