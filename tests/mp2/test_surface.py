@@ -173,6 +173,16 @@ def test_the_gradient_is_that_of_the_scaled_energy():
     assert de[0, 2] == pytest.approx((energies[0] - energies[1]) / (2 * step), abs=2e-6)
 
 
+def test_wrong_factors_and_scalings_are_refused():
+    method = trnqc.DFMP2(mean_field())
+    with pytest.raises(InputError, match=r"eris must be factors that ao2mo\(\) has returned, got int"):
+        method.kernel(eris=3)
+    for scaling in ("scs", (1.0,), (1.0, np.nan)):
+        method.gradient_scaling = scaling
+        with pytest.raises(InputError, match="gradient_scaling must be two finite factors"):
+            method.make_rdm1()
+
+
 def test_kohn_sham_orbitals_need_to_be_asked_for():
     mf = dft.RKS(mean_field().mol, xc="b3lyp").run()
     with pytest.raises(UnsupportedError, match="Kohn-Sham"):

@@ -18,7 +18,7 @@ from trnqc.gen.listing import expression
 from trnqc.gen.values import BYTES, FLOATS, Value, walk
 
 # Flops of each operation on floats. A call of the mathematical library counts as one.
-FLOPS = {"add": 1, "sub": 1, "mul": 1, "div": 1, "fma": 2, "neg": 1, "sqrt": 1, "exp": 1, "min": 1, "max": 1}
+FLOPS = {"add": 1, "sub": 1, "mul": 1, "div": 1, "fma": 2, "neg": 1, "sqrt": 1, "exp": 1, "log": 1, "min": 1, "max": 1}
 Trips = tuple[str, ...]
 
 

@@ -123,7 +123,7 @@ class _Frame:
         if not 0 <= begin <= len(data):
             name = f"{argument.array.name}[{begin} ..]"
             raise ProgramError(f"{self.function.name}: the view {name} begins outside the {len(data)} elements")
-        return data[begin:]
+        return data[begin:].reshape(-1) if argument.flat else data[begin:]
 
     def block(self, block: st.Block) -> None:
         for s in block.body:
@@ -237,6 +237,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "fma": lambda a, b, c: a * b + c,
     "sqrt": np.sqrt,
     "exp": np.exp,
+    "log": np.log,
     "min": lambda a, b: _where(a < b, a, b),
     "max": lambda a, b: _where(a > b, a, b),
     "lt": lambda a, b: a < b,

@@ -163,6 +163,11 @@ def exp(a: Value) -> Value:
     return _float(Value("exp", a.dtype, (a,)))
 
 
+def log(a: Value) -> Value:
+    """The natural logarithm."""
+    return _float(Value("log", a.dtype, (a,)))
+
+
 def minimum(a: Value | Number, b: Value | Number) -> Value:
     """a if a < b else b. The result is b if either operand is NaN."""
     return _binary("min", a, b)

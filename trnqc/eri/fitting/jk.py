@@ -72,7 +72,7 @@ def coulomb(cderi: np.ndarray, dms: np.ndarray, norms: np.ndarray, ranks: Ranks 
     Parameters
     ----------
     cderi [naux, pairs]
-        This rank's rows of fitted integrals, packed.
+        This rank's rows of fitted integrals, packed, float64 or float32.
     dms [n, nao, nao]
         Real densities.
     norms [nao, nao]
@@ -86,7 +86,7 @@ def coulomb(cderi: np.ndarray, dms: np.ndarray, norms: np.ndarray, ranks: Ranks 
     """
     nao = dms.shape[-1]
     i, j = np.tril_indices(nao)
-    folded = (dms + dms.transpose(0, 2, 1))[:, i, j] * np.where(i == j, 0.5, 1.0)
+    folded = ((dms + dms.transpose(0, 2, 1))[:, i, j] * np.where(i == j, 0.5, 1.0)).astype(cderi.dtype)
 
     def worker() -> AddRows:
         def add(begin: int, end: int, out: np.ndarray) -> None:
@@ -114,7 +114,6 @@ def of_orbitals(
     ranks: Ranks = ALONE,
     *,
     with_j: bool = True,
-    rounded: np.ndarray | None = None,
 ) -> tuple[np.ndarray | None, np.ndarray]:
     """Compute J and K of the density C C^T in one pass over the rows.
 
@@ -123,7 +122,8 @@ def of_orbitals(
     Parameters
     ----------
     cderi [naux, pairs]
-        This rank's rows of fitted integrals B_Q, packed.
+        This rank's rows of fitted integrals B_Q, packed. With float32 all products are in single precision, and the
+        sum over groups is in double precision.
     orbitals [nao, nocc]
         C, the orbitals times the square roots of their occupations.
     norms, ranks
@@ -132,9 +132,6 @@ def of_orbitals(
         Bytes that working arrays may take.
     with_j
         Whether J is wanted.
-    rounded [naux, pairs]
-        The same rows as float32. X_Q and the contribution of a group to K are then computed from them in single
-        precision. J is the sum of the exact rows, as its terms are large and cancel with the nuclear attraction.
 
     Returns
     -------
@@ -143,25 +140,21 @@ def of_orbitals(
     """
     nao, nocc = orbitals.shape
     pairs = nao * (nao + 1) // 2
-    factors = cderi if rounded is None else rounded
-    matrix = half_transform.padded(orbitals, factors.dtype)
+    matrix = half_transform.padded(orbitals, cderi.dtype)
     # Each thread has the sums of a group with their integers, an update of K, and one X_Q.
     threads, wide = _division(room, fixed=3 * nao**2 + 3 * pairs + matrix.size, each=matrix.size)
 
     def worker() -> AddRows:
-        transform = half_transform.HalfTransform(matrix, with_j and rounded is None)
-        update, halves = np.empty((nao, nao), factors.dtype), np.empty(wide * matrix.size, factors.dtype)
+        transform = half_transform.HalfTransform(matrix)
+        update, halves = np.empty((nao, nao), cderi.dtype), np.empty(wide * matrix.size, cderi.dtype)
 
         def add(begin: int, end: int, exchange: np.ndarray, *coulomb: np.ndarray) -> None:
             for first in range(begin, end, wide):
                 part = slice(first, min(first + wide, end))
                 half = halves[: (part.stop - first) * matrix.size].reshape(nao, part.stop - first, -1)
-                if rounded is None:
-                    transform(cderi[part], half, *(packed[0] for packed in coulomb))
-                else:
-                    traces = transform(rounded[part], half)
-                    for packed in coulomb:
-                        packed += traces @ cderi[part]
+                traces = transform(cderi[part], half)
+                for packed in coulomb:
+                    packed += traces @ cderi[part]
                 both = half.reshape(nao, -1)
                 exchange += np.matmul(both, both.T, out=update)
 

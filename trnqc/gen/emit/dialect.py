@@ -114,7 +114,7 @@ RESERVED = frozenset(
     restrict return short signed sizeof static struct switch typedef union unsigned void volatile while asm bool class
     new delete this template typename operator private public protected namespace using true false try catch throw and
     or not xor friend virtual I lane lanes threadIdx blockIdx blockDim gridDim NULL INFINITY NAN half sqrt sqrtf exp
-    expf fma fmaf groups_begin groups_end
+    expf log logf fma fmaf groups_begin groups_end
     """.split()  # noqa: SIM905
 )
 

@@ -147,6 +147,9 @@ class Scalars:
     def on_exp(self, value: Value) -> Fragment:
         return self.call("exp", value)
 
+    def on_log(self, value: Value) -> Fragment:
+        return self.call("log", value)
+
     def call(self, name: str, value: Value) -> Fragment:
         suffix = "f" if value.dtype == "f32" else ""
         return f"{name}{suffix}({', '.join(map(self.text, value.args))})", ATOM

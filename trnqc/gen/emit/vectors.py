@@ -115,6 +115,8 @@ class Vectors(Scalars):
         )
         return f"{name}({self.text(value.args[0])})", ATOM
 
+    lanes_log = lanes_sqrt
+
     def lanes_exp(self, value: Value) -> Fragment:
         vector = self.vector(value.dtype)
         name, select = f"exp_{vector}", self.selector(value.dtype)

@@ -1,0 +1,85 @@
+"""Descriptions that are read from models of mace-torch have the energies, forces and virials of the models."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("mace", reason="needs mace-torch")
+ase = pytest.importorskip("ase")
+
+import torch  # noqa: E402
+from mace.calculators import MACECalculator  # noqa: E402
+
+from tests.mace import oracle  # noqa: E402
+from tests.mace.mace_models import FAMILIES, random_model  # noqa: E402
+from trnqc.errors import InputError, UnsupportedError  # noqa: E402
+from trnqc.mace.reader import load, read  # noqa: E402
+
+
+def structure(periodic: bool | tuple[bool, ...] = True) -> ase.Atoms:
+    """Seven atoms in a triclinic cell that is smaller than the cutoff in one direction."""
+    rng = np.random.default_rng(3)
+    cell = np.array([[3.4, 0.0, 0.0], [0.7, 5.1, 0.0], [0.2, 0.4, 9.0]])
+    return ase.Atoms("OHHCCHO", rng.uniform(size=(7, 3)) @ cell, cell=cell, pbc=periodic)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_energies_forces_and_virials_are_those_of_the_model(family):
+    module = random_model(family)
+    head = module.heads[-1]
+    atoms = structure()
+    atoms.calc = MACECalculator(models=[module], device="cpu", default_dtype="float64", head=head)
+    atoms.info["head"] = head
+    numbers, cell = atoms.numbers, np.asarray(atoms.cell)
+    result = oracle.evaluate(read(module, head), numbers, atoms.positions, cell, tuple(atoms.pbc))
+    forces = atoms.get_forces()
+    # float64: sums of some hundred terms, and of neighbours in another order.
+    np.testing.assert_allclose(result["energies"].sum(), atoms.get_potential_energy(), rtol=1e-12)
+    np.testing.assert_allclose(result["energies"], atoms.calc.results["energies"], atol=1e-10)
+    np.testing.assert_allclose(result["forces"], forces, atol=1e-11 * max(1, np.abs(forces).max()))
+    virial = atoms.get_stress(voigt=False) * atoms.get_volume()
+    np.testing.assert_allclose(result["virial"], virial, atol=1e-10 * max(1, np.abs(virial).max()))
+
+
+@pytest.mark.parametrize("periodic", [False, (True, True, False)])
+def test_clusters_and_slabs(periodic):
+    module, atoms = random_model("MP-0"), structure(periodic)
+    atoms.calc = MACECalculator(models=[module], device="cpu", default_dtype="float64")
+    result = oracle.evaluate(read(module), atoms.numbers, atoms.positions, np.asarray(atoms.cell), tuple(atoms.pbc))
+    np.testing.assert_allclose(result["energies"], atoms.get_potential_energies(), atol=1e-12)
+
+
+def test_a_saved_model_is_read_from_its_file(tmp_path):
+    module = random_model("MP-0", dtype=torch.float32)
+    torch.save(module, tmp_path / "my.model")
+    model = load(tmp_path / "my.model")
+    assert (model.numbers, model.head, model.dtype) == ((1, 6, 8), "Default", "float32")
+
+
+def test_a_head_has_to_be_named_where_there_are_several():
+    module = random_model("heads")
+    with pytest.raises(InputError, match="expected one of a, b; found None"):
+        read(module)
+    with pytest.raises(InputError, match="found c"):
+        read(module, "c")
+
+
+def test_unknown_blocks_are_named():
+    from mace.modules import interaction_classes
+
+    other = interaction_classes["RealAgnosticAttResidualInteractionBlock"]
+    module = random_model("MP-0", interaction_cls=other)
+    with pytest.raises(UnsupportedError, match=r"interactions.1: expected .* found RealAgnosticAttResidual"):
+        read(module)
+    with pytest.raises(UnsupportedError, match="model: expected MACE or ScaleShiftMACE, found Linear"):
+        read(torch.nn.Linear(1, 1))
+
+
+def test_a_file_that_is_no_model_is_refused(tmp_path):
+    torch.save({"a": 1}, tmp_path / "other.pt")
+    with pytest.raises(InputError, match="expected a module of PyTorch, found dict"):
+        load(tmp_path / "other.pt")
+    (tmp_path / "text.pt").write_text("no model")
+    with pytest.raises(InputError, match="expected a model saved by mace-torch"):
+        load(tmp_path / "text.pt")

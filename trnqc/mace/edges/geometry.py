@@ -1,0 +1,113 @@
+"""Programs of the geometry of edges: harmonics and radial functions of vectors, and the gradient of the vectors.
+
+forward: vectors [E, 3] -> lengths, unit vectors, harmonics, radial functions with their slopes, cutoff function
+reverse: gradients with respect to harmonics and lengths -> added to the gradient with respect to the vectors
+
+The lanes are edges. Everything is computed in float64, and what layers read is rounded once to their type. Results
+have rows up to a whole number of vectors, the last of which repeat the last edge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from trnqc.gen import Array, Value, Var
+from trnqc.gen import statements as st
+from trnqc.gen.build import Builder, dot
+from trnqc.gen.values import cast, lane, lt, minimum, select, sqrt
+from trnqc.mace.edges.basis import functions
+from trnqc.mace.edges.harmonics import gradient, harmonics
+from trnqc.mace.model import RadialBasis
+
+# Number of edges, and number of a group of as many edges as there are lanes.
+EDGES, GROUP = Var("edges", "i64"), Var("group", "i64")
+SENDERS, RECEIVERS, ELEMENTS = (Array(name, "i64") for name in ("senders", "receivers", "elements"))
+# Covalent radius of each element in Angstrom.
+RADII = Array("radii", "f64")
+VECTORS, UNITS, G_VECTORS = (Array(name, "f64", (None, 3)) for name in ("vectors", "units", "g_vectors"))
+LENGTHS = Array("lengths", "f64")
+
+
+def harmonics_size(degree: int) -> int:
+    """Number of harmonics of all degrees up to `degree`."""
+    return (degree + 1) ** 2
+
+
+def forward(basis: RadialBasis, degree: int, dtype: str, lanes: int) -> st.Function:
+    """Return the program of the geometry.
+
+    Parameters
+    ----------
+    basis : RadialBasis
+    degree : int
+        Highest degree of the harmonics.
+    dtype : {"f32", "f64"}
+        Type of the results that layers read.
+    lanes : int
+        Number of lanes, which is the number of edges of a group.
+
+    Returns
+    -------
+    Function
+        Its parameters are ``edges, vectors`` [E, 3], the results ``lengths`` [E], ``units`` [E, 3], ``harmonics``
+        [E, (degree + 1)^2], ``radial`` and ``slopes`` [E, size] and ``cutoff`` [E, 2] (value and slope), and
+        ``senders, receivers`` [E], ``elements`` [N] and ``radii`` [elements], which only a transform reads.
+    """
+    b = Builder()
+    y = Array("harmonics", dtype, (None, harmonics_size(degree)))
+    radial, slopes = (Array(name, dtype, (None, basis.size)) for name in ("radial", "slopes"))
+    cutoff = Array("cutoff", dtype, (None, 2))
+    row = b.let("row", GROUP * lanes + lane())
+    edge = b.let("edge", minimum(row, EDGES - 1))
+    v = [b.let("v", VECTORS[edge, k]) for k in range(3)]
+    r = b.let("r", sqrt(dot([(x, x) for x in v])))
+    inverse = b.let("inverse", 1.0 / r)
+    u = [b.let("u", x * inverse) for x in v]
+    b.store(LENGTHS[row], r)
+    _write(b, UNITS, row, u)
+    _write(b, y, row, [value for values in harmonics(b, u, degree) for value in values])
+    f, envelope = functions(b, basis, r, _sum_of_radii(edge) if basis.transform else None)
+    _write(b, radial, row, [each.value for each in f])
+    _write(b, slopes, row, [each.slope for each in f])
+    _write(b, cutoff, row, [envelope.value, envelope.slope])
+    params = (EDGES, VECTORS, LENGTHS, UNITS, y, radial, slopes, cutoff, SENDERS, RECEIVERS, ELEMENTS, RADII)
+    return b.function("edge_geometry", params, group=GROUP)
+
+
+def reverse(degree: int, dtype: str, lanes: int) -> st.Function:
+    """Return the program that adds to the gradient of the vectors.
+
+    Returns
+    -------
+    Function
+        Its parameters are ``edges, lengths, units``, ``g_harmonics`` [E, (degree + 1)^2] and ``g_lengths`` [E], the
+        gradients with respect to harmonics and lengths, and ``g_vectors`` [E, 3], to which it adds.
+
+    Notes
+    -----
+    With v = sum_lk g_lk grad S_lk(u), the gradient is (v - (u v) u) / r + g_r u.
+    """
+    b = Builder()
+    g_y, g_r = Array("g_harmonics", dtype, (None, harmonics_size(degree))), Array("g_lengths", dtype)
+    row = b.let("row", GROUP * lanes + lane())
+    edge = b.let("edge", minimum(row, EDGES - 1))
+    u = [b.let("u", UNITS[edge, k]) for k in range(3)]
+    g = [[cast(g_y[edge, l * l + k], "f64") for k in range(2 * l + 1)] for l in range(degree + 1)]
+    v = [b.let("v", value) for value in gradient(harmonics(b, u, degree), g)]
+    along = b.let("along", dot(list(zip(u, v))))
+    inverse = b.let("inverse", 1.0 / LENGTHS[edge])
+    slope = b.let("slope", cast(g_r[edge], "f64"))
+    for k in range(3):
+        # Lanes after the last edge add 0 to it.
+        part = (v[k] - along * u[k]) * inverse + slope * u[k]
+        b.accumulate(G_VECTORS[edge, k], select(lt(row, EDGES), part, 0.0))
+    return b.function("vector_gradient", (EDGES, LENGTHS, UNITS, g_y, g_r, G_VECTORS), group=GROUP)
+
+
+def _sum_of_radii(edge: Value) -> Value:
+    return RADII[ELEMENTS[SENDERS[edge]]] + RADII[ELEMENTS[RECEIVERS[edge]]]
+
+
+def _write(b: Builder, array: Array, row: Value, values: Iterable[Value] | Sequence[Value]) -> None:
+    for n, value in enumerate(values):
+        b.store(array[row, n], cast(value, array.dtype))

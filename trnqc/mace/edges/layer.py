@@ -1,0 +1,130 @@
+"""Programs of a layer's convolution over a share of the nodes, edges sorted by receiver, in blocks of edges.
+
+forward: block -> weights (network) -> for each node of the block: its sum (convolution)
+reverse: block -> weights and slopes -> for each edge: gradients of x[sender], harmonics and length
+
+Weights are kept for the edges of one block only. A block may begin and end within the edges of a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from trnqc.gen import Array, Value, Var, const
+from trnqc.gen import statements as st
+from trnqc.gen.build import Builder
+from trnqc.gen.values import le, lt, minimum
+from trnqc.mace.edges import convolution, lane_sums
+from trnqc.mace.edges.geometry import EDGES, ELEMENTS, RECEIVERS, SENDERS
+from trnqc.mace.edges.network import Shape
+from trnqc.mace.edges.network import program as network
+from trnqc.mace.edges.paths import Layout
+from trnqc.mace.edges.scratch import Scratch
+
+# Number of a share, whose nodes are shares[share] .. shares[share + 1], number of all nodes, node whose edges are next.
+SHARE, NODES, NODE = (Var(name, "i64") for name in ("share", "nodes", "node"))
+SHARES, STARTS = Array("shares", "i64"), Array("starts", "i64")
+
+
+def forward(layout: Layout, shape: Shape, most: int) -> st.Function:
+    """Return the program of z[receiver] = sum over edges, whose shares write rows of their own.
+
+    Returns
+    -------
+    Function
+        Its parameters are ``edges``, ``shares`` [S + 1], ``starts`` [N + 1], ``senders, receivers`` [E], ``elements``
+        [N], ``harmonics, radial, cutoff`` of the geometry, ``parameters`` of the network, the features ``x``
+        [N, d1, channels], ``scratch_vectors, scratch_numbers`` and the result ``z`` [N, d3, channels].
+    """
+    b, dtype, size = Builder(), shape.dtype, layout.dims[2] * layout.vectors
+    y, radial, _, cutoff = _geometry(layout, shape)
+    parameters, x, z = (Array(name, dtype, lanes=True) for name in ("parameters", "x", "z"))
+    scratch = Scratch(layout, shape, 1)
+    own = scratch.views(SHARE)
+    convolve = convolution.forward(layout, dtype, shape.edges, most)
+    _clear(b, z, SHARES[SHARE] * size, SHARES[SHARE + 1] * size)
+    with _blocks(b, shape) as (first, count, rows):
+        inputs = (radial, cutoff, parameters, SENDERS, RECEIVERS, ELEMENTS, own["sums"], own["hidden"])
+        b.call(network(shape, slopes=False), first, rows, EDGES, *inputs, own["weights"])
+        b.call(convolution.couplings(layout, dtype), count, st.view(y[first, 0]), own["couplings"])
+        with _nodes(b, first, count) as (node, begin, end):
+            edges = (st.view(SENDERS[first]), own["couplings"], own["weights"])
+            b.call(convolve, begin, end, *edges, x, st.view(z[node * size]))
+    arrays = (SHARES, STARTS, SENDERS, RECEIVERS, ELEMENTS, y, radial, cutoff, parameters, x, *scratch.params, z)
+    return b.function("layer", (EDGES, *arrays), group=SHARE)
+
+
+def reverse(layout: Layout, shape: Shape) -> st.Function:
+    """Return the program of the gradients of x, of the harmonics and of the lengths.
+
+    Returns
+    -------
+    Function
+        Its parameters are those of `forward` with ``nodes`` and ``slopes``, the gradient ``g_z`` in place of z, and
+        the results ``g_x`` [S, N, d1, channels], a sum for each share, and ``g_harmonics`` [E, d2] and ``g_lengths``
+        [E], to which is added.
+    """
+    b, dtype, nv = Builder(), shape.dtype, layout.vectors
+    y, radial, slopes, cutoff = _geometry(layout, shape)
+    parameters, x, g_z, g_x = (Array(name, dtype, lanes=True) for name in ("parameters", "x", "g_z", "g_x"))
+    g_y, g_r = Array("g_harmonics", dtype, (None, layout.dims[1])), Array("g_lengths", dtype)
+    scratch, size = Scratch(layout, shape, 2), layout.dims[0] * nv
+    own = scratch.views(SHARE)
+    gradient = convolution.reverse(layout, dtype, 2 * shape.edges, shape.edges)
+    mine = b.let("mine", SHARE * NODES * size)
+    _clear(b, g_x, mine, mine + NODES * size)
+    with _blocks(b, shape) as (first, count, rows):
+        inputs = (radial, slopes, cutoff, parameters, SENDERS, RECEIVERS, ELEMENTS, own["sums"], own["hidden"])
+        b.call(network(shape, slopes=True), first, rows, EDGES, *inputs, own["weights"])
+        b.call(convolution.couplings(layout, dtype), count, st.view(y[first, 0]), own["couplings"])
+        with _nodes(b, first, count) as (node, begin, end), b.loop("row", end, begin=begin) as row:
+            sender = b.let("sender", SENDERS[first + row] * size)
+            edge = (_at(own["couplings"], row * len(layout.couplings)), _at(own["weights"], row))
+            nodes = (st.view(x[sender]), st.view(g_x[mine + sender]), st.view(g_z[node * (layout.dims[2] * nv)]))
+            b.call(gradient, rows, *edge, *nodes, own["edge"], _at(own["kept"], row * layout.lanes))
+        add = lane_sums.program(layout.dims[1], dtype, layout.lanes, shape.edges)
+        b.call(add, count, own["kept"], own["part"], st.view(g_y[first, 0]), st.view(g_r[first]))
+    arrays = (y, radial, slopes, cutoff, parameters, x, *scratch.params, g_z, g_x, g_y, g_r)
+    graph = (SHARES, STARTS, SENDERS, RECEIVERS, ELEMENTS)
+    return b.function("layer_gradient", (EDGES, NODES, *graph, *arrays), group=SHARE)
+
+
+def _geometry(layout: Layout, shape: Shape) -> tuple[Array, Array, Array, Array]:
+    """Harmonics, radial functions and their slopes, and the cutoff function."""
+    columns = {"harmonics": layout.dims[1], "radial": shape.widths[0], "slopes": shape.widths[0], "cutoff": 2}
+    y, radial, slopes, cutoff = (Array(name, shape.dtype, (None, n)) for name, n in columns.items())
+    return y, radial, slopes, cutoff
+
+
+def _at(view: st.View, offset: Value) -> st.View:
+    return st.View(view.array, view.begin + offset)
+
+
+def _clear(b: Builder, array: Array, begin: Value, end: Value) -> None:
+    with b.loop("n", end, begin=begin) as n:
+        b.store(array[n], const(0, array.dtype))
+
+
+@contextmanager
+def _blocks(b: Builder, shape: Shape) -> Iterator[tuple[Value, Value, Value]]:
+    """Loop over the blocks of a share: first edge, number of edges, and that number up to whole tiles."""
+    rows = shape.tile.rows
+    b.declare(NODE, SHARES[SHARE])
+    last = b.let("last", STARTS[SHARES[SHARE + 1]])
+    with b.loop("first", last, begin=STARTS[SHARES[SHARE]], step=shape.edges) as first:
+        count = b.let("count", minimum(last - first, shape.edges))
+        yield first, count, b.let("rows", (count + (rows - 1)) // rows * rows)
+
+
+@contextmanager
+def _nodes(b: Builder, first: Value, count: Value) -> Iterator[tuple[Value, Value, Value]]:
+    """Loop over the nodes with edges in a block: number of the node, its first row, and the row after its last one."""
+    place = b.declare("place", const(0, "i64"))
+    with b.loop_while(lt(place, count)):
+        after = b.let("after", STARTS[NODE + 1] - first)
+        end = b.let("end", minimum(after, count))
+        yield NODE, place, end
+        b.assign(place, end)
+        with b.when(le(after, count)):
+            b.assign(NODE, NODE + 1)

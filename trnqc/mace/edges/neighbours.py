@@ -1,0 +1,141 @@
+"""Neighbour lists of periodic structures, with a skin so that a list serves several steps of molecular dynamics.
+
+positions, cell -> vesin -> pairs closer than cutoff + skin -> edges of other positions that are closer than the cutoff
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from trnqc.errors import BackendUnavailable, InputError
+from trnqc.mace.edges.graph import Edges
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """All ordered pairs of atoms and periodic images closer than cutoff + skin, sorted by receiver.
+
+    Parameters
+    ----------
+    cutoff, skin : float
+        Distances in Angstrom.
+    positions, cell : numpy.ndarray
+        Positions [N, 3] and cell vectors [3, 3] in Angstrom, for which the list was made.
+    periodic : tuple of bool
+        Whether the structure is periodic along each cell vector.
+    senders, receivers : numpy.ndarray
+        int64 [pairs].
+    shifts : numpy.ndarray
+        Lattice vector that is added to the position of each sender, float64 [pairs, 3] in Angstrom.
+    """
+
+    cutoff: float
+    skin: float
+    positions: np.ndarray
+    cell: np.ndarray
+    periodic: tuple[bool, ...]
+    senders: np.ndarray
+    receivers: np.ndarray
+    shifts: np.ndarray
+
+    def holds(self, positions: np.ndarray, cell: np.ndarray, periodic: tuple[bool, ...]) -> bool:
+        """Whether the list contains all pairs of another structure: no atom has moved by more than half the skin."""
+        same = positions.shape == self.positions.shape and tuple(periodic) == self.periodic
+        if not same or not np.array_equal(cell, self.cell) or not np.isfinite(positions).all():
+            return False
+        moved = positions - self.positions
+        return bool(np.einsum("nk,nk->n", moved, moved).max(initial=0) <= (self.skin / 2) ** 2)
+
+    def edges(self, positions: np.ndarray, elements: np.ndarray) -> Edges:
+        """Return the edges of a structure that the list holds for.
+
+        Parameters
+        ----------
+        positions : numpy.ndarray
+            float64 [N, 3] in Angstrom.
+        elements : numpy.ndarray
+            int64 [N], the number of each atom's element in the model.
+
+        Raises
+        ------
+        InputError
+            If two atoms are at the same position.
+        """
+        vectors = positions[self.receivers] - positions[self.senders] - self.shifts
+        squares = np.einsum("nk,nk->n", vectors, vectors)
+        receivers, senders = self.receivers, self.senders
+        near = squares < self.cutoff**2
+        if not near.all():
+            receivers, senders, vectors, squares = (a[near] for a in (receivers, senders, vectors, squares))
+        if not squares.all():
+            pair = int(np.flatnonzero(squares == 0)[0])
+            raise InputError(f"atoms {senders[pair]} and {receivers[pair]} (from 0) are at the same position")
+        starts = np.zeros(len(positions) + 1, np.int64)
+        np.cumsum(np.bincount(receivers, minlength=len(positions)), out=starts[1:])
+        return Edges(starts, senders, receivers, vectors, elements)
+
+
+def neighbours(
+    positions: np.ndarray, cell: np.ndarray, periodic: tuple[bool, ...], cutoff: float, skin: float = 0.0
+) -> Neighbours:
+    """Find the neighbours of all atoms.
+
+    Parameters
+    ----------
+    positions : numpy.ndarray
+        float64 [N, 3] in Angstrom.
+    cell : numpy.ndarray
+        Cell vectors as rows, [3, 3] in Angstrom. Those of directions without periodicity may be zero.
+    periodic : tuple of bool
+        Whether the structure is periodic along each cell vector.
+    cutoff, skin : float
+        The list contains pairs closer than cutoff + skin, in Angstrom. Cells may be smaller than that.
+
+    Raises
+    ------
+    InputError
+        If positions or cell are not finite, or the cell vectors of periodic directions are linearly dependent.
+    BackendUnavailable
+        If vesin is not installed.
+    """
+    positions, cell = np.array(positions, np.float64).reshape(-1, 3), np.array(cell, np.float64).reshape(3, 3)
+    flags = tuple(bool(p) for p in periodic)
+    if not (np.isfinite(positions).all() and np.isfinite(cell).all()):
+        raise InputError("positions and cell vectors must be finite numbers; found NaN or infinity")
+    vectors = cell[list(flags)]
+    if len(vectors) and np.linalg.matrix_rank(vectors) < len(vectors):
+        raise InputError(
+            f"the cell vectors of periodic directions must be linearly independent; found {vectors.tolist()}"
+        )
+    receivers, senders, images = _pairs(positions, _completed(cell, flags), flags, cutoff + skin)
+    shifts = images.astype(np.float64) @ cell
+    return Neighbours(cutoff, skin, positions, cell, flags, senders, receivers, shifts)
+
+
+def _completed(cell: np.ndarray, periodic: tuple[bool, ...]) -> np.ndarray:
+    """The cell with unit vectors, perpendicular to the periodic ones, in the directions that are not periodic."""
+    box = cell.copy()
+    for n in (n for n in range(3) if not periodic[n]):
+        box[n] = 0
+        box[n] = np.linalg.svd(box)[2][-1]
+    return box
+
+
+def _pairs(
+    positions: np.ndarray, box: np.ndarray, periodic: tuple[bool, ...], cutoff: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Receivers, senders and images of the senders."""
+    if not len(positions):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 3))
+    try:
+        vesin = importlib.import_module("vesin")
+    except ImportError as error:
+        raise BackendUnavailable(
+            "neighbour lists need vesin, which is not installed: pip install 'trnqc[mace]', or pip install vesin"
+        ) from error
+    search = vesin.NeighborList(cutoff=cutoff, full_list=True, sorted=True)
+    i, j, images = search.compute(points=positions, box=box, periodic=list(periodic), quantities="ijS")
+    return i.astype(np.int64), j.astype(np.int64), images
