@@ -52,6 +52,7 @@ class _XCGradients(lib.StreamObject):
 
     __name_mixin__ = "XC"
     _keys = frozenset({"xc_ran_on"})
+    grid_response: bool
 
     def __init__(self, gradients: Any) -> None:
         self.__dict__.update(gradients.__dict__)
