@@ -77,7 +77,7 @@ class _XCGradients(lib.StreamObject):
             gradient = super().grad_elec(mo_energy, mo_coeff, mo_occ, atmlst)
         finally:
             self._apart = False
-        self.xc_ran_on = "generated programs"
+        self.xc_ran_on = "generated programs" + ", non-local correlation by PySCF" * bool(self.base.do_nlc())
         return gradient + (self._xc_part if atmlst is None else self._xc_part[list(atmlst)])
 
     def get_veff(self, mol: gto.Mole | None = None, dm: Any = None) -> Any:
