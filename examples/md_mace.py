@@ -15,6 +15,7 @@ unless the model is a file that `trnqc mace` has written.
 import argparse
 import sys
 import time
+from typing import Any
 
 import numpy as np
 from ase import units
@@ -27,7 +28,7 @@ import trnqc
 from trnqc.errors import TrnqcError
 
 
-def random_model(args: argparse.Namespace) -> object:
+def random_model(args: argparse.Namespace) -> Any:
     """A model of carbon with random weights."""
     import torch
 
@@ -36,7 +37,7 @@ def random_model(args: argparse.Namespace) -> object:
     return mace_model(args.hidden, getattr(torch, args.dtype))
 
 
-def calculator(args: argparse.Namespace) -> object:
+def calculator(args: argparse.Namespace) -> Any:
     """The calculator of a model, by one of three evaluators."""
     if args.evaluator == "whole":
         return trnqc.mace.Calculator(args.model or random_model(args), dtype=args.dtype)
@@ -49,7 +50,7 @@ def calculator(args: argparse.Namespace) -> object:
     return calc
 
 
-def diamond() -> object:
+def diamond() -> Any:
     """Eight atoms of carbon, moved a little from their places."""
     atoms = bulk("C", "diamond", a=3.567, cubic=True)
     atoms.rattle(0.05, seed=1)

@@ -1,1 +1,1 @@
-"""Cases of `bench_mace`."""
+"""Whole MACE models beside mace-torch and symmetrix-xl."""

@@ -132,7 +132,8 @@ def conservation(system: int, dtype: str, name: str, steps: int = 200) -> dict[s
     Stationary(atoms)
     totals, kinetic = [], []
     run = VelocityVerlet(atoms, timestep=units.fs)
-    run.attach(lambda: (totals.append(atoms.get_total_energy()), kinetic.append(atoms.get_kinetic_energy())))
+    run.attach(lambda: totals.append(atoms.get_total_energy()))
+    run.attach(lambda: kinetic.append(atoms.get_kinetic_energy()))
     run.run(steps)
     slope = np.polyfit(np.arange(len(totals)), totals, 1)[0]
     return {

@@ -1,7 +1,7 @@
 """How fast is a whole MACE model beside mace-torch, our convolutions in mace-torch, and symmetrix-xl?
 
-    python -m scripts.bench_mace [--parts model variants threads memory ready conservation] [--quick] [--rounds 5]
-                                 [--python /path/to/an/environment/bin/python] [--vectors avx2] [--out FILE]
+    python -m scripts.mace.bench_mace [--parts model variants threads memory ready conservation] [--quick] [--rounds 5]
+                                      [--python /path/to/an/environment/bin/python] [--vectors avx2] [--out FILE]
 
     model         energy, forces and stress of SrTiO3 with 135 and 1080 atoms, 128x0e+128x1o, one thread, by CPU time
     variants      the same with other hyperparameters, 135 atoms
