@@ -56,7 +56,8 @@ def resident(what: str) -> int:
 
 def of_molecule(args: argparse.Namespace, cap: float, stages: Stages) -> dict[str, Any]:
     """The whole job, as the command line runs it."""
-    from trnqc.mp2.jobs.job import Job, run
+    from trnqc.mp2.jobs.job import Job
+    from trnqc.mp2.jobs.run import run
     from trnqc.mp2.reference.molecule import load_geometry
 
     job = Job(

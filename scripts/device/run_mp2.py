@@ -14,7 +14,8 @@ import sys
 from pathlib import Path
 
 from trnqc.errors import TrnqcError
-from trnqc.mp2.jobs.job import Job, run
+from trnqc.mp2.jobs.job import Job
+from trnqc.mp2.jobs.run import run
 from trnqc.mp2.reference.molecule import load_geometry
 
 

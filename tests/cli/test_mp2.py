@@ -157,7 +157,7 @@ def test_bf16_warns_on_standard_error(trnqc):
         (("mp2", "water", "--charge", "1", "--spin", "0"), "9 electrons"),
         (("mp2", "water", "--spin", "1"), "10 electrons"),
         (("mp2", "water", "--spin", "2", "--reference", "rhf"), "2 unpaired electrons, which RHF cannot describe"),
-        (("mp2", "water", "--charge", "1", "--frozen", "5"), "only 4 beta orbitals are occupied"),
+        (("mp2", "water", "--charge", "1", "--frozen", "5"), "the number of occupied beta orbitals is 4"),
         (("mp2", "water", "--frozen", "one"), "--frozen takes"),
         (("mp2", "water", "--frozen", "7"), "7 frozen orbitals leave none"),
         (("mp2", "water", "--threads", "0"), "--threads must be positive"),

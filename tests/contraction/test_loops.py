@@ -15,8 +15,9 @@ from trnqc.contraction.memory.fusion import fusion_front, least_memory
 from trnqc.contraction.memory.fusion_graph import Fusion
 from trnqc.contraction.memory.loop_nest import nest_of
 from trnqc.contraction.memory.schedule import Schedule
-from trnqc.contraction.run.axis_orders import axis_orders, scratch_wanted
+from trnqc.contraction.run.axis_orders import _operand_layouts, axis_orders
 from trnqc.contraction.run.loop_nest import run_schedule
+from trnqc.contraction.run.product_plan import product_plan, row_major
 from trnqc.contraction.tree import Node, Tree
 from trnqc.errors import InputError
 from trnqc.expression.operand import Leaf
@@ -125,6 +126,24 @@ def test_diagonals_reciprocals_and_a_given_result():
     assert run_schedule(Schedule(nest_of(fusion), 50), operands, out) is out
     expected = np.einsum("aabi,bi,ac->ic", operands["F"], 1 / operands["e"], operands["G"])
     np.testing.assert_allclose(out, expected, rtol=1e-12)
+
+
+def scratch_wanted(nest):
+    """Return the elements of scratch with which no product is divided."""
+    fusion = nest.fusion
+    orders = {**axis_orders(nest), fusion.tree.root.name: fusion.tree.root.indices}
+
+    def layout(name):
+        return row_major(orders[name], dict(zip(fusion.arrays[name].indices, fusion.shape(name))))
+
+    wanted = 0
+    for step, around in nest.steps:
+        array = fusion.arrays[step.name]
+        if not isinstance(array.source, Leaf):
+            extents = tuple((i, fusion.tile(i) if i in around else fusion.tree.extent(i)) for i in array.loops)
+            operands = tuple(_operand_layouts(array, fusion.tree.extent, layout))
+            wanted = max(wanted, product_plan(extents, layout(step.name), operands, step.accumulate).scratch)
+    return wanted
 
 
 def test_axes_are_ordered_so_that_the_transformation_copies_nothing():

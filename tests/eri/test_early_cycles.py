@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from pyscf import gto, scf
+from pyscf import dft, gto, lib, scf
 
 import trnqc
 from trnqc.eri.fitting.density_fitting import DF
@@ -21,7 +21,7 @@ FITTING = {
 
 
 def fitted(method=scf.RHF, **more):
-    cation = {} if method is scf.RHF else {"charge": 1, "spin": 1}
+    cation = {"charge": 1, "spin": 1} if method in (scf.UHF, scf.ROHF) else {}
     mol = gto.M(atom=WATER, basis="6-31g", verbose=0, max_memory=4000, **cation)
     return method(mol).density_fit(auxbasis=FITTING).set(conv_tol=1e-10, **more)
 
@@ -38,7 +38,7 @@ def precisions(monkeypatch):
     get_jk = DF.get_jk
 
     def noted(self, *args, **options):
-        seen.append("double" if self._single is None else "single")
+        seen.append("double" if self.rounded is None else "single")
         return get_jk(self, *args, **options)
 
     monkeypatch.setattr(DF, "get_jk", noted)
@@ -57,7 +57,7 @@ def test_converged_numbers_are_those_of_double_precision(method, precisions):
     assert early.converged and abs(early.cycles - late.cycles) <= 1
     assert early.e_tot == pytest.approx(late.e_tot, abs=1e-10)
     np.testing.assert_allclose(early.mo_energy, late.mo_energy, rtol=0, atol=1e-5)
-    assert early.with_df._single is None
+    assert early.with_df.rounded is None
 
 
 @pytest.mark.parametrize(
@@ -73,6 +73,24 @@ def test_converged_numbers_are_those_of_double_precision(method, precisions):
 def test_when_all_cycles_are_in_double_precision(change, reason):
     mf = fitted()
     assert reason in early_cycles.why_not(mf, **({"dm0": None} | change(mf)))
+
+
+def test_a_pure_functional_has_nothing_to_round():
+    mf = trnqc.accelerate(fitted(dft.RKS, xc="pbe"))
+    assert "no exact exchange" in early_cycles.why_not(mf, None)
+    assert not early_cycles.why_not(mf.set(xc="b3lyp"), None)
+
+
+def test_coulomb_alone_uses_integrals_in_memory():
+    mf = trnqc.accelerate(fitted())
+    dm = fitted().get_init_guess()
+    expected = fitted().get_j(dm=dm)
+    np.testing.assert_allclose(mf.get_j(dm=dm), expected, rtol=0, atol=1e-10)
+    assert isinstance(mf.with_df._cderi, np.ndarray) and "generated" in mf.ran_on
+    small = trnqc.accelerate(fitted())
+    small.with_df.max_memory = 0
+    np.testing.assert_allclose(small.get_j(dm=dm), expected, rtol=0, atol=1e-10)
+    assert small.with_df._cderi is None
 
 
 def test_solvents_have_a_fock_matrix_of_their_own():
@@ -93,12 +111,55 @@ def test_a_potential_that_is_not_accurate_enough_is_computed_again(monkeypatch, 
     assert mf.converged
 
 
-def test_rounded_integrals_that_do_not_fit_are_not_made():
+def test_integrals_on_disk_are_not_rounded():
     fitting = trnqc.accelerate(fitted()).with_df
-    fitting.build()
     fitting.max_memory = 0
+    fitting.build()
     with fitting.single_precision() as possible:
-        assert not possible and fitting._single is None
+        assert not possible and fitting.rounded is None
+
+
+@pytest.mark.parametrize("shape", [(), (2,)], ids=["one density", "two densities"])
+@pytest.mark.parametrize("with_j", [True, False])
+def test_single_precision_is_that_of_rounded_numbers(shape, with_j):
+    """Of the first densities J is exact; of others it differs by rounding errors of the difference from the first."""
+    fitting = trnqc.accelerate(fitted()).with_df
+    rng, nao = np.random.default_rng(2), fitting.mol.nao
+    for turn in range(2):
+        c, occupation = rng.standard_normal((*shape, nao, 7)), np.broadcast_to([2.0] * 5 + [0.0] * 2, (*shape, 7))
+        dm = (c * occupation[..., None, :]) @ c.swapaxes(-1, -2)
+        tagged = lib.tag_array(dm, mo_coeff=c, mo_occ=occupation)
+        vj, vk = fitting.get_jk(dm)
+        if turn == 0:
+            context = fitting.single_precision()
+            assert context.__enter__()
+        ours = fitting.get_jk(tagged, with_j=with_j)
+        assert 0 < np.abs(ours[1] - vk).max() < 1e-5 * np.abs(vk).max()
+        assert (ours[0] is None) is not with_j
+        if with_j:
+            np.testing.assert_allclose(ours[0], vj, rtol=0, atol=(1e-12 if turn == 0 else 1e-5) * np.abs(vj).max())
+    context.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("method", [scf.RHF, scf.UHF, scf.ROHF], ids=lambda m: m.__name__)
+def test_rounding_errors_are_of_the_estimated_size(method):
+    """Estimated from independent errors of K: within a factor of five of those of random perturbations of it."""
+    mf = trnqc.accelerate(fitted(method)).run()
+    dm = mf.make_rdm1()
+    vk = np.asarray(mf.get_k(dm=dm))
+    rng, square = np.random.default_rng(1), vk.reshape(-1, *vk.shape[-2:])
+    sizes = np.array([np.sqrt(np.outer(k.diagonal(), k.diagonal())) for k in square]).reshape(vk.shape)
+    noise = 1e-6 * rng.standard_normal(vk.shape) * sizes
+    noise = (noise + noise.swapaxes(-1, -2)) / np.sqrt(2)
+    fock = mf.get_hcore() + np.asarray(mf.get_veff(dm=dm))
+    both = [mf.get_grad(mf.mo_coeff, mf.mo_occ, fock - change) for change in (0, noise / (2 if noise.ndim == 2 else 1))]
+    measured = np.linalg.norm(both[1] - both[0])
+    assert 0.2 < measured / (1e-6 * early_cycles.gradient_scale(dm, vk)) < 5
+
+
+def test_early_cycles_of_range_separated_exchange():
+    expected = fitted(dft.RKS, xc="wb97x").kernel()
+    assert trnqc.accelerate(fitted(dft.RKS, xc="wb97x")).kernel() == pytest.approx(expected, abs=1e-9)
 
 
 def test_timings_name_the_parts():

@@ -199,6 +199,36 @@ def test_views_of_arrays(lanes):
     np.testing.assert_allclose(ours["out"][::-1], 1 + inputs["table"][:, 1:] * inputs["x"][:, 1], rtol=1e-14)
 
 
+@pytest.mark.parametrize("lanes", LANES)
+def test_flat_views_of_arrays_of_lanes(lanes):
+    """The same vectors in memory are the operand of one call as elements, and of the other as vectors."""
+    k, n = Var("k", "i64"), Var("n", "i64")
+    factors, row, total = Array("factors", "f64"), Array("row", "f64", lanes=True), Array("total", "f64", lanes=True)
+    scale = st.Function("scale", (factors, row, total, k), st.block(st.accumulate(total[0], factors[k] * row[0])))
+    write = st.Function("write", (factors,), st.block(st.store(factors[1], const(7.0))))
+    x, out = Array("x", "f64", lanes=True), Array("out", "f64", lanes=True)
+    call = st.Call(scale, (st.flat_view(x[1]), st.view(x[0]), out, k))
+    f = st.Function("flat", (n, x, out), st.block(st.loop(k, n, call), st.Call(write, (st.flat_view(x[0]),))))
+    assert "scale(x[1 ..] flat, x[0 ..], out, k)" in listing(f) and f.written == ("x", "out")
+    assert "scale(x + 1 * 128, x + 0 * 128, out, k, lane)" in emit_cuda(f, lanes=128)
+    data = np.random.default_rng(3).normal(size=(3, max(2, lanes)))[:, :lanes]
+    inputs = {"n": lanes, "x": np.ascontiguousarray(data), "out": np.zeros((1, lanes))}
+    ours, theirs = run_both(f, inputs, lanes)
+    np.testing.assert_array_equal(ours["out"], theirs["out"])
+    np.testing.assert_array_equal(ours["x"], theirs["x"])
+    np.testing.assert_allclose(ours["out"][0], data[1].sum() * data[0], rtol=1e-13)
+
+
+def test_a_flat_view_is_one_of_a_global_array_of_lanes():
+    clear = st.Function("clear", (cells := Array("cells", "f64"),), st.block(st.store(cells[0], const(0.0))))
+    for array in (Array("table", "f64"), Array("own", "f64", (4,), "local", lanes=True)):
+        declared = [st.DeclareArray(array)] * (array.space == "local")
+        params = () if declared else (array,)
+        f = st.Function("bad", params, st.block(declared, st.Call(clear, (st.flat_view(array[0]),))))
+        with pytest.raises(ProgramError, match="takes"):
+            emit_c(f)
+
+
 @pytest.mark.parametrize("calls, kind", [(4, "__forceinline__"), (5, "__noinline__")])
 def test_code_called_from_many_places_stands_once(calls, kind):
     x, at = Array("x", "f64", (None,), lanes=True), Var("at", "i64")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,7 +15,9 @@ from trnqc.cg.problem.irreps import Irreps
 from trnqc.mace.model import Gate, Interaction, Layer, Linear, Model, Network, PairRepulsion, Product, RadialBasis
 
 
-def edges(positions: np.ndarray, cell: np.ndarray, periodic: tuple[bool, ...], r_max: float) -> tuple[np.ndarray, ...]:
+def neighbours(
+    positions: np.ndarray, cell: np.ndarray, periodic: tuple[bool, ...], r_max: float
+) -> tuple[np.ndarray, ...]:
     """Senders, receivers and shifts of all pairs closer than r_max, by trying all images."""
     heights = [1 / max(np.linalg.norm(row), 1e-300) for row in np.linalg.pinv(cell).T]
     spread = np.ptp(positions, axis=0).max(initial=0) + r_max
@@ -37,7 +40,7 @@ def evaluate(
 ) -> dict[str, np.ndarray]:
     """Energies of the atoms, forces and the virial dE/d(strain) of a structure, in eV and Angstrom."""
     elements = torch.tensor([model.numbers.index(z) for z in numbers])
-    senders, receivers, shifts = map(torch.tensor, edges(positions, cell, periodic, model.basis.r_max))
+    senders, receivers, shifts = map(torch.tensor, neighbours(positions, cell, periodic, model.basis.r_max))
     x = torch.tensor(positions, requires_grad=True)
     strain = torch.zeros(3, 3, dtype=torch.float64, requires_grad=True)
     deform = torch.eye(3, dtype=torch.float64) + (strain + strain.T) / 2
@@ -53,14 +56,10 @@ def evaluate(
 
 
 def node_energies(model: Model, elements: Tensor, vectors: Tensor, senders: Tensor, receivers: Tensor) -> Tensor:
-    r = vectors.norm(dim=1)
-    pair = elements[senders], elements[receivers]
-    radial, cutoff = basis(model.basis, r, pair)
-    degrees = max(slot.ir.l for slot in model.interactions[0].convolution.problem.irreps_in2)
-    harmonics = torch.cat(spherical_harmonics(vectors / r[:, None], degrees), dim=1)
+    edges = edges_of(model, elements, vectors, senders, receivers)
     h, features = torch.tensor(model.embedding)[elements], []
     for block, product in zip(model.interactions, model.products):
-        message, skip = interaction(block, h, elements, radial, cutoff, harmonics, senders, receivers)
+        message, skip = interaction(block, h, edges)
         h = contraction(product, message, elements) + skip
         features.append(h)
     energies = torch.tensor(model.atomic_energies)[elements]
@@ -68,7 +67,7 @@ def node_energies(model: Model, elements: Tensor, vectors: Tensor, senders: Tens
         channels = readout.layers[0].weight.shape[0]
         energies = energies + mlp(readout.layers, features[readout.source][:, :channels])[:, 0]
     if model.repulsion is not None:
-        part = repulsion(model.repulsion, torch.tensor(model.numbers), r, pair)
+        part = repulsion(model.repulsion, torch.tensor(model.numbers), vectors.norm(dim=1), edges.pair)
         energies = energies.index_add(0, receivers, part)
     return energies
 
@@ -153,54 +152,75 @@ def linear(layer: Linear, x: Tensor, elements: Tensor) -> Tensor:
         w = torch.tensor(matrix)
         by_node = w[elements] if w.ndim == 3 else w.expand(len(x), *w.shape)
         out[o] = out[o] + torch.einsum("ncm,ncd->ndm", rows[i], by_node)
-    return torch.cat([part.reshape(len(x), -1) for part in out], dim=1)
+    return torch.cat([part.flatten(1) for part in out], dim=1)
 
 
 def gated(layer: Gate, x: Tensor) -> Tensor:
     scalars, *rest = slots(layer.irreps_in, x)
-    count = layer.irreps_out[0].mul
-    out, start = [layer.scalar_constant * torch.nn.functional.silu(scalars[:, :count])], count
-    for part in rest:
-        gate = layer.gate_constant * torch.sigmoid(scalars[:, start : start + part.shape[1]])
-        out.append(part * gate)
-        start += part.shape[1]
-    return torch.cat([part.reshape(len(x), -1) for part in out], dim=1)
+    gates, gated_slots = rest[: len(rest) // 2], rest[len(rest) // 2 :]
+    out = [layer.scalar_constant * torch.nn.functional.silu(scalars)]
+    out += [part * (layer.gate_constant * torch.sigmoid(gate)) for gate, part in zip(gates, gated_slots, strict=True)]
+    return torch.cat([part.flatten(1) for part in out], dim=1)
 
 
-def interaction(
-    block: Interaction,
-    h: Tensor,
-    elements: Tensor,
-    radial: Tensor,
-    cutoff: Tensor,
-    harmonics: Tensor,
-    senders: Tensor,
-    receivers: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """Messages and self-connections of the nodes, both in e3nn's order."""
-    pair = elements[senders], elements[receivers]
-    x = linear(block.up, h, elements)
-    weights = edge_weights(block.convolution.weights, radial, pair) * cutoff
+class Edges(NamedTuple):
+    """What an evaluation needs of the edges."""
+
+    elements: Tensor
+    senders: Tensor
+    receivers: Tensor
+    radial: Tensor
+    cutoff: Tensor
+    harmonics: Tensor
+
+    @property
+    def pair(self) -> tuple[Tensor, Tensor]:
+        return self.elements[self.senders], self.elements[self.receivers]
+
+    def sum(self, rows: Tensor) -> Tensor:
+        """The sum over the edges of each receiver."""
+        zeros = torch.zeros(len(self.elements), rows.shape[1], dtype=rows.dtype)
+        return zeros.index_add(0, self.receivers, rows)
+
+
+def edges_of(model: Model, elements: Tensor, vectors: Tensor, senders: Tensor, receivers: Tensor) -> Edges:
+    r = vectors.norm(dim=1)
+    radial, factor = basis(model.basis, r, (elements[senders], elements[receivers]))
+    degrees = max(slot.ir.l for slot in model.interactions[0].convolution.problem.irreps_in2)
+    harmonics = torch.cat(spherical_harmonics(vectors / r[:, None], degrees), dim=1)
+    return Edges(elements, senders, receivers, radial, factor, harmonics)
+
+
+def convolve(block: Interaction, x: Tensor, edges: Edges) -> tuple[Tensor, Tensor | None]:
+    """The sums over edges, in e3nn's order, and the densities of the nodes."""
+    weights = edge_weights(block.convolution.weights, edges.radial, edges.pair) * edges.cutoff
     problem = block.convolution.problem
-    xs, ys = slots(problem.irreps_in1, x[senders]), slots(problem.irreps_in2, harmonics)
-    zs = [torch.zeros(len(senders), slot.mul, slot.ir.dim, dtype=h.dtype) for slot in problem.irreps_out]
+    xs, ys = slots(problem.irreps_in1, x[edges.senders]), slots(problem.irreps_in2, edges.harmonics)
+    zs = [torch.zeros(len(weights), slot.mul, slot.ir.dim, dtype=x.dtype) for slot in problem.irreps_out]
     for path in problem.instructions:
         c = path.path_weight * torch.tensor(clebsch_gordan(*problem.degrees(path)))
         w = weights[:, path.weight_slice].reshape(-1, *path.path_shape)
         zs[path.i_out] = zs[path.i_out] + torch.einsum("euv,ijk,eui,evj->euk", w, c, xs[path.i_in1], ys[path.i_in2])
-    edge = torch.cat([part.reshape(len(senders), -1) for part in zs], dim=1)
-    message = linear(
-        block.linear, torch.zeros(len(h), edge.shape[1], dtype=h.dtype).index_add(0, receivers, edge), elements
+    sums = edges.sum(torch.cat([part.flatten(1) for part in zs], dim=1))
+    if block.density is None:
+        return sums, None
+    return sums, edges.sum(
+        torch.tanh(edge_weights(block.density.network, edges.radial, edges.pair) ** 2) * edges.cutoff
     )
-    if block.density is not None:
-        d = torch.tanh(edge_weights(block.density.network, radial, pair) ** 2) * cutoff
-        rho = torch.zeros(len(h), 1, dtype=h.dtype).index_add(0, receivers, d)
+
+
+def interaction(block: Interaction, h: Tensor, edges: Edges) -> tuple[Tensor, Tensor]:
+    """Messages and self-connections of the nodes, both in e3nn's order."""
+    x = linear(block.up, h, edges.elements)
+    sums, rho = convolve(block, x, edges)
+    message = linear(block.linear, sums, edges.elements)
+    if block.density is not None and rho is not None:
         message = message / (block.density.slope * rho + block.density.offset)
     if block.residual is not None:
-        message = message + linear(block.residual, x, elements)
+        message = message + linear(block.residual, x, edges.elements)
     message = gated(block.gate, message) if block.gate is not None else message
-    message = linear(block.after, message, elements) if block.after is not None else message
-    skip = linear(block.skip, h, elements) if block.skip is not None else torch.zeros(len(h), 1, dtype=h.dtype)
+    message = linear(block.after, message, edges.elements) if block.after is not None else message
+    skip = linear(block.skip, h, edges.elements) if block.skip is not None else torch.zeros(len(h), 1, dtype=h.dtype)
     return message, skip
 
 
@@ -216,7 +236,7 @@ def contraction(product: Product, message: Tensor, elements: Tensor) -> Tensor:
             for _ in indices:
                 part = torch.einsum("ncMi...,nci->ncM...", part, x)
             total = total + part
-        out.append(total.reshape(len(x), -1))
+        out.append(total.flatten(1))
     return linear(product.linear, torch.cat(out, dim=1), elements)
 
 

@@ -9,8 +9,9 @@ from pyscf import df, gto, scf
 
 import trnqc
 from trnqc.errors import BackendUnavailable, InputError, MemoryLimit, MoleculeError, NotConverged
-from trnqc.mp2.jobs import job as jobs
-from trnqc.mp2.jobs.job import Job, run
+from trnqc.mp2.jobs import scf as job_scf
+from trnqc.mp2.jobs.job import Job
+from trnqc.mp2.jobs.run import run
 from trnqc.mp2.reference import hartree_fock
 from trnqc.mp2.reference.hartree_fock import run_scf
 from trnqc.mp2.reference.molecule import MOLECULES, Geometry, build_mole, load_geometry
@@ -24,7 +25,7 @@ def no_scf(monkeypatch):
     def fail(*args, **options):
         pytest.fail("the SCF was started")
 
-    monkeypatch.setattr(jobs, "run_scf", fail)
+    monkeypatch.setattr(job_scf, "run_scf", fail)
 
 
 def test_energy_is_that_of_pyscf(pyscf_mp2):
@@ -68,7 +69,7 @@ def test_the_scf_keeps_no_integrals_for_the_pairs(monkeypatch):
         kept.append(run_scf(*args, **options))
         return kept[-1]
 
-    monkeypatch.setattr(jobs, "run_scf", scf)
+    monkeypatch.setattr(job_scf, "run_scf", scf)
     for density_fit in (True, False):
         run(dataclasses.replace(WATER, density_fit=density_fit))
     assert [mf._eri is None for mf in kept] == [True, True]

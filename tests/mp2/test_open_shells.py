@@ -202,7 +202,7 @@ def test_factors_of_the_caller(tmp_path):
 
 
 def test_errors_name_the_spin():
-    with pytest.raises(MoleculeError, match=r"5 orbitals of each spin .* only 4 beta orbitals are occupied"):
+    with pytest.raises(MoleculeError, match=r"5 orbitals of each spin .* the number of occupied beta orbitals is 4"):
         trnqc.DFMP2(uhf("H2O+"), frozen=5).run()
     with pytest.raises(MoleculeError, match="all occupied orbitals of both spins are frozen"):
         trnqc.DFMP2(uhf("Li"), frozen=[0, 1]).run()

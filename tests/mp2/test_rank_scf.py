@@ -9,7 +9,8 @@ from pyscf import scf
 
 from tests.mp2.thread_ranks import on_threads
 from trnqc.errors import CompilerError, NotConverged
-from trnqc.mp2.jobs.job import Job, run
+from trnqc.mp2.jobs.job import Job
+from trnqc.mp2.jobs.run import run
 from trnqc.mp2.reference import ranks as rank_scf
 from trnqc.mp2.reference.molecule import load_geometry
 

@@ -22,8 +22,9 @@ from trnqc.errors import CheckpointError, InputError, MemoryLimit, StorageError
 from trnqc.host.files import Records
 from trnqc.mp2.dfmp2 import DFMP2
 from trnqc.mp2.factors.memory import FactorMemory
-from trnqc.mp2.jobs import job as jobs
-from trnqc.mp2.jobs.job import Job, run
+from trnqc.mp2.jobs.job import Job
+from trnqc.mp2.jobs.run import run
+from trnqc.mp2.reference.hartree_fock import run_scf
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,7 +93,7 @@ def stages_of(job):
 def test_a_checkpoint_changes_no_digit(tmp_path, fused):
     job = dataclasses.replace(WATER, checkpoint=tmp_path / "kept", fused=fused)
     first = run(job)
-    mf = jobs.run_scf(build_mole(WATER.geometry, WATER.basis), conv_tol=1e-8)
+    mf = run_scf(build_mole(WATER.geometry, WATER.basis), conv_tol=1e-8)
     mf.__dict__.update(scf.chkfile.load(str(job.checkpoint / "orbitals.chk"), "scf"))
     plain = DFMP2(mf, WATER.auxbasis, backend="cpu", fused=fused, threads=2).run()
     assert energies(plain.result) == energies(first)

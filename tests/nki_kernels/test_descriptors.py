@@ -8,6 +8,7 @@ from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.descriptor import GATE, Infeasible, random_fill
 from trnqc import sim
 from trnqc.errors import InputError
+from trnqc.sim.launch.targets import TARGETS
 from trnqc.tuning.requests import check
 
 SHAPES = {
@@ -78,7 +79,7 @@ def test_what_passes_the_capacity_rule_fits_the_chip(data):
         return
     call = known.example(extents, precision, constants, 1, sim.Spec)
     trace = sim.trace(known.function)(*call.args, **call.constants)
-    assert 0 < trace.sbuf_high_water <= sim.targets.TARGETS["trn2"].sbuf_usable
+    assert 0 < trace.sbuf_high_water <= TARGETS["trn2"].sbuf_usable
     assert trace.executed["nc_matmul"] > 0
 
 

@@ -19,7 +19,8 @@ from tests.torch_ops.forked import Rank
 from tests.torch_ops.test_distributed import free_port
 from trnqc.eri.cuda.builder import _share
 from trnqc.errors import BackendUnavailable, InputError
-from trnqc.mp2.jobs.job import Job, run
+from trnqc.mp2.jobs.job import Job
+from trnqc.mp2.jobs.run import run
 from trnqc.mp2.reference.molecule import load_geometry
 from trnqc.ranks.transport import started
 
@@ -170,6 +171,36 @@ def test_a_gradient_on_ranks_has_the_digits_of_one_process(tmp_path):
         assert [status for status, _, _ in ended] == [0] * size, ended
         gradients.append(json.loads(path.read_text())["gradient"])
     assert gradients[0] == gradients[1]
+
+
+def test_several_energies_on_ranks_have_the_digits_of_one_process(tmp_path):
+    """Ranks deal out blocks of the same names for each of the five energies of an interaction."""
+    frame = "2\n\nHe 0 0 0\nHe 0 0 {}\n"
+    (tmp_path / "two.xyz").write_text(frame.format(2.5) + frame.format(3.0))
+    options = ["--counterpoise", "1/2", "--schedule", "dynamic", "--checkpoint"]
+    records = []
+    for size in (1, 2):
+        path = tmp_path / f"{size}.json"
+        words = [
+            "mp2",
+            tmp_path / "two.xyz",
+            "--basis",
+            "6-31g",
+            "--backend",
+            "cpu",
+            "--threads",
+            "1",
+            *options,
+            tmp_path / f"kept-{size}",
+            "-q",
+            "--json",
+            path,
+        ]
+        ended = Started(tmp_path, COMMAND, size, words).ended()
+        assert [status for status, _, _ in ended] == [0] * size, ended
+        records.append(json.loads(path.read_text()))
+    assert len(records[0]) == 2
+    assert records[0] == records[1]
 
 
 def test_a_rank_that_dies_ends_the_job(tmp_path):

@@ -110,3 +110,15 @@ def test_a_functional_without_a_density_is_refused() -> None:
     mf = kohn_sham("H 0 0 0; H 0 0 0.8", "hf")
     with pytest.raises(UnsupportedError, match="LDA, GGA and meta-GGA"):
         quadrature(mf).energy()
+
+
+def test_the_number_of_threads_does_not_change_the_bits() -> None:
+    mf = kohn_sham(WATER, "pbe", cycles=2)
+    results = []
+    for threads in (1, 3):
+        one = quadrature(mf)
+        one.threads = threads
+        occupied = [mf.mo_coeff[:, mf.mo_occ > 0]]
+        changes = [np.random.default_rng(1).normal(size=(4, *occupied[0].shape))]
+        results.append((one.energy(), one.fock(), PotentialResponse(one, occupied)(changes)[0]))
+    assert all(np.array_equal(a, b) for a, b in zip(*results))

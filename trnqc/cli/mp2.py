@@ -10,7 +10,8 @@ from contextlib import AbstractContextManager, nullcontext
 
 from rich.console import Console
 
-from trnqc.cli.mp2_options import add_options, jobs_from, positive
+from trnqc.cli.mp2_jobs import jobs_from, positive
+from trnqc.cli.mp2_options import add_options
 from trnqc.cli.mp2_tables import energy_table
 from trnqc.cli.mp2_tasks import Outcome, check_task, compute
 from trnqc.errors import BackendUnavailable, TrnqcError
@@ -19,7 +20,7 @@ from trnqc.host.progress import StageBars
 from trnqc.interfaces.extxyz import write_extxyz
 from trnqc.mp2.execution import Progress
 from trnqc.mp2.jobs.job import Job
-from trnqc.mp2.jobs.job import run as run_job
+from trnqc.mp2.jobs.run import run as run_job
 from trnqc.ranks import ALONE, Ranks
 
 add_arguments = add_options

@@ -1,25 +1,14 @@
-"""The options of ``trnqc mp2`` and the jobs that they describe.
-
-add_options -> argparse -> jobs_from -> a Job for each frame of the file
-"""
+"""The options of ``trnqc mp2``, in the groups that its help prints; `mp2_jobs` makes jobs of them."""
 
 from __future__ import annotations
 
 import argparse
-import math
-import os
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from trnqc import backends
-from trnqc.errors import InputError
-from trnqc.host.memory import parse_memory
 from trnqc.interfaces.extrapolation import HF_ERRORS
 from trnqc.interfaces.optimization import MAX_STEPS
-from trnqc.mp2.jobs.job import Job
 from trnqc.mp2.reference.hartree_fock import REFERENCES, SOURCES
-from trnqc.mp2.reference.molecule import Geometry, load_geometries
 from trnqc.mp2.reference.xyz import UNITS
 from trnqc.mp2.result import SCS, SOS
 from trnqc.ranks import SCHEDULES, TRANSPORTS
@@ -41,65 +30,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _machine(parser.add_argument_group("machine"))
     _ranks(parser.add_argument_group("ranks", "for jobs started by torchrun --nproc-per-node N -m trnqc mp2 ..."))
     _output(parser.add_argument_group("output"))
-
-
-def jobs_from(args: argparse.Namespace) -> tuple[Job, ...]:
-    """The jobs that the options describe, one for each frame of the file. Raises InputError, MoleculeError.
-
-    Jobs of several frames have checkpoints in subdirectories with the names of the frames.
-    """
-    for option in ("json", "xyz", "trajectory", "plot"):
-        check_target(f"--{option}", getattr(args, option))
-    geometries = load_geometries(args.geometry, args.charge, args.spin, args.unit)
-    jobs = tuple(_job(args, geometry) for geometry in geometries)
-    return jobs if len(jobs) == 1 else tuple(below_checkpoint(job, job.geometry.name) for job in jobs)
-
-
-def below_checkpoint(job: Job, part: str) -> Job:
-    """The same job with its checkpoint, if it has one, in a subdirectory of that name."""
-    return job if job.checkpoint is None else replace(job, checkpoint=Path(job.checkpoint) / part)
-
-
-def _job(args: argparse.Namespace, geometry: Geometry) -> Job:
-    return Job(
-        geometry=geometry,
-        basis=args.basis,
-        auxbasis=args.auxbasis,
-        frozen=_frozen(args),
-        backend=args.backend,
-        precision=args.precision,
-        fused=args.fused_energy,
-        compare_with=tuple(_backend_and_precision(text) for text in args.compare_with),
-        scs=(args.scs_os, args.scs_ss),
-        sos=args.sos,
-        memory=parse_memory(args.max_memory) if args.max_memory else None,
-        checkpoint=args.checkpoint,
-        threads=positive("--threads", args.threads),
-        scf=args.scf,
-        reference=args.reference,
-        density_fit=not args.conventional,
-        conv_tol=positive("--conv-tol", args.conv_tol),
-        max_cycle=positive("--max-cycle", args.max_cycle),
-        allow_unconverged=args.allow_unconverged,
-        verbose=4 if args.verbose else 0,
-    )
-
-
-def positive(option: str, value: Any) -> Any:
-    """Return the value of an option, which must be a positive finite number or None. Raises InputError."""
-    if value is not None and not 0 < value < math.inf:  # NaN fails too.
-        raise InputError(f"{option} must be positive, got {value}")
-    return value
-
-
-def check_target(option: str, path: Path | None) -> None:
-    """Check before the job begins that the file of an option can be written. Raises InputError."""
-    if path is None:
-        return
-    if (path.exists() and not path.is_file()) or not os.access(path.parent, os.W_OK):
-        raise InputError(
-            f"{option} {path}: cannot be written; name a file in an existing directory that you may write to"
-        )
 
 
 def _molecule(group: argparse._ArgumentGroup) -> None:
@@ -133,6 +63,7 @@ def _reference(group: argparse._ArgumentGroup) -> None:
     add("--conv-tol", type=float, default=1e-10, metavar="HARTREE", help="SCF threshold (default: %(default)s)")
     add("--max-cycle", type=int, default=100, metavar="N", help="largest number of SCF cycles (default: %(default)s)")
     add("--allow-unconverged", action="store_true", help="continue with an SCF that has not converged")
+    add("--stability", action="store_true", help="check that RHF is stable, also with respect to UHF, or UHF")
 
 
 def _correlation(group: argparse._ArgumentGroup) -> None:
@@ -258,19 +189,3 @@ def _output(group: argparse._ArgumentGroup) -> None:
         "-v", "--verbose", action="count", default=0, help="PySCF's SCF output; -vv: tracebacks of errors too"
     )
     loud.add_argument("-q", "--quiet", action="store_true", help="print only one line with the energies")
-
-
-def _frozen(args: argparse.Namespace) -> str | int | list[int]:
-    if args.all_electron:
-        return 0
-    if args.frozen is None:
-        return "core"
-    try:
-        return [int(text) for text in args.frozen.split(",")] if "," in args.frozen else int(args.frozen)
-    except ValueError:
-        raise InputError(f"--frozen takes a number or indices such as 0,1,40, got {args.frozen!r}") from None
-
-
-def _backend_and_precision(text: str) -> tuple[str, str | None]:
-    name, _, precision = text.partition(":")
-    return name, precision or None

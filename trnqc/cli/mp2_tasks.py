@@ -14,7 +14,7 @@ import numpy as np
 from pyscf import gto, scf
 from rich.console import Console, Group, RenderableType
 
-from trnqc.cli.mp2_options import below_checkpoint
+from trnqc.cli.mp2_jobs import below_checkpoint
 from trnqc.cli.mp2_tables import energy_table, gradient_table, interaction_table, positions_table, steps_table
 from trnqc.cli.report import brief, report
 from trnqc.errors import InputError, NotConverged
@@ -78,12 +78,6 @@ def check_task(args: argparse.Namespace, jobs: tuple[Job, ...], ranks: int) -> N
         raise InputError(
             "--optimize has no checkpoint and runs in one process: leave these out, and continue an interrupted "
             "optimisation from the last geometry of --trajectory"
-        )
-    if ranks > 1 and (energies or len(jobs) > 1):
-        what = f"--{energies[0]}" if energies else f"{args.geometry} with its {len(jobs)} frames"
-        # The names of counters that ranks share are those of one job.
-        raise InputError(
-            f"several processes share the work of one energy, but {what} needs more: start it without torchrun"
         )
     if args.optimize and len(jobs) > 1:
         raise InputError(f"--optimize takes one geometry, {args.geometry} has {len(jobs)} frames")

@@ -123,7 +123,7 @@ class _Frame:
         if not 0 <= begin <= len(data):
             name = f"{argument.array.name}[{begin} ..]"
             raise ProgramError(f"{self.function.name}: the view {name} begins outside the {len(data)} elements")
-        return data[begin:]
+        return data[begin:].reshape(-1) if argument.flat else data[begin:]
 
     def block(self, block: st.Block) -> None:
         for s in block.body:

@@ -146,10 +146,12 @@ def _check_call(lanes: Lanes, f: st.Function, call: st.Call) -> None:
                 f"but {expression(argument.begin)} differs"
             )
     arguments = [st.whole(a) for a in call.arguments]
-    for param, argument in zip(params, arguments):
+    flat = [isinstance(a, st.View) and a.flat for a in call.arguments]
+    for param, argument, elements in zip(params, arguments, flat):
         wrong |= isinstance(param, Array) != isinstance(argument, Array) or param.dtype != argument.dtype
         if isinstance(param, Array) and isinstance(argument, Array):
-            wrong |= param.space != argument.space or param.lanes != argument.lanes
+            wrong |= param.space != argument.space or param.lanes != (argument.lanes and not elements)
+            wrong |= elements and (argument.space != "global" or not argument.lanes)
     if wrong:
         raise ProgramError(
             f"function {f.name}: {call.function.name} takes {[st.name_of(p) for p in params]} of the same types, "

@@ -98,7 +98,7 @@ def _param(param: Value | Array, written: tuple[str, ...]) -> str:
 
 def _argument(a: Value | Array | st.View) -> str:
     if isinstance(a, st.View):
-        return f"{a.array.name}[{expression(a.begin)} ..]"
+        return f"{a.array.name}[{expression(a.begin)} ..]{' flat' if a.flat else ''}"
     return a.name if isinstance(a, Array) else expression(a)
 
 

@@ -164,7 +164,7 @@ def _statement(s: st.Statement, rules: tuple[Rule, ...]) -> st.Statement:
 
 def _argument(a: Value | Array | st.View, new: Rule) -> Value | Array | st.View:
     if isinstance(a, st.View):
-        return st.View(a.array, new(a.begin))
+        return st.View(a.array, new(a.begin), a.flat)
     return new(a) if isinstance(a, Value) else a
 
 

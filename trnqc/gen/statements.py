@@ -167,10 +167,15 @@ class If(Statement):
 
 @dataclass(frozen=True)
 class View:
-    """The part of an array from element `begin` on, as an argument of a Call. `begin` is the same on every lane."""
+    """The part of an array from element `begin` on, as an argument of a Call. `begin` is the same on every lane.
+
+    If `flat` holds, the array is a global array of lanes, and the parameter is one without lanes, in which the lane is
+    the fastest index.
+    """
 
     array: Array
     begin: Value
+    flat: bool = False
 
 
 @dataclass(frozen=True)
@@ -268,6 +273,11 @@ def whole(argument: Value | Array | View) -> Value | Array:
 def view(element: Value) -> View:
     """``view(a[i, j])`` is the part of the array a from element [i, j] on."""
     return View(*_element(element))
+
+
+def flat_view(element: Value) -> View:
+    """``flat_view(a[i, j])`` is the part of a global array of lanes, seen as an array without lanes."""
+    return View(*_element(element), flat=True)
 
 
 def block(*parts: Statement | list[Any] | tuple[Any, ...], title: str = "") -> Block:

@@ -26,8 +26,8 @@ from trnqc.mp2.jobs.job import (
     molecule_of,
     reference_of,
     scf_settings,
-    shared_reference,
 )
+from trnqc.mp2.jobs.scf import shared_reference
 from trnqc.mp2.reference.hartree_fock import run_scf
 from trnqc.mp2.reference.molecule import Geometry, describe
 from trnqc.ranks import ALONE, Ranks
@@ -181,6 +181,7 @@ def _object(
         conv_tol=job.conv_tol,
         max_cycle=job.max_cycle,
         allow_unconverged=job.allow_unconverged,
+        stability=job.stability,
         progress=progress,
         guess=guess,
     )

@@ -33,7 +33,7 @@ def page(optimization: Optimization, title: str) -> str:
         element("p", f"geometry optimisation, {len(steps)} steps, {state}", class_="kicker"),
         element("h1", title),
         _section("Energy above the last step / millihartree", plot(above, "energy")),
-        _section("Largest force / Hartree/Bohr", plot(forces, "force", powers=True, line=math.log10(THRESHOLD))),
+        _section("Largest force / Hartree/Bohr", plot(forces, "force", powers=True, limit=math.log10(THRESHOLD))),
         _section("Steps", table(HEAD, rows, "Energy in Hartree, forces in Hartree/Bohr, wall time in seconds")),
         element("footer", f"trnqc {__version__}"),
     ]
@@ -48,6 +48,8 @@ def page(optimization: Optimization, title: str) -> str:
     return f"<!DOCTYPE html>\n{html}\n"
 
 
+# Exponents of the powers of ten on an axis.
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 # Headings of the table of steps.
 HEAD = ("step", "energy", "largest force", "rms force", "time")
 OWN_STYLE = """
@@ -56,7 +58,7 @@ OWN_STYLE = """
 """
 
 
-def plot(values: Sequence[float], name: str, *, powers: bool = False, line: float | None = None) -> Markup:
+def plot(values: Sequence[float], name: str, *, powers: bool = False, limit: float | None = None) -> Markup:
     """Draw values by step as SVG.
 
     Parameters
@@ -67,10 +69,10 @@ def plot(values: Sequence[float], name: str, *, powers: bool = False, line: floa
         What the values are, for screen readers.
     powers
         Whether the values are logarithms, so that the axis has powers of ten.
-    line
-        Where a dashed horizontal line is drawn.
+    limit
+        Where geomeTRIC's threshold is drawn as a dashed line.
     """
-    low, high = min([*values, *([line] if line is not None else [])]), max(values)
+    low, high = min([*values, *([] if limit is None else [limit])]), max(values)
     low, high = (math.floor(low), math.ceil(high + 1e-9)) if powers else (min(low, 0.0), high or 1.0)
     high = high if high > low else low + 1.0
 
@@ -81,21 +83,26 @@ def plot(values: Sequence[float], name: str, *, powers: bool = False, line: floa
         return HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
 
     rows = range(int(low), int(high) + 1) if powers else ticks(low, high, 5)
-    grid = [_row(y(t), f"{10.0**t:g}" if powers else f"{t:g}") for t in rows]
-    numbers = sorted({max(1, round(t)) for t in ticks(1, max(len(values), 2))} & set(range(1, len(values) + 1)))
+    grid = [_row(y(t), "10" + str(t).translate(SUPERSCRIPTS) if powers else f"{t:g}") for t in rows]
+    numbers = sorted({1} | {round(t) for t in ticks(1, max(len(values), 2))} & set(range(1, len(values) + 1)))
     grid += [element("text", n, x=x(n), y=HEIGHT - BOTTOM + 18, class_="tick", text_anchor="middle") for n in numbers]
-    limit = [] if line is None else [element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y(line), y2=y(line), class_="limit")]
+    threshold = [] if limit is None else _threshold(y(limit))
     points = [(x(n), y(value)) for n, value in enumerate(values, start=1)]
     course = element("polyline", points=" ".join(f"{a:.1f},{b:.1f}" for a, b in points), class_="course")
     dots = [element("circle", cx=a, cy=b, r=3.5, class_="dot") for a, b in points]
     label = element("text", "step", x=(LEFT + WIDTH) / 2, y=HEIGHT - 8, class_="label", text_anchor="middle")
     title = element("title", f"{name} of {len(values)} steps")
-    return element("svg", title, *grid, *limit, course, *dots, label, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img")
+    return element("svg", title, *grid, *threshold, course, *dots, label, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img")
 
 
 def _row(y: float, words: str) -> Markup:
     line = element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="grid")
     return element("g", line, element("text", words, x=LEFT - 8, y=y + 4, class_="tick", text_anchor="end"))
+
+
+def _threshold(y: float) -> list[Markup]:
+    words = element("text", "geomeTRIC's threshold", x=WIDTH - RIGHT, y=y - 6, class_="tick", text_anchor="end")
+    return [element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="limit"), words]
 
 
 def _section(title: str, content: Markup) -> Markup:

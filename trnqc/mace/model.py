@@ -192,9 +192,9 @@ class Linear:
 class Gate:
     """The gated non-linearity of messages.
 
-    The input begins with a slot of even scalars: those of the output, then one gate for each channel of a slot of
-    higher degree. Scalars become scalar_constant silu(s), other channels are multiplied by gate_constant
-    sigmoid(gate).
+    The output has a slot of even scalars, then n slots of higher degree. The input has n slots of gates, even scalars,
+    between them, one gate for each channel. Scalars become scalar_constant silu(s), and other channels are multiplied
+    by gate_constant sigmoid(gate).
     """
 
     irreps_in: Irreps

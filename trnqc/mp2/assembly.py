@@ -67,7 +67,7 @@ def result_of_molecule(
     unconverged = (
         None if mf.converged else "the SCF has not converged; the MP2 energy of its orbitals is not well defined"
     )
-    of_reference = tuple(message for message in (unconverged, auxiliary.warning) if message)
+    of_reference = tuple(m for m in (unconverged, *getattr(mf, "doubts", ()), auxiliary.warning) if m)
     return assemble(
         step,
         factors,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -16,45 +14,20 @@ from trnqc.mp2.density.natural import frozen_natural_orbitals, natural_orbitals
 from trnqc.mp2.density.restricted_open import restricted_open_density
 from trnqc.mp2.density.spins import spin_orbitals
 from trnqc.mp2.density.two_particle import in_atomic_orbitals, two_particle_density
-from trnqc.mp2.execution import Execution
-from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis
+from trnqc.mp2.dfmp2_factors import FactorSteps
 from trnqc.mp2.factors.factors import Factors, SpinFactors
 from trnqc.mp2.jobs.store import Store
 from trnqc.mp2.reference.orbitals import ActiveOrbitals, kind_of_reference
 from trnqc.mp2.response.zvector import ZVectorOptions
+from trnqc.mp2.result import check_scaling
 
 
-class Densities(ABC):
+class Densities(FactorSteps):
     """The part of `trnqc.DFMP2` that computes densities. The methods have the arguments of PySCF's."""
 
-    _scf: Any
-    mo_coeff: Any
-    mo_energy: Any
-    mo_occ: Any
-    frozen: Any
     gradient_scaling: tuple[float, float]
     cphf_tol: float
     cphf_max_cycle: int
-
-    @abstractmethod
-    def ao2mo(self) -> Factors | SpinFactors:
-        """See `trnqc.DFMP2.ao2mo`."""
-
-    @abstractmethod
-    def auxiliary_basis(self) -> AuxiliaryBasis:
-        """See `trnqc.DFMP2.auxiliary_basis`."""
-
-    @abstractmethod
-    def orbitals(self) -> tuple[ActiveOrbitals, ...]:
-        """See `trnqc.DFMP2.orbitals`."""
-
-    @abstractmethod
-    def _open_factors(self) -> AbstractContextManager[tuple[Factors | SpinFactors, Store | None]]:
-        """See `trnqc.DFMP2._open_factors`."""
-
-    @abstractmethod
-    def _execution(self) -> Execution:
-        """How the methods run."""
 
     def nuc_grad_method(self) -> Any:
         """The object that computes the gradient, with PySCF's interface."""
@@ -92,13 +65,14 @@ class Densities(ABC):
 
     def _density(self, relaxed: bool = False, eris: Any = None) -> CorrelationDensity:
         if eris is None:
-            with self._open_factors() as (factors, store):
+            with self._open_factors(for_densities=True) as (factors, store):
                 return self._density_of(factors, relaxed, store)
         return self._density_of(checked_eris(eris, self.orbitals()), relaxed)
 
     def _density_of(
         self, factors: Factors | SpinFactors, relaxed: bool, store: Store | None = None
     ) -> CorrelationDensity:
+        check_scaling(self.gradient_scaling, 0.0, "gradient_scaling")
         by_spin = (factors,) if isinstance(factors, Factors) else factors
         rest = by_spin, self.auxiliary_basis().auxmol, self._execution()
         options: dict[str, Any] = {
@@ -160,6 +134,8 @@ class Densities(ABC):
 def checked_eris(eris: Factors | SpinFactors, spins: Sequence[ActiveOrbitals]) -> Factors | SpinFactors:
     """Factors of the caller, which must be those of these orbitals. Raises InputError."""
     parts = (eris,) if isinstance(eris, Factors) else eris
+    if not (isinstance(parts, tuple) and all(isinstance(part, Factors) for part in parts)):
+        raise InputError(f"eris must be factors that ao2mo() has returned, got {type(eris).__name__}")
     equal = len(parts) == len(spins) and all(
         np.array_equal(part.eps_occ, o.eps_occ) and np.array_equal(part.eps_vir, o.eps_vir)
         for part, o in zip(parts, spins)

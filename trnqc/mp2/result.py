@@ -181,14 +181,15 @@ class MP2Result:
             raise InputError(f"{path}: not a result of trnqc: {error}") from error
 
 
-def check_scaling(scs: Any, sos: Any) -> None:
-    """Check that `scs` has two finite factors (c_os, c_ss) and that `sos` is one. Raises InputError."""
+def check_scaling(scs: Any, sos: Any, name: str = "scs") -> None:
+    """Check that `scs` has two finite factors (c_os, c_ss) and that `sos` is one. Raises InputError with the name."""
     try:
         usable = len(scs) == 2 and all(math.isfinite(factor) for factor in (*scs, sos))
     except TypeError:
         usable = False
     if not usable:
-        raise InputError(f"scs must be two finite factors (opposite, same spin) and sos one, got {scs!r} and {sos!r}")
+        also = f" and sos one, got {scs!r} and {sos!r}" if name == "scs" else f", got {scs!r}"
+        raise InputError(f"{name} must be two finite factors (opposite, same spin){also}")
 
 
 def _result(data: Mapping[str, Any]) -> MP2Result:

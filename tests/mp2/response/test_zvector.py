@@ -59,9 +59,7 @@ def test_single_precision_has_five_digits(name):
     problem = Problem(name)
     random = np.random.default_rng(4)
     z = [random.standard_normal((s.nmo - s.nocc, s.nocc)) for s in problem.spins]
-    densities = [spin.rotated(block) for spin, block in zip(problem.spins, z)]
-    exact, rough = problem.response, problem.response.rough
-    for one, other in zip(exact.rotation(z) + exact.columns(densities), rough.rotation(z) + rough.columns(densities)):
+    for one, other in zip(problem.response.rotation(z), problem.response.rough.rotation(z)):
         assert 0 < np.abs(other - one).max() < 1e-5 * np.abs(one).max()
 
 
@@ -144,12 +142,15 @@ def test_not_converged():
 
 
 def test_memory_limit():
-    """Integrals in single precision and the approximation are left out where they do not fit."""
+    """Half-transformed integrals in both precisions, and the approximation, are left out where they do not fit."""
     problem = Problem("water")
-    rows = problem.mf.with_df._cderi
-    needed = FittedResponse.rough_bytes(len(rows), problem.spins)
-    assert response_of(problem.mf, problem.spins, 2, room=needed).rough is not None
-    assert response_of(problem.mf, problem.spins, 2, room=needed - 1).rough is None
+    naux = len(problem.mf.with_df._cderi)
+    needed = FittedResponse.exact_bytes(naux, problem.spins)
+    both = 1.5 * needed
+    assert response_of(problem.mf, problem.spins, 2, room=both).rough is not None
+    fitted = response_of(problem.mf, problem.spins, 2, room=both - 1)
+    assert isinstance(fitted, FittedResponse) and fitted.rough is None
+    assert isinstance(response_of(problem.mf, problem.spins, 2, room=needed - 1), GeneralResponse)
     of_minimal = MinimalResponse.memory(problem.mf.mol, problem.spins)
     assert minimal_response(problem.mf, problem.spins, of_minimal) is not None
     assert minimal_response(problem.mf, problem.spins, of_minimal - 1) is None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import permutations
-from typing import Any
 
 from trnqc.contraction.memory.fusion_graph import ComputedArray
 from trnqc.contraction.memory.loop_nest import Nest
@@ -88,21 +87,3 @@ def _orders_worth_trying(array: ComputedArray, consumer: ComputedArray) -> Itera
             groups.setdefault(tuple(label in side for side in sides), []).append(label)
         for order in permutations(groups.values()):
             yield tuple(label for group in order for label in group)
-
-
-def scratch_wanted(nest: Nest) -> int:
-    """Return the elements of scratch with which no product is divided."""
-    fusion = nest.fusion
-    orders: dict[str, Any] = {**axis_orders(nest), fusion.tree.root.name: fusion.tree.root.indices}
-
-    def layout(name: str) -> Layout:
-        return row_major(orders[name], dict(zip(fusion.arrays[name].indices, fusion.shape(name))))
-
-    wanted = 0
-    for step, around in nest.steps:
-        array = fusion.arrays[step.name]
-        if not isinstance(array.source, Leaf):
-            extents = tuple((i, fusion.tile(i) if i in around else fusion.tree.extent(i)) for i in array.loops)
-            operands = tuple(_operand_layouts(array, fusion.tree.extent, layout))
-            wanted = max(wanted, product_plan(extents, layout(step.name), operands, step.accumulate).scratch)
-    return wanted

@@ -18,8 +18,8 @@ from trnqc.eri.kernels import boys
 from trnqc.eri.kernels.parameters import work_size
 from trnqc.eri.library.programs import build, lanes
 from trnqc.eri.operators import Operator
-from trnqc.eri.shells.lane_packing import PackedPairs, packed
-from trnqc.eri.shells.pairs import ShellPairs, general_records, quartet_class
+from trnqc.eri.shells.lane_packing import PackedPairs, packed, row_arguments
+from trnqc.eri.shells.pairs import ShellPairs, quartet_class
 from trnqc.host.arrays import zeros
 from trnqc.jit import CompiledFunction
 
@@ -217,26 +217,11 @@ def _tiles(
 
 
 def _call(function: CompiledFunction, cls: QuartetClass, bra: _Bra, ket: _Ket) -> _Call:
-    records, by_lane = bra.pairs.records, ket.packed.records
-    if cls.general:
-        records, by_lane = general_records(records), general_records(by_lane)
     n_ab, n_cd = bra.pairs.contractions, ket.pairs.contractions
     bound = function.bind(
-        bra_rows=records.shape[1],
-        ket_rows=by_lane.shape[1],
+        **row_arguments(cls.general, bra.pairs, ket.pairs, ket.packed),
         copies=bra.place.shape[1],
-        n_ab=n_ab,
-        n_cd=n_cd,
-        bra_count=bra.pairs.count,
-        bra=records,
-        bra_centre=bra.pairs.centre,
-        bra_bound=bra.pairs.bound,
         bra_place=bra.place,
-        ket_count=ket.packed.count,
-        ket=by_lane,
-        ket_centre=ket.packed.centre,
-        ket_bound=ket.packed.bounds,
-        row_bound=ket.packed.bound,
         ket_place=ket.place,
         boys=boys.table(cls.order),
     )

@@ -13,16 +13,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from trnqc.eri.classes import CONTRACTION, QuartetClass
+from trnqc.eri.classes import QuartetClass
 from trnqc.eri.kernels.quartet import parts, quartet_function
 from trnqc.eri.kernels.recurrence import FITTED
+from trnqc.eri.kernels.rows import PAIR, ROW, bra_arrays, integrals, ket_arrays
 from trnqc.eri.kernels.variants import Variant
 from trnqc.gen import Array, Value, Var
 from trnqc.gen import statements as st
 from trnqc.gen.values import le, maximum, minimum
 from trnqc.jit import Recipe, Signature
-
-PAIR, ROW = Var("pair", "i64"), Var("row", "i64")
 
 
 def parameters(cls: QuartetClass) -> tuple[Value | Array, ...]:
@@ -41,19 +40,11 @@ def parameters(cls: QuartetClass) -> tuple[Value | Array, ...]:
     - destination: the array.
     """
     i64 = {name: Var(name, "i64") for name in ("begin", "end", "bra_rows", "ket_rows", "copies", "n_ab", "n_cd")}
-    wide = CONTRACTION + (i64["n_ab"] if cls.general else 0), CONTRACTION + (i64["n_cd"] if cls.general else 0)
     a, b, c, d = cls.extents
     arrays = (
-        Array("bra_count", "i64"),
-        Array("bra", "f64", (None, i64["bra_rows"], wide[0])),
-        Array("bra_centre", "f64", (None, 6)),
-        Array("bra_bound", "f64"),
+        *bra_arrays(cls),
         Array("bra_place", "i64", (None, i64["copies"], i64["n_ab"], a * b)),
-        Array("ket_count", "i64"),
-        Array("ket", "f64", (None, i64["ket_rows"], wide[1]), lanes=True),
-        Array("ket_centre", "f64", (None, 6), lanes=True),
-        Array("ket_bound", "f64", (None, i64["ket_rows"] + 1)),
-        Array("row_bound", "f64"),
+        *ket_arrays(cls),
         Array("ket_place", "i64", (None, i64["copies"], i64["n_cd"], c * d), lanes=True),
     )
     screens = (Var("screen"), Var("cutoff"), Var("omega"))
@@ -94,17 +85,7 @@ def writer_function(writer: Writer, kernel: st.Function | None = None) -> st.Fun
     """Build the program; its groups are the vectors of ket pairs. kernel: by default the class's own."""
     cls = writer.cls
     args: dict[str, Any] = {st.name_of(p): p for p in parameters(cls)}
-    call = st.call(
-        kernel or _kernel(writer),
-        n_bra=args["bra_count"][PAIR],
-        bra=st.view(args["bra"][PAIR, 0, 0]),
-        bra_centre=st.view(args["bra_centre"][PAIR, 0]),
-        n_ket=args["ket_count"][ROW],
-        ket=st.view(args["ket"][ROW, 0, 0]),
-        ket_centre=st.view(args["ket_centre"][ROW, 0]),
-        ket_bound=st.view(args["ket_bound"][ROW, 0]),
-        **{name: args[name] for name in ("n_ab", "n_cd", "cutoff", "omega", "boys", "work", "out")},
-    )
+    call = integrals(cls, args, kernel or _kernel(writer))
     bound = args["bra_bound"][PAIR] * args["row_bound"][ROW]
     body = st.If(le(args["screen"], bound), st.block(call, _scatter(cls, args, writer.triangular)))
     # The loop over bra pairs is the inner one, because neighbours write to the same cache lines.

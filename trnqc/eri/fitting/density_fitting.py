@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -17,12 +16,11 @@ from pyscf.lib import logger
 
 from trnqc.eri.fitting import half_transform, jk
 from trnqc.eri.fitting.fitted_integrals import fitted_integrals
-from trnqc.eri.fitting.thread_pool import single_threaded_pool
+from trnqc.eri.fitting.rounded import RoundedJK
+from trnqc.eri.fitting.tagged import fitted_jk, has_orbitals
 from trnqc.eri.library import background, needs, programs
 from trnqc.errors import CompilerError, InputError, StorageError, UnsupportedClass
-from trnqc.host.arrays import zeros
 from trnqc.host.memory import gigabytes
-from trnqc.ranks import ALONE, Ranks
 
 # The share of the memory below PySCF's max_memory that arrays of this module may take.
 SHARE_OF_MEMORY = 0.9
@@ -52,7 +50,7 @@ class DF(df.DF):
     _keys = frozenset({"kernels", "ran_on"})
     _cderi: Any
     auxmol: Any
-    _single: Any = None
+    rounded: RoundedJK | None = None
 
     def __init__(self, mol: gto.Mole, auxbasis: Any = None, kernels: str = "wait") -> None:
         super().__init__(mol, auxbasis)
@@ -70,6 +68,11 @@ class DF(df.DF):
         plain = df.DF(self.mol)
         plain.__dict__.update(_state(self))
         return plain
+
+    def reset(self, mol: gto.Mole | None = None) -> DF:
+        """Forget the integrals. PySCF resets a copy of this object for range-separated integrals."""
+        self.rounded = None
+        return super().reset(mol)
 
     def build(self) -> DF:
         """Compute the fitted integrals into ``_cderi``: an array [naux, nao (nao + 1) / 2], or a file."""
@@ -128,6 +131,10 @@ class DF(df.DF):
             return f"the integrals need {gigabytes(needed)}, of which {gigabytes(left)} are free below max_memory"
         return ""
 
+    def fits_into_memory(self) -> bool:
+        """Return whether our kernels can compute the integrals, and max_memory leaves room for them."""
+        return not self._why_pyscf(df.addons.make_auxmol(self.mol, self.auxbasis))
+
     def get_jk(
         self,
         dm: Any,
@@ -159,7 +166,10 @@ class DF(df.DF):
 
     def _jk_from_memory(self, dm: Any, with_j: bool, with_k: bool) -> tuple[Any, Any]:
         norms = self.__dict__.setdefault("_norms", jk.Norms())(self._cderi)
-        return fitted_jk(self._cderi, dm, norms, with_j, with_k, memory_left(self.max_memory), rounded=self._single)
+        room = memory_left(self.max_memory)
+        if self.rounded and with_k and has_orbitals(dm):
+            return self.rounded(dm, norms, with_j, room)
+        return fitted_jk(self._cderi, dm, norms, with_j, with_k, room)
 
     def _jk_from_file(self, dm: Any, with_j: bool, with_k: bool) -> tuple[Any, Any]:
         """Compute J and K block by block, while PySCF's `loop` reads the next block."""
@@ -186,79 +196,27 @@ class DF(df.DF):
 
     @contextmanager
     def single_precision(self) -> Iterator[bool]:
-        """A context in which K of densities with orbitals is computed from integrals rounded to float32.
+        """A context in which J and K of densities with orbitals are computed from integrals rounded to float32.
 
         Yields
         ------
         bool
-            False if that is not possible: the integrals are not in memory, their copy does not fit below max_memory,
-            or PySCF computes J and K. Then J and K are as outside of the context.
+            False if that is not possible, because the integrals are not in memory, or PySCF computes J and K. Then J
+            and K are as outside of the context.
         """
         if self._cderi is None:
             self.build()
-        rows = self._cderi
-        if (
-            not isinstance(rows, np.ndarray)
-            or rows.nbytes / 2 >= memory_left(self.max_memory)
-            or not self._can_transform()
-        ):
+        if not isinstance(self._cderi, np.ndarray) or not self._can_transform():
             yield False
             return
-        self._single = zeros(rows.shape, np.float32)
-        with single_threaded_pool(lib.num_threads()) as pool:
-            list(pool.map(np.copyto, self._single, rows, repeat("same_kind")))
+        self.rounded = RoundedJK(self._cderi)
         try:
             yield True
         finally:
-            self._single = None
-
-
-def fitted_jk(
-    rows: np.ndarray,
-    dm: Any,
-    norms: np.ndarray,
-    with_j: bool,
-    with_k: bool,
-    room: float,
-    ranks: Ranks = ALONE,
-    rounded: np.ndarray | None = None,
-) -> tuple[Any, Any]:
-    """Compute J and K from this rank's rows of fitted integrals, for a density that PySCF may have tagged.
-
-    Parameters
-    ----------
-    rows, norms, room, ranks, rounded
-        As in `trnqc.eri.fitting.jk`. `rounded` is used for densities with tags alone.
-    dm : array_like [..., nao, nao]
-        Real densities. If they have tags mo_coeff and mo_occ, K is computed from the occupied orbitals.
-
-    Returns
-    -------
-    vj, vk : numpy.ndarray [..., nao, nao] or None
-        None for what is not wanted.
-    """
-    dms = np.asarray(dm, float)
-    square = dms.reshape(-1, *dms.shape[-2:])
-    if with_k and getattr(dm, "mo_coeff", None) is not None:
-        orbitals = _occupied(dm, len(square), dms.shape[-1])
-        vjs, vks = zip(*(jk.of_orbitals(rows, c, norms, room, ranks, with_j=with_j, rounded=rounded) for c in orbitals))
-        return (np.array(vjs).reshape(dms.shape) if with_j else None), np.array(vks).reshape(dms.shape)
-    vj = jk.coulomb(rows, square, norms, ranks).reshape(dms.shape) if with_j else None
-    vk = [jk.exchange(rows, one, norms, room, ranks) for one in square] if with_k else None
-    return vj, (np.array(vk).reshape(dms.shape) if with_k else None)
+            self.rounded = None
 
 
 def _state(fitting: df.DF) -> dict[str, Any]:
     """Return the attributes that PySCF's and our objects share. Tables that depend on the class are left out."""
-    own = ("kernels", "ran_on", "_rsh_df", "_vjopt", "_single", "_norms", "_file_norms")
+    own = ("kernels", "ran_on", "_rsh_df", "_vjopt", "rounded", "_norms", "_file_norms")
     return {name: v for name, v in fitting.__dict__.items() if name not in own}
-
-
-def _occupied(dm: Any, count: int, nao: int) -> list[np.ndarray]:
-    """Return sqrt(occupation) times the occupied orbitals of each of `count` densities; for ROHF, of each spin."""
-    coefficients = np.asarray(dm.mo_coeff).reshape(-1, nao, np.shape(dm.mo_coeff)[-1])
-    occupations = np.asarray(dm.mo_occ).reshape(-1, coefficients.shape[-1])
-    if 2 * len(occupations) == count:
-        occupations = np.concatenate([occupations > 0, occupations == 2]).astype(float)
-        coefficients = np.concatenate([coefficients, coefficients])
-    return [c[:, n > 0] * np.sqrt(n[n > 0]) for c, n in zip(coefficients, occupations)]

@@ -27,7 +27,7 @@ VECTORS = {64: 4, 32: 2}
 # Rows of B_Q of a tile, a multiple of ROWS. They stay in the cache from their use as rows to that as columns.
 TILE = 192
 # The arrays that the program writes.
-WRITTEN = ("work", "out", "coulomb", "traces")
+WRITTEN = ("work", "out", "traces")
 # The types by NumPy's names.
 TYPES = {"float64": "f64", "float32": "f32"}
 
@@ -48,8 +48,6 @@ class HalfTransform:
     ----------
     orbitals [nao, m]
         C, as from `padded`.
-    with_j
-        Whether calls also add sum_Q B_Q tr(C^T X_Q) to an array.
 
     Raises
     ------
@@ -57,37 +55,30 @@ class HalfTransform:
         If there is no C compiler.
     """
 
-    def __init__(self, orbitals: np.ndarray, with_j: bool = False) -> None:
+    def __init__(self, orbitals: np.ndarray) -> None:
         nao, width = orbitals.shape
         dtype = orbitals.dtype
-        self._coulomb = np.zeros(nao * (nao + 1) // 2 if with_j else 1, dtype)
         self._function = load(dtype).half_transform.bind(
             nao=nao,
             vectors=width // find_compiler().lanes(dtype.itemsize),
-            with_j=int(with_j),
             orbitals=orbitals,
             work=np.empty_like(orbitals),
-            coulomb=self._coulomb,
             groups_begin=0,
         )
 
-    def __call__(self, rows: np.ndarray, out: np.ndarray, coulomb: np.ndarray | None = None) -> np.ndarray:
+    def __call__(self, rows: np.ndarray, out: np.ndarray, first: int = 0) -> np.ndarray:
         """Write X_Q of some rows, and return tr(C^T X_Q) [n], float64.
 
         Parameters
         ----------
         rows [n, nao (nao + 1) / 2]
             Matrices B_Q, packed.
-        out [nao, n, m]
-            X_Q.
-        coulomb [nao (nao + 1) / 2]
-            The array to which J is added, float64 and packed.
+        out [nao, at least first + n, m]
+            The array into whose columns first .. first + n X_Q is written.
         """
         traces = np.empty(len(rows))
-        self._coulomb.fill(0.0)
-        self._function(n=len(rows), rows=rows, out=out, traces=traces, groups_end=len(rows))
-        if coulomb is not None:
-            coulomb += self._coulomb
+        size = {"n": len(rows), "columns": out.shape[1], "first": first}
+        self._function(rows=rows, out=out, traces=traces, groups_end=len(rows), **size)
         return traces
 
 
@@ -119,17 +110,18 @@ class _Parameters:
     """The parameters of the program."""
 
     def __init__(self, dtype: str) -> None:
-        self.nao, self.n, self.vectors, self.with_j = (Var(name, "i64") for name in ("nao", "n", "vectors", "with_j"))
+        self.nao, self.n, self.vectors = (Var(name, "i64") for name in ("nao", "n", "vectors"))
+        self.columns, self.first = Var("columns", "i64"), Var("first", "i64")
         self.rows = Array("rows", dtype, (None, self.nao * (self.nao + 1) // 2))
         self.orbitals = Array("orbitals", dtype, (self.nao, self.vectors), lanes=True)
         self.work = Array("work", dtype, (self.nao, self.vectors), lanes=True)
-        self.out = Array("out", dtype, (self.nao, self.n, self.vectors), lanes=True)
-        self.coulomb, self.traces = Array("coulomb", dtype), Array("traces", "f64", (self.n,))
+        self.out = Array("out", dtype, (self.nao, self.columns, self.vectors), lanes=True)
+        self.traces = Array("traces", "f64", (self.n,))
 
     @property
     def all(self) -> tuple[Value | Array, ...]:
-        arrays = (self.rows, self.orbitals, self.work, self.out, self.coulomb, self.traces)
-        return self.nao, self.n, self.vectors, self.with_j, *arrays
+        arrays = (self.rows, self.orbitals, self.work, self.out, self.traces)
+        return self.nao, self.n, self.columns, self.first, self.vectors, *arrays
 
 
 @dataclass(frozen=True)
@@ -161,12 +153,8 @@ class _Writer:
                 with b.when(eq(of.vectors - whole, rest)):
                     self._tile(begin, end, whole, rest)
         with b.block("the rows of X_Q to their places in X"), b.loop("i", of.nao) as i, b.loop("v", of.vectors) as v:
-            b.store(of.out[i, self.q, v], of.work[i, v])
+            b.store(of.out[i, of.first + self.q, v], of.work[i, v])
         self._trace()
-        with b.when(eq(of.with_j, 1)), b.block("J, while B_Q is in the cache"):
-            trace = b.let("scale", cast(of.traces[self.q], self.dtype))
-            with b.loop("p", of.nao * (of.nao + 1) // 2) as p:
-                b.accumulate(of.coulomb[p], trace * of.rows[self.q, p])
         return b.function("half_transform", of.all, group=self.q, title="X_Q = B_Q C")
 
     def _trace(self) -> None:

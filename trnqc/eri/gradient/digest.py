@@ -10,14 +10,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from trnqc.eri.classes import CONTRACTION, QuartetClass
-from trnqc.eri.kernels.quartet import quartet_function
+from trnqc.eri.classes import QuartetClass
+from trnqc.eri.kernels.rows import PAIR, ROW, bra_arrays, integrals, ket_arrays
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.values import fma, le, lt, maximum
 from trnqc.jit import Recipe, Signature
 
-PAIR, ROW, SET = Var("pair", "i64"), Var("row", "i64"), Var("set", "i64")
+SET = Var("set", "i64")
 _SCALARS = ("bra_rows", "rows", "ket_rows", "n_ab", "n_cd", "n_d", "sets", "n_mixed", "n_ao", "with_j", "with_k")
 # How the bra's two indices lie in a block: functions of a contraction, contractions, and the strides of both.
 BRA = ("n_i", "n_j", "step_i", "step_j", "contractions_i", "contractions_j", "stride_i", "stride_j")
@@ -42,22 +42,14 @@ def parameters(cls: QuartetClass) -> tuple[Value | Array, ...]:
     - vj, vk [sets, n_mixed, n_ao]: (i'j|kl) D_lk is added to vj, and (i'j|kl) D_jk to vk.
     """
     i64 = {name: Var(name, "i64") for name in (*_SCALARS, *BRA)}
-    wide = CONTRACTION + (i64["n_ab"] if cls.general else 0), CONTRACTION + (i64["n_cd"] if cls.general else 0)
     a, b, c, d = cls.extents
     matrix = (None, i64["n_mixed"], i64["n_ao"])
-    arrays = (
-        Array("bra_count", "i64"),
-        Array("bra", "f64", (None, i64["bra_rows"], wide[0])),
-        Array("bra_centre", "f64", (None, 6)),
-        Array("bra_bound", "f64"),
+    arrays: tuple[Value | Array, ...] = (
+        *bra_arrays(cls),
         Array("ao_i", "i64"),
         Array("ao_j", "i64"),
         Array("shell_j", "i64"),
-        Array("ket_count", "i64"),
-        Array("ket", "f64", (None, i64["ket_rows"], wide[1]), lanes=True),
-        Array("ket_centre", "f64", (None, 6), lanes=True),
-        Array("ket_bound", "f64", (None, i64["ket_rows"] + 1)),
-        Array("row_bound", "f64"),
+        *ket_arrays(cls),
         Array("ao_c", "i64", lanes=True),
         Array("ao_d", "i64", lanes=True),
         Array("share", "f64", lanes=True),
@@ -94,17 +86,7 @@ def _functions(cls: QuartetClass) -> tuple[st.Function, ...]:
 def digest_function(cls: QuartetClass) -> st.Function:
     """The digestion of a class around its kernel; its groups are the bra pairs."""
     args: dict[str, Any] = {st.name_of(p): p for p in parameters(cls)}
-    call = st.call(
-        quartet_function(cls),
-        n_bra=args["bra_count"][PAIR],
-        bra=st.view(args["bra"][PAIR, 0, 0]),
-        bra_centre=st.view(args["bra_centre"][PAIR, 0]),
-        n_ket=args["ket_count"][ROW],
-        ket=st.view(args["ket"][ROW, 0, 0]),
-        ket_centre=st.view(args["ket_centre"][ROW, 0]),
-        ket_bound=st.view(args["ket_bound"][ROW, 0]),
-        **{name: args[name] for name in ("n_ab", "n_cd", "cutoff", "omega", "boys", "work", "out")},
-    )
+    call = integrals(cls, args)
     largest = Var("largest")
     with_j, with_k = (lt(0, args[name]) for name in ("with_j", "with_k"))
     row = st.block(

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,8 +22,8 @@ from trnqc.eri.kernels import boys
 from trnqc.eri.kernels.parameters import work_size
 from trnqc.eri.library import programs as library
 from trnqc.eri.operators import Operator
-from trnqc.eri.shells.lane_packing import PackedPairs, packed
-from trnqc.eri.shells.pairs import ShellPairs, general_records, pair_orbitals, quartet_class
+from trnqc.eri.shells.lane_packing import PackedPairs, packed, row_arguments
+from trnqc.eri.shells.pairs import ShellPairs, pair_orbitals, quartet_class
 from trnqc.errors import InputError
 from trnqc.host.arrays import zeros
 
@@ -38,11 +37,6 @@ class _Ket:
     pairs: ShellPairs
     packed: PackedPairs
     share: np.ndarray
-
-    @cached_property
-    def general(self) -> np.ndarray:
-        """Records as a general kernel reads them."""
-        return general_records(self.packed.records)
 
     def of(self, values: np.ndarray) -> np.ndarray:
         """Return the value of each pair, by vector and lane."""
@@ -174,9 +168,6 @@ class MixedJK:
         cls, bra, ket = task.cls, task.bra, self._kets[task.ket]
         n_ab, n_cd = bra.contractions, ket.pairs.contractions
         a, b, c, d = cls.extents
-        records, lanes = (
-            (general_records(bra.records), ket.general) if cls.general else (bra.records, ket.packed.records)
-        )
         width = library.lanes()
         # The index i' is a of (a, b), or b if the pairs are swapped.
         layout = (a, b, b, 1, bra.nca, bra.ncb, bra.ncb, 1)
@@ -187,27 +178,15 @@ class MixedJK:
         n_mixed, n_ao = self._extents
         return {
             **dict(zip(digest.BRA, layout, strict=True)),
-            "bra_rows": records.shape[1],
+            **row_arguments(cls.general, bra, ket.pairs, ket.packed),
             "rows": len(ket.packed),
-            "ket_rows": lanes.shape[1],
-            "n_ab": n_ab,
-            "n_cd": n_cd,
             "n_d": ket.pairs.ncb,
             "sets": len(dms),
             "n_mixed": n_mixed,
             "n_ao": n_ao,
-            "bra_count": bra.count,
-            "bra": records,
-            "bra_centre": bra.centre,
-            "bra_bound": bra.bound,
             "ao_i": ao_i,
             "ao_j": ao_j,
             "shell_j": shell_j,
-            "ket_count": ket.packed.count,
-            "ket": lanes,
-            "ket_centre": ket.packed.centre,
-            "ket_bound": ket.packed.bounds,
-            "row_bound": ket.packed.bound,
             "ao_c": ket.of(ket.pairs.ao_first),
             "ao_d": ket.of(ket.pairs.ao_second),
             "share": ket.share,

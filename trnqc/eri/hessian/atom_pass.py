@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -18,112 +18,17 @@ import numpy as np
 from trnqc.eri.classes import PRIMITIVE, QuartetClass
 from trnqc.eri.gradient.digest import BRA
 from trnqc.eri.hessian import digest
+from trnqc.eri.hessian.passes import Pass
+from trnqc.eri.hessian.sides import Ket, Side
 from trnqc.eri.kernels import boys
 from trnqc.eri.kernels.parameters import work_size
 from trnqc.eri.library import programs as library
 from trnqc.eri.operators import Operator
-from trnqc.eri.shells.lane_packing import PackedPairs, packed
-from trnqc.eri.shells.pairs import ShellPairs, general_records, pair_orbitals, quartet_class
+from trnqc.eri.shells.lane_packing import row_arguments
+from trnqc.eri.shells.pairs import quartet_class
 from trnqc.host.arrays import zeros
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, eq=False)
-class Side:
-    """Pairs (one, other) of shells of two bases, of one class, with what depends on the first shell being `one`.
-
-    Parameters
-    ----------
-    pairs
-        The pairs.
-    atoms [npair]
-        The atom of each pair.
-    """
-
-    pairs: ShellPairs
-    atoms: np.ndarray
-
-    @property
-    def order(self) -> int:
-        """1, or -1 where the first shell of the pairs is `other`."""
-        return -1 if self.pairs.swapped else 1
-
-    @property
-    def shells(self) -> tuple[np.ndarray, np.ndarray]:
-        """The shells one and other."""
-        one, other = (self.pairs.first, self.pairs.second)[:: self.order]
-        return one, other
-
-    @property
-    def orbitals(self) -> tuple[np.ndarray, np.ndarray]:
-        """The functions of one and of other in each product, [npair, contractions, na nb]."""
-        one, other = pair_orbitals(self.pairs)[:: self.order]
-        return one, other
-
-    def take(self, which: np.ndarray) -> Side:
-        return Side(self.pairs.take(which), self.atoms[which])
-
-
-def side_of(pairs: ShellPairs, atom_of: np.ndarray | None = None) -> Side:
-    """Return pairs with the atoms of their shells `one`, atom_of [shells]; by default all are of atom -1."""
-    plain = Side(pairs, np.full(len(pairs), -1))
-    return plain if atom_of is None else replace(plain, atoms=atom_of[plain.shells[0]])
-
-
-@dataclass(frozen=True, eq=False)
-class Ket:
-    """Ket pairs on lanes: vectors are those of one atom, by falling bound."""
-
-    side: Side
-    packed: PackedPairs
-    factor: np.ndarray
-
-    @property
-    def atoms(self) -> np.ndarray:
-        """The atom of each vector."""
-        return self.side.atoms[self.packed.members[:, 0]]
-
-    @property
-    def filled(self) -> np.ndarray:
-        """Whether a lane has a pair of its own, [vectors, lanes]."""
-        flat = self.packed.members.ravel()
-        return (np.diff(flat, prepend=-1) != 0).reshape(self.packed.members.shape)
-
-    @cached_property
-    def share(self) -> np.ndarray:
-        """The factor of each lane's pair, 0 on lanes that only fill up a vector."""
-        return np.where(self.filled, self.factor[self.packed.members], 0.0)
-
-    @cached_property
-    def general(self) -> np.ndarray:
-        """Records as a general kernel reads them."""
-        return general_records(self.packed.records)
-
-    def of(self, values: np.ndarray) -> np.ndarray:
-        """Return the value of each pair, by vector and lane."""
-        return np.ascontiguousarray(values[self.packed.members])
-
-    def on_lanes(self, values: np.ndarray) -> np.ndarray:
-        """Return values [npair, ...] as [vectors, ..., lanes]."""
-        return np.ascontiguousarray(np.moveaxis(values[self.packed.members], 1, -1))
-
-    def by_pair(self, values: np.ndarray) -> np.ndarray:
-        """Return values [vectors, ..., lanes] as [npair, ...]."""
-        result = np.empty((len(self.side.pairs), *values.shape[1:-1]))
-        result[self.packed.members[self.filled]] = np.moveaxis(values, -1, 1)[self.filled]
-        return result
-
-    def reach(self, largest: np.ndarray, other: bool) -> np.ndarray:
-        """Return the largest of [shells, ket shells] for each vector, by the pair's shell `one` or `other`."""
-        return np.ascontiguousarray(largest[:, self.of(self.side.shells[other])].max(axis=-1))
-
-
-def ket_of(side: Side, factor: np.ndarray) -> Ket:
-    """Pack pairs of one atom and of like bounds together. factor [npair]: what each pair's sums are multiplied with."""
-    order = np.argsort(-side.pairs.bound, kind="stable")
-    side = side.take(order)
-    return Ket(side, packed(side.pairs, library.lanes(), side.atoms), factor[order])
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +46,7 @@ class Block:
     """
 
     cls: QuartetClass
-    kind: digest.Pass
+    kind: Pass
     bra: Side
     ket: Ket
     once: bool = False
@@ -162,9 +67,6 @@ class Block:
         """The arguments that no density and no atom decides."""
         cls, bra, ket, side = self.cls, self.bra.pairs, self.ket.side.pairs, self.ket
         a, b, _, _ = cls.extents
-        records, lanes = (
-            (general_records(bra.records), side.general) if cls.general else (bra.records, side.packed.records)
-        )
         layout = (a, b, b, 1, bra.nca, bra.ncb, bra.ncb, 1)
         if bra.swapped:  # The index i' is b of (a, b).
             layout = (b, a, 1, b, bra.ncb, bra.nca, 1, bra.ncb)
@@ -172,27 +74,15 @@ class Block:
         shell_i, shell_v = self.bra.shells
         return {
             **dict(zip(BRA, layout, strict=True)),
-            "bra_rows": records.shape[1],
+            **row_arguments(cls.general, bra, ket, side.packed),
             "rows": len(side.packed),
-            "ket_rows": lanes.shape[1],
-            "n_ab": bra.contractions,
-            "n_cd": ket.contractions,
             "n_d": ket.ncb,
-            "bra_count": bra.count,
-            "bra": records,
-            "bra_centre": bra.centre,
-            "bra_bound": bra.bound,
             "ao_i": ao_i,
             "ao_v": ao_v,
             "shell_i": shell_i,
             "shell_v": shell_v,
             "bra_atom": self.bra.atoms,
             "first_row": self.first_rows,
-            "ket_count": side.packed.count,
-            "ket": lanes,
-            "ket_centre": side.packed.centre,
-            "ket_bound": side.packed.bounds,
-            "row_bound": side.packed.bound,
             "row_atom": side.atoms,
             "ao_c": side.of(ket.ao_first),
             "ao_d": side.of(ket.ao_second),
@@ -215,13 +105,8 @@ class Block:
         return zeros((len(self.ket.packed), 3, self.ket.side.pairs.contractions, c * d, library.lanes()))
 
 
-def bra_of(side: Side) -> Side:
-    """Sort bra pairs by their atoms, and by falling bound within an atom."""
-    return side.take(np.lexsort((-side.pairs.bound, side.atoms)))
-
-
 def blocks_of(
-    kind: Callable[[Ket], digest.Pass],
+    kind: Callable[[Ket], Pass],
     bras: Sequence[Side],
     kets: Sequence[Ket],
     operator: Operator,

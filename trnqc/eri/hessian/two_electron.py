@@ -14,8 +14,12 @@ from pyscf import gto, lib
 
 from trnqc.eri.gradient.builder import GradientBuilder
 from trnqc.eri.gradient.derivative_basis import derivative_basis
-from trnqc.eri.hessian import atom_pass, digest
-from trnqc.eri.hessian.atom_pass import Block, Ket, Side, bra_of, ket_of, side_of
+from trnqc.eri.hessian import atom_pass
+from trnqc.eri.hessian.atom_pass import Block
+from trnqc.eri.hessian.blocks import completed
+from trnqc.eri.hessian.densities import Densities, largest_of_pairs
+from trnqc.eri.hessian.passes import CROSS, CROSS_SWAPPED, FOCK, ONE_SIDE
+from trnqc.eri.hessian.sides import Ket, Side, bra_of, ket_of, side_of
 from trnqc.eri.jk.builder import CUTOFF
 from trnqc.eri.operators import Operator
 from trnqc.eri.shells.pairs import pairs_between, pairs_of
@@ -81,11 +85,11 @@ class HessianBuilder:
         (d_A p d_B q|rs), and with one on each side, (d_A p q|d_B r s). The terms of one atom follow from translational
         invariance, E_AA = -sum_B E_AB.
         """
-        densities = _Densities(self._basis, self._checked(dms))
+        densities = Densities(self._basis, self._checked(dms))
         one, two = self._one_side(densities, with_j, with_k), self._cross(densities, with_j, with_k)
         exchange = 1.0 if len(dms) == 1 else 2.0
         ej, ek = 2 * one[0] + 4 * two[0], exchange * (one[1] + two[1])
-        return _complete(ej), _complete(ek)
+        return completed(ej), completed(ek)
 
     def fock(self, dms: np.ndarray, with_j: bool = True, with_k: bool = True) -> tuple[Any, Any]:
         """Compute first derivatives of J and K by the positions of all atoms, at constant densities.
@@ -103,15 +107,20 @@ class HessianBuilder:
             Those of K of each density.
         """
         dms = self._checked(dms)
-        densities, to = _Densities(self._basis, dms), self._basis.transform
+        densities, to = Densities(self._basis, dms), self._basis.transform
         kets, bras = self._plain_kets, [bra_of(side) for side in self._mixed]
-        blocks = atom_pass.blocks_of(lambda ket: digest.FOCK, bras, kets, self._operator)
+        blocks = atom_pass.blocks_of(lambda ket: FOCK, bras, kets, self._operator)
         near = [np.maximum(ket.reach(densities.largest_p, False), ket.reach(densities.largest_p, True)) for ket in kets]
         weights = [densities.weights(bra) for bra in bras]
         arguments = []
         for n, m in np.ndindex(len(bras), len(kets)):
             rows = len(kets[m].packed)
-            own = {"weight": weights[n], "bra_size": _size(weights[n]), "ket_size": np.ones(rows), "near_i": near[m]}
+            own = {
+                "weight": weights[n],
+                "bra_size": largest_of_pairs(weights[n]),
+                "ket_size": np.ones(rows),
+                "near_i": near[m],
+            }
             arguments.append(own | {"near_v": np.ones((self._basis.cartesian.nbas, rows))})
         nao = self._basis.cartesian.nao_cart()
 
@@ -154,18 +163,18 @@ class HessianBuilder:
                 vk[:, atom, :, begin:end] += rows[1][:, :, begin:end]
         return (vj + vj.swapaxes(-1, -2) if with_j else None), (vk + vk.swapaxes(-1, -2) if with_k else None)
 
-    def _one_side(self, densities: _Densities, with_j: bool, with_k: bool) -> tuple[np.ndarray, np.ndarray]:
+    def _one_side(self, densities: Densities, with_j: bool, with_k: bool) -> tuple[np.ndarray, np.ndarray]:
         """Return sum (d_A p d_B q|rs) D_pq D_rs and sum (d_A p d_B q|rs) D_pr D_qs, with both orders of A and B."""
         sides = [side_of(pairs, self._atoms) for pairs in pairs_between(self._basis.mol, self._basis.mol)]
         bras = [bra_of(side.take(np.flatnonzero(side.atoms < self._atoms[side.shells[1]]))) for side in sides]
         bras, kets = [bra for bra in bras if len(bra.pairs)], self._plain_kets
-        blocks = atom_pass.blocks_of(lambda ket: digest.ONE_SIDE, bras, kets, self._operator)
+        blocks = atom_pass.blocks_of(lambda ket: ONE_SIDE, bras, kets, self._operator)
         near = [np.maximum(ket.reach(densities.largest_p, False), ket.reach(densities.largest_p, True)) for ket in kets]
         folded = [densities.folded(ket) for ket in kets]
         products = [np.array([[q[bra.orbitals] for q in axes] for axes in densities.q_total]) for bra in bras]
         arguments = []
         for n, m in np.ndindex(len(bras), len(kets)):
-            own = {"folded": folded[m], "bra_size": _size(np.moveaxis(products[n], 2, 0))}
+            own = {"folded": folded[m], "bra_size": largest_of_pairs(np.moveaxis(products[n], 2, 0))}
             arguments.append(
                 own | {"ket_size": abs(folded[m]).max(axis=(1, 2, 3)), "near_i": near[m], "near_v": near[m]}
             )
@@ -183,20 +192,25 @@ class HessianBuilder:
 
         return self._blocks(self._run(blocks, arguments, densities, shape, with_j, with_k, finish), bras)
 
-    def _cross(self, densities: _Densities, with_j: bool, with_k: bool) -> tuple[np.ndarray, np.ndarray]:
+    def _cross(self, densities: Densities, with_j: bool, with_k: bool) -> tuple[np.ndarray, np.ndarray]:
         """Return sum (d_A p q|d_B r s) D_pq D_rs and (..) (D_pr D_qs + D_ps D_qr), with both orders of A and B."""
         kets, bras = [ket_of(side, np.ones(len(side.pairs))) for side in self._mixed], [bra_of(s) for s in self._mixed]
-        kinds = {False: digest.CROSS, True: digest.CROSS_SWAPPED}
+        kinds = {False: CROSS, True: CROSS_SWAPPED}
         blocks = atom_pass.blocks_of(lambda ket: kinds[ket.side.pairs.swapped], bras, kets, self._operator, once=True)
         weights, of_kets = [densities.weights(bra) for bra in bras], [densities.weights(ket.side) for ket in kets]
-        sizes = [ket.of(_size(weight)).max(axis=1) for ket, weight in zip(kets, of_kets)]
+        sizes = [ket.of(largest_of_pairs(weight)).max(axis=1) for ket, weight in zip(kets, of_kets)]
         near_i = [ket.reach(densities.largest_p, True) for ket in kets]
         near_v = [ket.reach(densities.largest_p.T, False) for ket in kets]
         far_i = [ket.reach(densities.largest_q, False) for ket in kets]
         far_v = [ket.reach(densities.largest_d, True) for ket in kets]
         arguments = []
         for n, m in zip(*np.tril_indices(len(bras))):
-            own = {"weight": weights[n], "bra_size": _size(weights[n]), "ket_size": sizes[m], "near_i": near_i[m]}
+            own = {
+                "weight": weights[n],
+                "bra_size": largest_of_pairs(weights[n]),
+                "ket_size": sizes[m],
+                "near_i": near_i[m],
+            }
             arguments.append(own | {"near_v": near_v[m], "far_i": far_i[m], "far_v": far_v[m]})
         by_ket = {id(ket): weight for ket, weight in zip(kets, of_kets)}
         shape = self._basis.cartesian.nao_cart(), self._basis.mol.nao_cart()
@@ -226,7 +240,7 @@ class HessianBuilder:
         self,
         blocks: Sequence[Block],
         arguments: Sequence[dict[str, Any]],
-        densities: _Densities,
+        densities: Densities,
         shape: tuple[int, int],
         with_j: bool,
         with_k: bool,
@@ -266,50 +280,6 @@ class HessianBuilder:
         return dms
 
 
-class _Densities:
-    """Densities in the Cartesian functions, and their products with the derivative basis.
-
-    d [n, nao, nao]: D. p [n, 3, n_mixed, nao]: P_x[i', c], the weight of i' in d_x p, times D_pc. q [n, 3, 3, n_mixed,
-    n_mixed]: the same with both indices. The arrays `largest_` are maxima by blocks of shells.
-    """
-
-    def __init__(self, basis: Any, dms: np.ndarray) -> None:
-        to, gradient = basis.transform, basis.gradient
-        self.d = np.array([to @ dm @ to.T for dm in dms])
-        self.p = np.array([[axis @ dm @ to.T for axis in gradient] for dm in dms])
-        self.q = np.array([[[one @ dm @ two.T for two in gradient] for one in gradient] for dm in dms])
-        mixed, plain = basis.mol.ao_loc_nr()[:-1], basis.cartesian.ao_loc_nr()[:-1]
-        self.largest_d = _maxima(self.d, plain, plain)
-        self.largest_p = _maxima(self.p, mixed, plain)
-        self.largest_q = _maxima(self.q, mixed, mixed)
-
-    @property
-    def q_total(self) -> np.ndarray:
-        return self.q.sum(axis=0)
-
-    def weights(self, side: Side) -> np.ndarray:
-        """Return the spin-summed P_x of every pair (i', v), [npair, 3, contractions, na nb]."""
-        total = self.p.sum(axis=0)
-        return np.ascontiguousarray(np.array([axis[side.orbitals] for axis in total]).swapaxes(0, 1))
-
-    def folded(self, ket: Ket) -> np.ndarray:
-        """Return share (D_cd + D_dc) of the spin-summed density for every vector of kets."""
-        total = self.d.sum(axis=0)
-        c, d = ket.side.orbitals
-        return np.ascontiguousarray(ket.on_lanes(total[c, d] + total[d, c]) * ket.share[:, None, None, :])
-
-
-def _maxima(matrices: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return the largest absolute value in each block of shells, over all matrices."""
-    size = abs(matrices).reshape(-1, *matrices.shape[-2:]).max(axis=0)
-    return np.maximum.reduceat(np.maximum.reduceat(size, rows, axis=0), columns, axis=1)
-
-
-def _size(weights: np.ndarray) -> np.ndarray:
-    """Return the largest absolute value of each pair, [npair]."""
-    return abs(weights).reshape(len(weights), -1).max(axis=1, initial=0.0)
-
-
 def _added(sums: Sums) -> Sums:
     """Add up the sums of J of blocks with the same ket pairs."""
     by_ket: dict[int, tuple[Block, slice, np.ndarray]] = {}
@@ -319,11 +289,3 @@ def _added(sums: Sums) -> Sums:
         else:
             by_ket[id(block.ket)] = (block, pairs, values)
     return list(by_ket.values())
-
-
-def _complete(blocks: np.ndarray) -> np.ndarray:
-    """Set the blocks of one atom from those of two by translational invariance."""
-    diagonal = -blocks.sum(axis=1)
-    for atom, block in enumerate(diagonal):
-        blocks[atom, atom] = (block + block.T) / 2
-    return blocks

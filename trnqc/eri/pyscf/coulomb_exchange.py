@@ -44,10 +44,13 @@ class CoulombExchange(lib.StreamObject):
         fitting = self.with_df if isinstance(self, _DFHF) else None
         return fitting if type(fitting) is DF else None
 
-    def _built_fitting(self) -> DF | None:
-        """Return our density-fitting object with its integrals, or None."""
+    def _built_fitting(self, with_k: bool = True) -> DF | None:
+        """Return our density-fitting object, or None. Its integrals are computed if K or J can use them.
+
+        J alone uses them if they fit into memory. Computing them once takes about as long as two J without them.
+        """
         fitting = self._own_fitting()
-        if fitting and fitting._cderi is None:
+        if fitting and fitting._cderi is None and (with_k or fitting.fits_into_memory()):
             with self.timings.measure("fitted integrals"):
                 fitting.build()
         return fitting
@@ -84,9 +87,6 @@ class CoulombExchange(lib.StreamObject):
         self, mol: gto.Mole, dm: Any, hermi: int, with_j: bool, omega: float | None
     ) -> tuple[Any, np.ndarray]:
         """Return J as without seminumerical exchange, or None, and K on a grid."""
-        if with_j and self._own_fitting():
-            with self.timings.measure("fitted integrals"):
-                exchange_methods.fit_coulomb(self, mol)
         vj = self._jk(mol, dm, hermi, True, False, omega)[0] if with_j else None
         signed = signed_omega(mol, omega)
         make = exchange_methods.builder

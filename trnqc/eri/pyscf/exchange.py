@@ -7,7 +7,6 @@ from typing import Any
 from pyscf import df, gto
 from pyscf.df.df_jk import _DFHF
 
-from trnqc.eri.fitting.density_fitting import DF
 from trnqc.eri.library import background
 from trnqc.eri.seminumerical.exchange import SeminumericalExchange
 from trnqc.eri.seminumerical.field import programs_for
@@ -33,13 +32,6 @@ def is_seminumerical(mf: Any, mol: Any, exchange: str | None) -> bool:
     if exchange != "auto":
         return exchange == "seminumerical"
     return is_cheaper(mol, _fitting_functions(mf, mol).nao_nr() if isinstance(mf, _DFHF) else 0)
-
-
-def fit_coulomb(mf: Any, mol: Any) -> None:
-    """Compute the fitted integrals, from which J takes less time than anew in each cycle, if they fit into memory."""
-    fitting = mf.with_df if isinstance(mf, _DFHF) else None
-    if isinstance(fitting, DF) and fitting._cderi is None and not fitting._why_pyscf(_fitting_functions(mf, mol)):
-        fitting.build()
 
 
 def _fitting_functions(mf: Any, mol: Any) -> gto.Mole:

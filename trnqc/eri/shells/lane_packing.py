@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from trnqc.eri.classes import BOUND
-from trnqc.eri.shells.pairs import ShellPairs
+from trnqc.eri.shells.pairs import ShellPairs, general_records
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +43,11 @@ class PackedPairs:
     def __len__(self) -> int:
         return len(self.members)
 
+    @cached_property
+    def general(self) -> np.ndarray:
+        """Records as a general kernel reads them."""
+        return general_records(self.records)
+
 
 def packed(pairs: ShellPairs, lanes: int, groups: np.ndarray | None = None) -> PackedPairs:
     """Put every pair of a class on a lane, beside pairs with as many primitives.
@@ -65,3 +72,33 @@ def packed(pairs: ShellPairs, lanes: int, groups: np.ndarray | None = None) -> P
         centre=np.ascontiguousarray(pairs.centre[members].transpose(0, 2, 1)),
         bound=pairs.bound[members].max(axis=1),
     )
+
+
+def row_arguments(general: bool, bra: ShellPairs, ket: ShellPairs, rows: PackedPairs) -> dict[str, Any]:
+    """Return the arguments of `kernels.rows` for bra pairs and vectors of ket pairs.
+
+    Parameters
+    ----------
+    general
+        Whether the kernel is that of a general class.
+    bra, ket
+        The pairs.
+    rows
+        The vectors of ket pairs.
+    """
+    records, lanes = (general_records(bra.records), rows.general) if general else (bra.records, rows.records)
+    return {
+        "bra_rows": records.shape[1],
+        "ket_rows": lanes.shape[1],
+        "n_ab": bra.contractions,
+        "n_cd": ket.contractions,
+        "bra_count": bra.count,
+        "bra": records,
+        "bra_centre": bra.centre,
+        "bra_bound": bra.bound,
+        "ket_count": rows.count,
+        "ket": lanes,
+        "ket_centre": rows.centre,
+        "ket_bound": rows.bounds,
+        "row_bound": rows.bound,
+    }

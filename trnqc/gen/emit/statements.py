@@ -255,7 +255,7 @@ class _Function:
         texts = []
         for param, argument in zip(s.function.params, s.arguments):
             if isinstance(argument, st.View):
-                texts.append(x.address(argument.array, argument.begin))
+                texts.append(self.view(argument, st.name_of(param) in s.function.written))
             elif isinstance(argument, Array):
                 texts.append(safe(argument.name))
             elif isinstance(x, Vectors) and st.name_of(param) in self.analysis.names[s.function.name]:
@@ -263,6 +263,13 @@ class _Function:
             else:
                 texts.append(x.text(argument))
         return [f"{pad}{safe(s.function.name)}({', '.join(texts + ['lane'] * self.dialect.threads)});"]
+
+    def view(self, argument: st.View, written: bool) -> str:
+        """The address at which a view begins; vectors in memory are cast to their elements if it is flat."""
+        address = self.expressions.address(argument.array, argument.begin)
+        if not argument.flat or not self.parent.vectors:
+            return address
+        return f"({'' if written else 'const '}{self.dialect.types[argument.array.dtype]} *)({address})"
 
     def on_barrier(self, s: st.Barrier, pad: str) -> list[str]:
         return [pad + self.dialect.barrier] if self.dialect.barrier else []

@@ -11,7 +11,7 @@ from trnqc.cg.problem.irreps import Irreps
 from trnqc.cg.problem.problem import TPProblem, from_e3nn
 from trnqc.errors import UnsupportedError
 from trnqc.mace.model import Convolution, Coupling, Density, Interaction, Network, Product
-from trnqc.mace.reader.linears import array, expect, gate, linear, linear_by_element, network
+from trnqc.mace.reader.linears import array, divided, expect, gate, linear, linear_by_element, network
 
 # Classes of interaction blocks whose names differ from those of the blocks that are read by a trait only.
 INTERACTIONS = (
@@ -31,13 +31,14 @@ def interaction(name: str, block: Any, size: int) -> Interaction:
     convolution = Convolution(_problem(name, block), _edge_network(f"{name}.conv_tp_weights", block, size))
     if nonlinear:
         density = _density(name, block, size, float(block.beta), float(block.alpha))
+        nonlinearity = gate(f"{name}.equivariant_nonlin", block.equivariant_nonlin)
         return Interaction(
             up,
             convolution,
-            linear(f"{name}.linear_1", block.linear_1),
+            divided(linear(f"{name}.linear_1", block.linear_1), nonlinearity.irreps_in),
             density,
-            linear(f"{name}.linear_res", block.linear_res),
-            gate(f"{name}.equivariant_nonlin", block.equivariant_nonlin),
+            divided(linear(f"{name}.linear_res", block.linear_res), nonlinearity.irreps_in),
+            nonlinearity,
             linear(f"{name}.linear_2", block.linear_2),
             linear(f"{name}.skip_tp", block.skip_tp),
         )

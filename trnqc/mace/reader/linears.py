@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from trnqc.cg.problem.coefficients import clebsch_gordan
-from trnqc.cg.problem.irreps import Irreps
+from trnqc.cg.problem.irreps import Irrep, Irreps, MulIrrep
 from trnqc.errors import UnsupportedError
 from trnqc.mace.model import Gate, Layer, Linear, Network
 
@@ -127,5 +127,28 @@ def gate(name: str, module: Any) -> Gate:
     for function, expected in ((module._act_scalar, "silu"), (module._act_gate, "sigmoid")):
         if function is not None and function.__name__ != expected:
             raise UnsupportedError(f"{name}: expected the function {expected}, found {function!r}")
-    irreps = Irreps.of(module.irreps_in), Irreps.of(module.irreps_out)
-    return Gate(*irreps, float(module._scalar_cst), float(module._gate_cst))
+    out = Irreps.of(module.irreps_out)
+    gates = tuple(MulIrrep(slot.mul, Irrep(0, 1)) for slot in out[1:])
+    irreps = Irreps((out[0], *gates, *out[1:]))
+    if irreps.simplify() != Irreps.of(module.irreps_in):
+        raise UnsupportedError(f"{name}: expected inputs {irreps}, found {module.irreps_in}")
+    return Gate(irreps, out, float(module._scalar_cst), float(module._gate_cst))
+
+
+def divided(layer: Linear, irreps: Irreps) -> Linear:
+    """The same linear layer with outputs in the smaller slots of `irreps`, which follow one another in the larger."""
+    parts: list[tuple[int, int]] = []
+    slots = iter(layer.irreps_out)
+    slot, number, used = next(slots), 0, 0
+    for part in irreps:
+        if used == slot.mul:
+            slot, number, used = next(slots), number + 1, 0
+        parts.append((number, used))
+        used += part.mul
+    blocks = [
+        (i, n, np.ascontiguousarray(matrix[:, start : start + irreps[n].mul]))
+        for n, (number, start) in enumerate(parts)
+        for i, o, matrix in layer.blocks
+        if o == number
+    ]
+    return Linear(layer.irreps_in, irreps, tuple(blocks))

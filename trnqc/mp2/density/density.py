@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from pyscf import gto
 
+from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.errors import InputError, TrnqcError
 from trnqc.mp2.density.lagrangian import Lagrangian, lagrangians
 from trnqc.mp2.density.pair_sums import PairSums, pair_sums
@@ -30,6 +31,8 @@ from trnqc.mp2.response.zvector import DEFAULTS, ZVectorOptions, solve_z_vector
 
 # Hartree. A frozen and a correlated orbital whose energies differ by less cannot be told apart.
 LEAST_GAP = 1e-6
+# Rows of Γ[P, Q] of one task of a thread.
+_ROWS = 352
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +94,7 @@ class Relaxation:
         The pass over pairs, with Γ[i, a, P] in the raw auxiliary functions.
     two_centre
         Γ[P, Q] = Σ_ia Γ[i, a, P] C[i, a, Q] with C = (ia|.) V^-1, summed over spins; one spin's for a closed shell.
+        None if the relaxed density alone was asked for.
     auxmol
         The auxiliary functions in the order of P.
     columns
@@ -102,7 +106,7 @@ class Relaxation:
     fock: tuple[np.ndarray, ...]
     lagrangians: tuple[np.ndarray, ...]
     sums: PairSums
-    two_centre: np.ndarray
+    two_centre: np.ndarray | None
     auxmol: gto.Mole
     columns: tuple[np.ndarray, ...]
 
@@ -160,7 +164,9 @@ def correlation_density(
     """
     spins = tuple(spins)
     if relaxed:
-        relaxation = relax(mf, spins, factors, auxmol, execution, scaling=scaling, options=options, store=store)
+        relaxation = relax(
+            mf, spins, factors, auxmol, execution, scaling=scaling, options=options, store=store, for_gradient=False
+        )
         return relaxation.density
     _check(spins, factors)
     sums = pair_sums(on_every_rank(factors, execution), scaling, execution, store)
@@ -178,14 +184,15 @@ def relax(
     options: ZVectorOptions = DEFAULTS,
     reference_gradient: Sequence[np.ndarray] | None = None,
     store: Store | None = None,
+    for_gradient: bool = True,
 ) -> Relaxation:
     """Compute the relaxed density and keep what gradients need; arguments as in `correlation_density`.
 
     If the energy of the reference is not stationary with respect to its orbitals, `reference_gradient` is its Fock
-    matrix of each spin between virtual and occupied orbitals.
+    matrix of each spin between virtual and occupied orbitals. Without `for_gradient`, Γ[P, Q] is not computed.
     """
     spins = tuple(spins)
-    parts = prepare(mf, spins, factors, auxmol, execution, scaling, store)
+    parts = prepare(mf, spins, factors, auxmol, execution, scaling, store, for_gradient)
     densities = [_with_frozen(*p) for p in zip(spins, unrelaxed(spins, parts.sums), parts.lagrangians)]
     rotations = CanonicalRotations(spins)
     constant = rotations.flat([_orbital_gradient(*p) for p in zip(spins, parts.lagrangians)])
@@ -196,7 +203,7 @@ def relax(
         densities,
         spins,
         rotations,
-        response_of(mf, spins, execution.threads, parts.memory),
+        response_of(mf, spins, execution.threads, parts.memory, execution.ranks),
         options,
         minimal=minimal_response(mf, spins, parts.memory),
         report=lambda cycle: execution.report("orbital response", cycle, 0),
@@ -214,12 +221,12 @@ class Prepared:
     Attributes
     ----------
     memory
-        Bytes that are left of the memory limit.
+        Bytes that are left of the memory limit, on rank 0.
     """
 
     sums: PairSums
     lagrangians: tuple[Lagrangian, ...]
-    two_centre: np.ndarray
+    two_centre: np.ndarray | None
     auxmol: gto.Mole
     memory: float
 
@@ -232,8 +239,9 @@ def prepare(
     execution: Execution,
     scaling: tuple[float, float],
     store: Store | None = None,
+    for_gradient: bool = True,
 ) -> Prepared:
-    """Compute the pair sums and the derivative by the orbitals; arguments as in `correlation_density`."""
+    """Compute the pair sums and the derivative by the orbitals; arguments as in `relax`."""
     _check(spins, factors)
     factors = on_every_rank(factors, execution)
     auxmol = by_angular_momentum(auxmol)
@@ -241,12 +249,13 @@ def prepare(
     if any(f.shape[2] != metric.naux for f in factors):
         raise InputError(f"factors with {metric.naux} auxiliary functions were expected, found {factors[0].shape[2]}")
     sums = pair_sums(factors, scaling, execution, store)
-    two_centre = _two_centre(factors, sums, metric)
+    two_centre = _two_centre(factors, sums, metric, execution.threads) if for_gradient else None
     gammas = tuple(gamma.to_auxiliary(metric, execution.threads) for gamma in sums.gamma)
     sums = replace(sums, gamma=gammas)
     held = sum(f.bytes_in_memory for f in factors) + sum(gamma.bytes_in_memory for gamma in gammas)
-    left = replace(execution, memory=execution.memory - held)
-    w = lagrangians(mf.mol, auxmol, spins, gammas, left)
+    # All ranks decide alike what fits.
+    left = replace(execution, memory=execution.ranks.at_first(lambda: execution.memory - held))
+    w = lagrangians(mf.mol, auxmol, spins, gammas, sums.y_vir, left)
     return Prepared(sums, w, two_centre, auxmol, left.memory)
 
 
@@ -275,13 +284,24 @@ def _check(spins: tuple[SpinOrbitals, ...], factors: Sequence[Factors]) -> None:
         raise InputError(f"factors B of {expected} occupied and virtual orbitals by spin were expected, found {found}")
 
 
-def _two_centre(factors: Sequence[Factors], sums: PairSums, metric: Metric) -> np.ndarray:
-    """Γ[P, Q], from Γ and B before the metric is divided out of Γ."""
+def _two_centre(factors: Sequence[Factors], sums: PairSums, metric: Metric, threads: int) -> np.ndarray:
+    """Γ[P, Q], from Γ and B before the metric is divided out of Γ.
+
+    The matrix Σ_ia Γ[i, a, P] B[i, a, Q] is symmetric, as the amplitudes of ij and ji are transposes of each other.
+    """
     total = np.zeros((metric.naux, metric.naux))
-    for f, gamma in zip(factors, sums.gamma):
-        for i in range(f.shape[0]):
-            rows = slice(i, i + 1)
-            total += gamma[rows][0].T @ np.asarray(f.B[rows][0], dtype=np.float64)
+    blocks = [slice(p, min(p + _ROWS, metric.naux)) for p in range(0, metric.naux, _ROWS)]
+    with single_threaded_pool(threads) as pool:
+        for f, gamma in zip(factors, sums.gamma):
+            for i in range(f.shape[0]):
+                g, b = gamma[i : i + 1][0], np.asarray(f.B[i : i + 1][0], dtype=np.float64)
+
+                def add(rows: slice, g: np.ndarray = g, b: np.ndarray = b) -> None:
+                    total[rows, : rows.stop] += g[:, rows].T @ b[:, : rows.stop]
+
+                list(pool.map(add, blocks))
+    lower = np.tril(total, -1)
+    total = lower + lower.T + np.diag(total.diagonal())
     return metric.divide_from_right(metric.divide_from_right(total).T.copy()).T
 
 

@@ -1,6 +1,6 @@
 """Γ[i, a, Q] of one spin, in memory or in a file, accumulated by sets of rows i.
 
-pair_sums: borrow, give_back ─► Γ[i, a, Q] ─► to_auxiliary: Γ[i, a, P] in the raw auxiliary functions ─► columns: some P
+pair_sums: borrow, give_back ─► Γ[i, a, Q] ─► to_auxiliary: Γ[i, a, P] in raw auxiliary functions ─► functions: some P
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ class Gamma:
                 del self._rows.checksums[i]
         return sound
 
-    def columns(self, functions: slice | np.ndarray) -> np.ndarray:
-        """Return Γ[i, a, P] of some auxiliary functions P, a contiguous array [i, a, n]."""
+    def functions(self, which: slice) -> np.ndarray:
+        """Return Γ[i, a, P] of some auxiliary functions P, a contiguous array [P, i, a]."""
         if isinstance(self._rows, np.ndarray):
-            return np.ascontiguousarray(self._rows[:, :, functions])
-        return np.stack([self._rows[i][:, functions] for i in range(self.shape[0])])
+            return np.ascontiguousarray(self._rows[:, :, which].transpose(2, 0, 1))
+        return np.stack([self._rows[i][:, which].T for i in range(self.shape[0])], axis=1)

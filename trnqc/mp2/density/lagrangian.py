@@ -7,7 +7,7 @@ If orbital p changes by Σ_q C_q U_qp, the energy changes by 2 Σ_qi U_qi W_qi +
     W_qi = Σ_aP Γ[i, a, P] (q a|P)         W_qa = Σ_iP Γ[i, a, P] (q i|P)
 
 and q is any orbital. The integrals (mu nu|P) are computed again, block by block, because those over two virtual
-orbitals are not kept.
+orbitals are not kept. W between correlated virtual orbitals is Y_ab of `pair_sums`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from trnqc.mp2.density.gamma import Gamma
 from trnqc.mp2.density.spins import SpinOrbitals
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.shell_blocks import shell_blocks, three_centre_integrals
+from trnqc.ranks import in_order
 
 # Auxiliary functions of a block where memory allows it, as in the factor step.
 _COMFORTABLE_BLOCK = 64
@@ -49,7 +50,12 @@ class Lagrangian:
 
 
 def lagrangians(
-    mol: gto.Mole, auxmol: gto.Mole, spins: Sequence[SpinOrbitals], gammas: Sequence[Gamma], execution: Execution
+    mol: gto.Mole,
+    auxmol: gto.Mole,
+    spins: Sequence[SpinOrbitals],
+    gammas: Sequence[Gamma],
+    y_vir: Sequence[np.ndarray],
+    execution: Execution,
 ) -> tuple[Lagrangian, ...]:
     """Contract Γ with three-centre integrals.
 
@@ -59,8 +65,10 @@ def lagrangians(
         The auxiliary functions in the order of the last index of Γ.
     gammas
         Γ[i, a, P] in the raw auxiliary functions, by spin.
+    y_vir
+        Y_ab of each spin, from `pair_sums`.
     execution
-        Threads, and the memory that is left beside Γ.
+        Threads, the memory that is left beside Γ, the same on all ranks, and the ranks, which share the blocks.
 
     Raises
     ------
@@ -70,42 +78,73 @@ def lagrangians(
     integrals, _ = three_centre_integrals(mol, auxmol)
     loc = auxmol.ao_loc_nr()
     width = _width(mol.nao_nr(), auxmol, gammas, execution)
-    active = [(s.coefficients[:, s.active_occ], s.coefficients[:, s.active_vir]) for s in spins]
+    parts = [_Orbitals.of(spin) for spin in spins]
 
-    def block(shells: tuple[int, int]) -> list[tuple[np.ndarray, np.ndarray]]:
-        functions = slice(*(int(loc[k]) for k in shells))
-        packed = integrals(shells)
-        return [_block(packed, g.columns(functions), *c) for g, c in zip(gammas, active)]
-
-    nao = mol.nao_nr()
-    totals = [(np.zeros((nao, o.shape[1])), np.zeros((nao, v.shape[1]))) for o, v in active]
     blocks = list(shell_blocks(loc, width))
+
+    def block(number: int) -> np.ndarray:
+        first, last = blocks[number]
+        packed, functions = integrals((first, last)), slice(int(loc[first]), int(loc[last]))
+        terms = [_block(packed, g.functions(functions), orbitals) for g, orbitals in zip(gammas, parts)]
+        return np.concatenate([array.ravel() for term in terms for array in term])
+
+    total = np.zeros(sum(o.sizes[0] + o.sizes[1] for o in parts))
+    execution.ranks.at("orbital gradient")
     with single_threaded_pool(execution.threads) as pool:
-        for done, terms in enumerate(pool.map(block, blocks), start=1):
-            for total, term in zip(totals, terms):
-                total[0][...] += term[0]
-                total[1][...] += term[1]
+        terms = in_order(block, len(blocks), total.shape, execution.ranks, pool.map)
+        for done, term in enumerate(terms, start=1):
+            total += term
             execution.report("orbital gradient", done, len(blocks))
-    return tuple(Lagrangian(s.coefficients.T @ o, s.coefficients.T @ v) for s, (o, v) in zip(spins, totals))
+    ends = np.cumsum([size for o in parts for size in o.sizes])[:-1]
+    sums = np.split(total, ends)
+    return tuple(_in_orbitals(*one) for one in zip(spins, parts, sums[::2], sums[1::2], y_vir))
 
 
-def _block(
-    packed: np.ndarray, gamma: np.ndarray, c_occ: np.ndarray, c_vir: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """W[mu, i] and W[mu, a] from integrals [P, mu >= nu] and Γ[i, a, P] of a block."""
-    nao, nocc = c_occ.shape
-    nvir = c_vir.shape[1]
-    gamma = np.ascontiguousarray(gamma.transpose(2, 0, 1))
-    rows = gamma.reshape(len(packed) * nocc, nvir)
-    half = (rows @ c_vir.T).reshape(len(packed), nocc, nao)
+@dataclass(frozen=True, eq=False)
+class _Orbitals:
+    """Coefficients of the correlated occupied, of the correlated virtual, and of all but the latter orbitals."""
+
+    occ: np.ndarray
+    vir: np.ndarray
+    rest: np.ndarray
+
+    @classmethod
+    def of(cls, spin: SpinOrbitals) -> _Orbitals:
+        c = spin.coefficients
+        return cls(c[:, spin.active_occ], c[:, spin.active_vir], np.delete(c, spin.active_vir, axis=1))
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Numbers of elements of W[mu, i] and of W[q, a]."""
+        return self.occ.size, self.rest.shape[1] * self.vir.shape[1]
+
+
+def _in_orbitals(
+    spin: SpinOrbitals, orbitals: _Orbitals, w_occ: np.ndarray, w_vir: np.ndarray, y_vir: np.ndarray
+) -> Lagrangian:
+    """W from the sums W[mu, i] and W[q, a] for all q but the correlated virtual orbitals, each of one dimension."""
+    vir = np.empty((spin.nmo, len(y_vir)))
+    rest = np.delete(np.arange(spin.nmo), spin.active_vir)
+    vir[spin.active_vir], vir[rest] = y_vir.T, w_vir.reshape(len(rest), len(y_vir))
+    return Lagrangian(spin.coefficients.T @ w_occ.reshape(orbitals.occ.shape), vir)
+
+
+def _block(packed: np.ndarray, gamma: np.ndarray, orbitals: _Orbitals) -> tuple[np.ndarray, np.ndarray]:
+    """W[mu, i] and W[q, a] from integrals [P, mu >= nu] and Γ[P, i, a] of a block."""
+    nao, nocc = orbitals.occ.shape
+    rows = gamma.reshape(len(packed) * nocc, gamma.shape[2])
+    half = (rows @ orbitals.vir.T).reshape(len(packed), nocc, nao)
     square, occupied = np.empty((nao, nao)), np.empty((len(packed), nocc, nao))
-    w_occ, term = np.zeros((nocc, nao)), np.empty((nocc, nao))
+    # One product serves C_occ and Γ, as more rows make it faster.
+    left, product, w_occ = np.empty((2 * nocc, nao)), np.empty((2 * nocc, nao)), np.zeros((nocc, nao))
+    left[:nocc] = orbitals.occ.T
     for row, gamma_of_p, out in zip(packed, half, occupied):
         lib.unpack_tril(row, out=square)
-        np.matmul(c_occ.T, square, out=out)
-        w_occ += np.matmul(gamma_of_p, square, out=term)
-    w_vir = occupied.reshape(len(rows), nao).T @ rows
-    return w_occ.T, w_vir
+        left[nocc:] = gamma_of_p
+        np.matmul(left, square, out=product)
+        out[...] = product[:nocc]
+        w_occ += product[nocc:]
+    return w_occ.T, (occupied.reshape(len(rows), nao) @ orbitals.rest).T @ rows
 
 
 def _width(nao: int, auxmol: gto.Mole, gammas: Sequence[Gamma], execution: Execution) -> int:

@@ -53,6 +53,8 @@ class PairSums:
         Unrelaxed densities P_ij [nocc, nocc] and P_ab [nvir, nvir] of the correlated orbitals.
     gamma
         Γ[i, a, Q].
+    y_vir
+        Y_ab = Σ_iQ Γ[i, a, Q] B[i, b, Q], [nvir, nvir], Hartree.
     ran_on
         What computed Γ.
     """
@@ -61,6 +63,7 @@ class PairSums:
     p_occ: tuple[np.ndarray, ...]
     p_vir: tuple[np.ndarray, ...]
     gamma: tuple[Gamma, ...]
+    y_vir: tuple[np.ndarray, ...]
     ran_on: str
 
 
@@ -105,15 +108,15 @@ def pair_sums(
             ran_on = _gamma_on_device(run, sector)
     p_occ, p_vir = ([of(spin) for spin in range(len(factors))] for of in (run.p_occ, run.p_vir))
     with single_threaded_pool(execution.threads) as pool:
-        for spin in range(len(factors)):
-            _add_between_energies(run, spin, p_occ[spin], p_vir[spin], pool)
+        y_vir = tuple(_add_between_energies(run, n, p_occ[n], p_vir[n], pool) for n in range(len(factors)))
     energies = np.array([by_set.sum(axis=0) for by_set in run.energies])
     if not all(np.isfinite(array).all() for array in (energies, *p_occ, *p_vir)):
         raise TrnqcError(
             "the MP2 density has elements that are not finite: " + ("; ".join(doubts) or "the factors are not finite")
         )
     warn(tuple(doubts))
-    return PairSums(spin_energies(len(factors), energies), tuple(p_occ), tuple(p_vir), tuple(run.gamma), ran_on)
+    by_spin = spin_energies(len(factors), energies)
+    return PairSums(by_spin, tuple(p_occ), tuple(p_vir), tuple(run.gamma), y_vir, ran_on)
 
 
 def _gamma_on_device(run: PairPass, sector: Sector) -> str:
@@ -135,8 +138,8 @@ def _gamma_on_device(run: PairPass, sector: Sector) -> str:
     )
 
 
-def _add_between_energies(run: PairPass, spin: int, p_occ: np.ndarray, p_vir: np.ndarray, pool: Executor) -> None:
-    """Fill in P_ij and P_ab between orbitals of different energies."""
+def _add_between_energies(run: PairPass, spin: int, p_occ: np.ndarray, p_vir: np.ndarray, pool: Executor) -> np.ndarray:
+    """Fill in P_ij and P_ab between orbitals of different energies; returns Y_ab."""
     factors, gamma, sets = run.factors[spin], run.gamma[spin], run.sets[spin]
     y_occ, y_vir = np.zeros_like(p_occ), np.zeros_like(p_vir)
     for columns in sets:
@@ -147,6 +150,7 @@ def _add_between_energies(run: PairPass, spin: int, p_occ: np.ndarray, p_vir: np
             y_vir += term
     _couple(p_occ, y_occ, factors.eps_occ, orbital_sets(factors.eps_occ, 1, run.gap))
     _couple(p_vir, y_vir, factors.eps_vir, orbital_sets(factors.eps_vir, 1, run.gap))
+    return y_vir
 
 
 def _couple(density: np.ndarray, y: np.ndarray, energies: np.ndarray, sets: Sequence[slice]) -> None:

@@ -211,7 +211,7 @@ def restricted_open_density(
     """Compute the density of MP2 on an ROHF reference, in the ROHF orbitals; see `relax_restricted_open`."""
     if relaxed:
         return relax_restricted_open(
-            mf, orbitals, factors, auxmol, execution, scaling=scaling, options=options, store=store
+            mf, orbitals, factors, auxmol, execution, scaling=scaling, options=options, store=store, for_gradient=False
         ).density
     shell = open_shell(mf.mo_coeff, mf.mo_occ, fock_matrices(mf), mf.get_ovlp(), orbitals)
     sums = pair_sums(on_every_rank(factors, execution), scaling, execution, store)
@@ -229,6 +229,7 @@ def relax_restricted_open(
     scaling: tuple[float, float] = (1.0, 1.0),
     options: ZVectorOptions = DEFAULTS,
     store: Store | None = None,
+    for_gradient: bool = True,
 ) -> Relaxation:
     """Compute the relaxed density of MP2 on an ROHF reference, in the ROHF orbitals.
 
@@ -239,11 +240,11 @@ def relax_restricted_open(
     orbitals
         Its semicanonical orbitals, from `semicanonical_orbitals`.
 
-    Other parameters, and the errors, are those of `correlation_density`. The energies of the result do not contain that
+    Other parameters, and the errors, are those of `relax`. The energies of the result do not contain that
     of single excitations, whose part of the density is included.
     """
     shell = open_shell(mf.mo_coeff, mf.mo_occ, fock_matrices(mf), mf.get_ovlp(), orbitals)
-    parts = prepare(mf, shell.semicanonical, factors, auxmol, execution, scaling, store)
+    parts = prepare(mf, shell.semicanonical, factors, auxmol, execution, scaling, store, for_gradient)
     w = in_restricted_orbitals(shell, parts.lagrangians)
     densities = densities_with_frozen(shell, densities_with_singles(shell, parts.sums), w)
     rotations = RestrictedRotations(shell)
@@ -252,7 +253,7 @@ def relax_restricted_open(
         densities,
         shell.restricted,
         rotations,
-        response_of(mf, shell.restricted, execution.threads, parts.memory),
+        response_of(mf, shell.restricted, execution.threads, parts.memory, execution.ranks),
         options,
         minimal=minimal_response(mf, shell.restricted, parts.memory),
         report=lambda cycle: execution.report("orbital response", cycle, 0),

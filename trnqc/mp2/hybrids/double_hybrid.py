@@ -239,6 +239,11 @@ class DHGradients(Gradients):
     The response of the integration grid is included, so that the gradient is the derivative of the energy on any grid.
     """
 
+    def kernel(self, atmlst: Any = None) -> np.ndarray:
+        """Compute the gradient, after the energy where that is missing; see `trnqc.mp2.gradient.Gradients.kernel`."""
+        self.base._perturbation()
+        return super().kernel(atmlst)
+
     def grad_elec(self) -> np.ndarray:
         """Return the gradient without the repulsion of the nuclei, [natm, 3]: SCF, perturbation and dispersion."""
         dh = self.base

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from pyscf.dft import libxc
+
 from trnqc.errors import InputError
 from trnqc.mp2.hybrids.expansion import WB97M2, SeriesFunctional
 
@@ -181,12 +183,25 @@ def recipe(functional: str | Recipe | tuple[Any, ...]) -> Recipe:
         (final,) = middle or (None,)
         if not (isinstance(scf, str) and isinstance(final, str | None)):
             raise TypeError
+        for name in (scf, *([final] if final else [])):
+            _check_functional(name)
         return Recipe("user-defined", scf, float(c_os), float(c_ss), "", final)
+    except InputError:
+        raise
     except (TypeError, ValueError):
         raise InputError(
             "a double hybrid was expected as a name, a Recipe, (scf, c_os, c_ss) or (scf, final, c_os, c_ss), "
             f"got {functional!r}"
         ) from None
+
+
+def _check_functional(xc: str) -> None:
+    """Raise InputError if libxc cannot read the name of a functional."""
+    try:
+        libxc.parse_xc(xc)
+    except (KeyError, ValueError) as error:
+        reason = error.args[0] if error.args else error
+        raise InputError(f"the functional {xc!r} of the double hybrid is not one of PySCF's: {reason}") from error
 
 
 def _plain(name: str) -> str:

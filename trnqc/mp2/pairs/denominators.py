@@ -31,7 +31,7 @@ def _gap(sector: Sector) -> str:
     spin = {"aa": "alpha ", "bb": "beta "}.get(sector.name, "")
     return (
         f"the lowest virtual {spin}energy lies {-gap:.3g} Hartree below the highest occupied one: MP2 is not "
-        "meaningful for this reference, which may be unstable; check it with mf.stability()"
+        "meaningful for this reference, which may be unstable; check it with --stability or mf.stability()"
     )
 
 

@@ -93,16 +93,17 @@ def run_pairs(factors: Factors | SpinFactors, execution: Execution, store: Store
     start = time.perf_counter()
     parts = [_pair_energies(sector, factors, execution, store) for sector in sectors]
     middle = time.perf_counter()
+    doubts = denominator_warnings(sectors)
     for part in parts:
         if not (np.isfinite(part.os).all() and np.isfinite(part.ss).all()):
             raise TrnqcError(
                 f"{part.ran_on} returned pair energies that are not finite at precision {precision}: "
-                "an orbital-energy denominator vanishes or a product overflows"
+                + ("; ".join(doubts) or "a product overflows")
             )
     error = estimate_error(parts, sectors, exact_on_ranks(sectors, ranks) if ranks.size > 1 else None)
     timings = {"pairs": middle - start, "error estimate": time.perf_counter() - middle}
     energies = joined(factors, sectors, parts)
-    warnings_ = (*denominator_warnings(sectors), *_precision_warnings(execution, error))
+    warnings_ = (*doubts, *_precision_warnings(execution, error))
     return PairStep(execution, energies, error, timings, warnings_)
 
 

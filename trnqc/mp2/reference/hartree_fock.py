@@ -12,7 +12,7 @@ from typing import Any
 from pyscf import df, gto, lib, scf
 
 from trnqc.eri.pyscf.accelerate import accelerate
-from trnqc.errors import InputError
+from trnqc.errors import InputError, UnsupportedError
 from trnqc.host.blas import single_threaded
 from trnqc.mp2.execution import Progress
 from trnqc.mp2.reference.orbitals import check_reference
@@ -37,6 +37,7 @@ def run_scf(
     conv_tol: float = 1e-10,
     max_cycle: int = 100,
     allow_unconverged: bool = False,
+    stability: bool = False,
     progress: Progress | None = None,
     shared: SharedJK | None = None,
     kept: Mapping[str, Any] | None = None,
@@ -44,7 +45,8 @@ def run_scf(
 ) -> Any:
     """Run Hartree-Fock and return the converged PySCF object.
 
-    An ROHF object has the additional attribute spin_fock, the Fock matrices [2, nao, nao] of both spins.
+    An ROHF object has the additional attribute spin_fock, the Fock matrices [2, nao, nao] of both spins. Messages about
+    an unstable solution are in the attribute doubts.
 
     Parameters
     ----------
@@ -62,6 +64,8 @@ def run_scf(
         Largest number of SCF cycles.
     allow_unconverged : bool
         Whether to return an SCF that has not converged.
+    stability : bool
+        Whether to check that the solution of RHF or UHF is stable, see `trnqc.mp2.response.stability`.
     progress : callable, optional
         Called as progress("SCF", cycle, 0) after each cycle.
     shared : SharedJK, optional
@@ -78,7 +82,14 @@ def run_scf(
         If the SCF has not converged, unless that is allowed.
     InputError
         If the source is unknown.
+    UnsupportedError
+        If the stability of ROHF is to be checked, or that of a solution that several ranks compute.
     """
+    if stability and (kind == "ROHF" or shared):
+        raise UnsupportedError(
+            "the stability of the SCF is checked for RHF and UHF in one process: leave out --stability "
+            f"(stability=True) for {'several processes' if shared else 'ROHF'}, or call mf.stability() of PySCF"
+        )
     # All ranks compute J and K, so all of them need the kernels before the SCF begins.
     mf = _scf_object(mol, kind, source, density_fit, kernels="wait" if shared else None)
     mf.conv_tol, mf.conv_tol_grad, mf.max_cycle = conv_tol, GRADIENT_FACTOR * conv_tol**0.5, max_cycle
@@ -88,6 +99,7 @@ def run_scf(
         mf.verbose = lib.logger.QUIET
     if kept is not None:
         mf.__dict__.update({"converged": True} | dict(kept))
+        _note_instability(mf, stability)
         return mf
     if shared and source == "trnqc":
         shared.attach(mf)
@@ -98,7 +110,15 @@ def run_scf(
         check_reference(mf, allow_unconverged)
         if kind == "ROHF":
             mf.spin_fock = fock_matrices(mf)
+    _note_instability(mf, stability)
     return mf
+
+
+def _note_instability(mf: Any, stability: bool) -> None:
+    if stability:
+        from trnqc.mp2.response.stability import stability_warnings  # Few jobs need it.
+
+        mf.doubts = stability_warnings(mf, lib.num_threads())
 
 
 def _scf_object(mol: gto.Mole, kind: str, source: str, density_fit: bool, kernels: str | None) -> Any:

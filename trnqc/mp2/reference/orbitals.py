@@ -263,8 +263,8 @@ def active_mask(occupied: np.ndarray, frozen: Frozen, spin: str = "") -> np.ndar
             raise InputError(f"frozen must be a number of orbitals between 0 and {nmo}, got {frozen}")
         if spin and frozen > occupied.sum():
             raise MoleculeError(
-                f"{frozen} orbitals of each spin are to be frozen, but only {occupied.sum()} {spin} orbitals are "
-                "occupied: freeze fewer, or name the frozen orbitals of each spin"
+                f"{frozen} orbitals of each spin are to be frozen, but the number of occupied {spin} orbitals is "
+                f"{occupied.sum()}: freeze fewer, or name the frozen orbitals of each spin"
             )
         if not spin and frozen >= occupied.sum():
             raise MoleculeError(

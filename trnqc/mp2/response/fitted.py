@@ -1,139 +1,170 @@
 """The change of the Fock matrix from fitted integrals in memory.
 
-    rows (Q|mu nu) -> squares, H_i,nu = (Q|i nu)          for a group of auxiliary functions Q
-    D = C P C^T:      d_Q = Σ D_mu,nu (Q|mu nu)  -> J_i,mu = Σ_Q d_Q H_i,mu
-                      V = H D                    -> K_i,mu = Σ_Q,nu V_i,nu (Q|nu mu)
+    packed rows S_Q = (Q|mu nu) -> H_Q = S_Q C_occ, once          for groups of auxiliary functions Q
+    rotation, D = Y C_occ^T + C_occ Y^T with Y = C_vir z:   X_Q = S_Q Y
+        d_Q = 4 tr(C_occ^T X_Q)     J C_occ = Σ d_Q H_Q     K C_occ = Σ X_Q (H_Q^T C_occ) + H_Q (X_Q^T C_occ)
+    any density D:                                          V_Q = H_Q^T D
+        d_Q = 2 Σ D_mu,nu (Q|mu nu)                         C_occ^T K = Σ V_Q S_Q
 
-K of all pairs of orbitals costs nao^3 naux operations, its columns of occupied orbitals nocc nao^2 naux. For a rotation
-of occupied into virtual orbitals D has low rank, and V costs nocc^2 nao naux.
+The factors of d_Q are those of a closed shell, and half as large for two spins. K of all pairs of orbitals costs
+nao^3 naux operations, its columns of occupied orbitals nocc nao^2 naux. The products S_Q C_occ and S_Q Y read the
+packed rows (`trnqc.eri.fitting.half_transform`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from pyscf import lib
 
+from trnqc.eri.fitting.half_transform import HalfTransform, padded
 from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.mp2.density.spins import SpinOrbitals
+from trnqc.ranks import ALONE, Ranks, in_order
 
-# Auxiliary functions Q of one task of a thread.
-_GROUP = 8
+# Auxiliary functions Q of one task of a thread: enough for fast matrix products, and many tasks.
+_GROUP = 16
 
-Integrals = Callable[[slice], tuple[np.ndarray, list[np.ndarray]]]
-"""From a group of Q: the squares [Q, nao, nao], and H [Q, nocc, nao] of each spin."""
+Halves = list[np.ndarray]
+"""H_Q of one spin: a matrix [nao, n nocc] for each group of n functions Q that this rank has."""
 
 
-class FittedResponse:
-    """G[P] = J[Σ P] - K[P] from fitted integrals in memory.
+class FittedRotations:
+    """G[z] = J[Σ P] - K[P] of rotations of orbitals, by matrix products of one floating-point type.
 
     Parameters
     ----------
     rows
-        Fitted integrals [naux, nao (nao + 1) / 2].
+        Fitted integrals [naux, nao (nao + 1) / 2] in double precision.
     spins
         All orbitals; one entry for a closed shell.
-    threads
-        Number of threads. The bits do not depend on it.
-    rough
-        Whether the integrals are kept in single precision, too, for an approximation of six digits.
-
-    Attributes
-    ----------
-    rough
-        The response in single precision, or None.
+    halves
+        H_Q of each spin for the groups of this rank, of the type of the products.
+    threads, ranks
+        Threads of this process, and the processes that share the groups. The bits do not depend on their numbers.
+    dtype
+        The type of the products.
     """
 
-    def __init__(self, rows: np.ndarray, spins: Sequence[SpinOrbitals], threads: int, rough: bool = False) -> None:
-        self._rows, self._threads, self._spins = rows, threads, tuple(spins)
+    def __init__(
+        self,
+        rows: np.ndarray,
+        spins: Sequence[SpinOrbitals],
+        halves: Sequence[Halves],
+        threads: int,
+        ranks: Ranks = ALONE,
+        dtype: Any = np.float64,
+    ) -> None:
+        self._rows, self._spins, self._halves = rows, tuple(spins), halves
+        self._threads, self._ranks, self._type = threads, ranks, dtype
         self._factor = 2.0 if len(spins) == 1 else 1.0
-        self._type: Any = np.float64
-        self._integrals: Integrals = self._unpacked
-        self.rough = self._in_single_precision() if rough else None
+        self._occupied = [np.ascontiguousarray(spin.c_occ, dtype) for spin in spins]
+
+    def rotation(self, z: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return G[P]_qi [nmo, nocc] of densities whose only blocks are P_ai = P_ia = z[a, i], for each spin."""
+        changes = [spin.c_vir @ block for spin, block in zip(self._spins, z)]
+
+        def part(rows: np.ndarray, halves: list[np.ndarray]) -> list[np.ndarray]:
+            rows = rows.astype(self._type, copy=False)
+            changed = [transformed(rows, y) for y in changes]
+            inner = [(x.T @ c).reshape(len(rows), -1, c.shape[1]) for x, c in zip(changed, self._occupied)]
+            diagonals = [np.einsum("qii->qi", e) for e in inner]
+            d = sum(2 * self._factor * diagonal.sum(axis=1, keepdims=True) for diagonal in diagonals)
+            terms = []
+            for x, h, c, e, diagonal in zip(changed, halves, self._occupied, inner, diagonals):
+                diagonal -= d
+                terms.append(-(x @ (h.T @ c) + h @ e.reshape(-1, c.shape[1])))
+            return terms
+
+        return self._sum(part)
+
+    def _sum(self, part: Callable[[np.ndarray, list[np.ndarray]], list[np.ndarray]]) -> list[np.ndarray]:
+        """Sum what a function of rows and H_Q returns, [nao, nocc] of each spin, over groups; [nmo, nocc]."""
+        shapes, parts = [spin.c_occ.shape for spin in self._spins], groups(len(self._rows))
+
+        def of_group(n: int) -> np.ndarray:
+            terms = part(self._rows[parts[n]], [half[n // self._ranks.size] for half in self._halves])
+            return np.concatenate([term.ravel() for term in terms])
+
+        total = np.zeros(sum(rows * columns for rows, columns in shapes))
+        with single_threaded_pool(self._threads) as pool:
+            for term in in_order(of_group, len(parts), total.shape, self._ranks, pool.map):
+                total += term
+        ends = np.cumsum([rows * columns for rows, columns in shapes])[:-1]
+        by_spin = (g.reshape(shape) for g, shape in zip(np.split(total, ends), shapes))
+        return [spin.coefficients.T @ g for spin, g in zip(self._spins, by_spin)]
+
+
+class FittedResponse(FittedRotations):
+    """G[P] = J[Σ P] - K[P] from fitted integrals in memory, in double precision.
+
+    Parameters
+    ----------
+    rows, spins, threads, ranks
+        As in `FittedRotations`.
+    rough
+        Whether there are rotations in single precision, too. They take half as much memory besides.
+    """
+
+    def __init__(
+        self,
+        rows: np.ndarray,
+        spins: Sequence[SpinOrbitals],
+        threads: int,
+        ranks: Ranks = ALONE,
+        *,
+        rough: bool = True,
+    ) -> None:
+        own = [rows[q] for q in groups(len(rows))[ranks.rank :: ranks.size]]
+        with single_threaded_pool(threads) as pool:
+            halves = [list(pool.map(partial(transformed, orbitals=spin.c_occ), own)) for spin in spins]
+        super().__init__(rows, spins, halves, threads, ranks)
+        self._has_rough = rough
+
+    @cached_property
+    def rough(self) -> FittedRotations | None:
+        """Rotations in single precision, for an approximation of six digits, or None if they are not wanted."""
+        if not self._has_rough:
+            return None
+        rounded = [[h.astype(np.float32) for h in half] for half in self._halves]
+        return FittedRotations(self._rows, self._spins, rounded, self._threads, self._ranks, np.float32)
 
     @staticmethod
-    def rough_bytes(naux: int, spins: Sequence[SpinOrbitals]) -> int:
-        """Return the bytes of the integrals in single precision."""
-        nao = len(spins[0].coefficients)
-        return 4 * naux * nao * (nao + sum(spin.nocc for spin in spins))
+    def exact_bytes(naux: int, spins: Sequence[SpinOrbitals]) -> int:
+        """Return the bytes of H_Q in double precision; those in single precision take half as many."""
+        return 8 * naux * sum(spin.c_occ.size for spin in spins)
 
     def columns(self, densities: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return G[P]_qi [nmo, nocc] of symmetric densities P [nmo, nmo] of each spin."""
         atomic = [spin.to_atomic(p) for spin, p in zip(self._spins, densities)]
+        nao = len(atomic[0])
         folded = lib.pack_tril(2 * self._factor * np.sum(atomic, axis=0))
-        folded[np.cumsum(np.arange(1, len(atomic[0]) + 1)) - 1] /= 2
-        of_type = [d.astype(self._type, copy=False) for d in atomic]
+        folded[np.cumsum(np.arange(1, nao + 1)) - 1] /= 2
 
-        def group(q: slice, halves: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
-            v = [(h.reshape(-1, len(d)) @ d).reshape(h.shape) for h, d in zip(halves, of_type)]
-            return self._rows[q] @ folded, v
+        def part(rows: np.ndarray, halves: list[np.ndarray]) -> list[np.ndarray]:
+            d, square = rows @ folded, np.empty((nao, nao))
+            left = [(h.T @ density).reshape(len(rows), -1, nao) for h, density in zip(halves, atomic)]
+            terms = [np.ascontiguousarray(np.matmul(d, h.reshape(nao, len(rows), -1)).T) for h in halves]
+            for n, row in enumerate(rows):
+                lib.unpack_tril(row, out=square)
+                for v, term in zip(left, terms):
+                    term -= v[n] @ square
+            return [term.T for term in terms]
 
-        return self._fock(group)
+        return self._sum(part)
 
-    def rotation(self, z: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return G[P]_qi [nmo, nocc] of densities whose only blocks are P_ai = P_ia = z[a, i], for each spin."""
-        right = []
-        for spin, block in zip(self._spins, z):
-            both = np.hstack([spin.c_vir @ block, spin.c_occ]).astype(self._type, copy=False)
-            right.append((both, np.ascontiguousarray(np.roll(both, spin.nocc, axis=1).T)))
 
-        def group(q: slice, halves: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
-            d, v = np.zeros(len(halves[0])), []
-            for h, (both, swapped) in zip(halves, right):
-                products = (h.reshape(-1, len(both)) @ both).reshape(*h.shape[:2], -1)
-                d += 2 * self._factor * np.einsum("qii->q", products[:, :, : h.shape[1]])
-                v.append((products.reshape(-1, len(swapped)) @ swapped).reshape(h.shape))
-            return d, v
+def transformed(rows: np.ndarray, orbitals: np.ndarray) -> np.ndarray:
+    """Return S_Q C of packed rows [n, nao (nao + 1) / 2] and orbitals [nao, m] as a matrix [nao, n m]."""
+    whole = padded(orbitals, rows.dtype)
+    out = np.empty((len(whole), len(rows), whole.shape[1]), rows.dtype)
+    HalfTransform(whole)(rows, out)
+    return np.ascontiguousarray(out[:, :, : orbitals.shape[1]]).reshape(len(out), -1)
 
-        return self._fock(group)
 
-    def _fock(
-        self, group: Callable[[slice, list[np.ndarray]], tuple[np.ndarray, list[np.ndarray]]]
-    ) -> list[np.ndarray]:
-        """G[P]_qi of each spin from a function that computes d_Q and V of a group of Q from H."""
-
-        def part(q: slice) -> list[np.ndarray]:
-            squares, halves = self._integrals(q)
-            d, v = group(q, halves)
-            terms = [np.tensordot(d.astype(h.dtype), h, 1) for h in halves]
-            update = [np.empty_like(term) for term in terms]
-            for n, square in enumerate(squares):
-                for term, of_spin, exchange in zip(terms, v, update):
-                    term -= np.matmul(of_spin[n], square, out=exchange)
-            return terms
-
-        totals = [np.zeros((spin.nocc, len(spin.coefficients))) for spin in self._spins]
-        with single_threaded_pool(self._threads) as pool:
-            for terms in pool.map(part, self._groups()):
-                for total, term in zip(totals, terms):
-                    total += term
-        return [(g @ spin.coefficients).T for spin, g in zip(self._spins, totals)]
-
-    def _groups(self) -> list[slice]:
-        return [slice(q, min(q + _GROUP, len(self._rows))) for q in range(0, len(self._rows), _GROUP)]
-
-    def _unpacked(self, q: slice) -> tuple[np.ndarray, list[np.ndarray]]:
-        """The integrals of a group in double precision, which are not kept."""
-        squares = lib.unpack_tril(self._rows[q])
-        return squares, [np.matmul(spin.c_occ.T, squares) for spin in self._spins]
-
-    def _in_single_precision(self) -> FittedResponse:
-        naux, nao = len(self._rows), len(self._spins[0].coefficients)
-        squares = np.empty((naux, nao, nao), np.float32)
-        halves = [np.empty((naux, spin.nocc, nao), np.float32) for spin in self._spins]
-        occupied = [np.ascontiguousarray(spin.c_occ.T, np.float32) for spin in self._spins]
-
-        def fill(q: slice) -> None:
-            double = np.empty((nao, nao))
-            for n, row in enumerate(self._rows[q], start=q.start):
-                squares[n] = lib.unpack_tril(row, out=double)
-                for c, half in zip(occupied, halves):
-                    np.matmul(c, squares[n], out=half[n])
-
-        with single_threaded_pool(self._threads) as pool:
-            list(pool.map(fill, self._groups()))
-        rough = FittedResponse(self._rows, self._spins, self._threads)
-        rough._type, rough._integrals = np.float32, lambda q: (squares[q], [half[q] for half in halves])
-        return rough
+def groups(naux: int) -> list[slice]:
+    """Divide the auxiliary functions into the tasks of threads."""
+    return [slice(q, min(q + _GROUP, naux)) for q in range(0, naux, _GROUP)]

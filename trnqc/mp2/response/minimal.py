@@ -40,25 +40,26 @@ class MinimalResponse:
 
     def __init__(self, mol: gto.Mole, spins: Sequence[SpinOrbitals], exchange: float = 1.0) -> None:
         self._spins, self._factor = tuple(spins), 2.0 if len(spins) == 1 else 1.0
-        fitted = _fitted(mol)
+        packed, inverse = _integrals(mol)
+        of_s = inverse[: mol.natm, : mol.natm]
         self._coulomb, self._exchange = [], []
         for spin in self._spins:
             c, c_occ = (orbitals.astype(np.float32) for orbitals in (spin.coefficients, spin.c_occ))
-            coulomb = np.empty((len(fitted), spin.nmo, spin.nocc), np.float32)
+            coulomb = np.empty((len(packed), spin.nmo, spin.nocc), np.float32)
             whole = np.empty((mol.natm, spin.nmo, spin.nmo), np.float32)
-            for n, row in enumerate(fitted):
+            for n, row in enumerate(packed):
                 square = lib.unpack_tril(row).astype(np.float32)
                 coulomb[n] = (c_occ.T @ square @ c).T
                 if n < mol.natm:
                     np.matmul(exchange**0.5 * c.T, square @ c, out=whole[n])
-            self._coulomb.append(coulomb.reshape(len(fitted), -1))
-            self._exchange.append(_Exchange(spin, whole))
+            self._coulomb.append(inverse @ coulomb.reshape(len(packed), -1))
+            self._exchange.append(_Exchange(spin, (of_s @ whole.reshape(mol.natm, -1)).reshape(whole.shape)))
 
     @staticmethod
     def memory(mol: gto.Mole, spins: Sequence[SpinOrbitals]) -> int:
         """Return the bytes that an object takes while it is made."""
         by_spin = sum(4 * spin.nmo * (spin.nmo + 4 * spin.nocc) for spin in spins)
-        return mol.natm * (by_spin + 4 * 8 * mol.nao_nr() ** 2)
+        return mol.natm * (2 * by_spin + 4 * 4 * mol.nao_nr() ** 2)
 
     def rotation(self, z: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return about G[P]_qi [nmo, nocc] of the rotation z[a, i] for each spin."""
@@ -84,18 +85,20 @@ class _Exchange:
         return np.matmul(self._integrals, right).sum(axis=0)
 
 
-def _fitted(mol: gto.Mole) -> np.ndarray:
-    """(R|mu >= nu), packed, fitted with s and p functions; those of the s functions of all atoms come first."""
+def _integrals(mol: gto.Mole) -> tuple[np.ndarray, np.ndarray]:
+    """Integrals (n|mu >= nu), packed, with s and p functions n, and L^-1 in single precision with (n|m) = L L^T.
+
+    The s functions of all atoms come first, so that L^-1 of a fit with s functions alone is a block of that matrix.
+    """
     basis = {
         symbol: [[l, [EXPONENT / radii.BRAGG[gto.charge(symbol)] ** 2, 1.0]] for l in (0, 1)]
         for symbol in {mol.atom_symbol(n) for n in range(mol.natm)}
     }
     auxmol = by_angular_momentum(df.addons.make_auxmol(mol, basis))
     packed = np.asarray(df.incore.aux_e2(mol, auxmol, aosym="s2ij")).T
-    # The metric is factorised in this order, so that the first functions are those of a fit with s functions alone.
     lower = scipy.linalg.cholesky(auxmol.intor("int2c2e", hermi=1), lower=True)
     inverse = scipy.linalg.solve_triangular(lower, np.eye(len(lower)), lower=True)
-    return inverse @ packed
+    return packed, inverse.astype(np.float32)
 
 
 def minimal_response(mf: Any, spins: Sequence[SpinOrbitals], room: float) -> MinimalResponse | None:

@@ -15,34 +15,35 @@ from pyscf import scf
 from pyscf.df.df_jk import _DFHF
 
 from trnqc.eri.pyscf.accelerate import accelerate
-from trnqc.errors import UnsupportedError
+from trnqc.errors import CompilerError, UnsupportedError
 from trnqc.mp2.density.spins import SpinOrbitals
 from trnqc.mp2.response.fitted import FittedResponse
+from trnqc.ranks import ALONE, Ranks
 
 Densities = Sequence[np.ndarray]
 """One symmetric matrix [nmo, nmo] of molecular orbitals for each spin; for a closed shell that of one spin."""
 
 
-class Columns(Protocol):
-    """Columns G[P]_qi [nmo, nocc] of each spin, between all orbitals and the occupied ones."""
-
-    def columns(self, densities: Densities) -> list[np.ndarray]:
-        """Return G[P]_qi of any densities."""
-        ...
+class RotationResponse(Protocol):
+    """Columns G[P]_qi [nmo, nocc] of each spin, between all orbitals and the occupied ones, for rotations."""
 
     def rotation(self, z: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return G[P]_qi of densities whose only blocks are P_ai = P_ia = z[a, i]."""
         ...
 
 
-class Response(Columns, Protocol):
+class Response(RotationResponse, Protocol):
     """What the Z-vector equations and gradients need of the Fock matrix.
 
-    `rough` is the same in single precision, or None where that is not available.
+    `rough` is the response to rotations in single precision, or None where that is not available.
     """
 
     @property
-    def rough(self) -> Columns | None: ...
+    def rough(self) -> RotationResponse | None: ...
+
+    def columns(self, densities: Densities) -> list[np.ndarray]:
+        """Return G[P]_qi of any densities."""
+        ...
 
 
 class GeneralResponse:
@@ -56,7 +57,7 @@ class GeneralResponse:
         All its orbitals; one entry for a closed shell.
     """
 
-    rough: Columns | None = None
+    rough: RotationResponse | None = None
 
     def __init__(self, mf: Any, spins: Sequence[SpinOrbitals]) -> None:
         self.spins = tuple(spins)
@@ -95,7 +96,9 @@ def _orbitals_for_pyscf(spins: Sequence[SpinOrbitals]) -> tuple[np.ndarray, np.n
     return np.array([s.coefficients for s in spins]), np.array([1.0 * s.occupied for s in spins])
 
 
-def response_of(mf: Any, spins: Sequence[SpinOrbitals], threads: int, room: float = np.inf) -> Response:
+def response_of(
+    mf: Any, spins: Sequence[SpinOrbitals], threads: int, room: float = np.inf, ranks: Ranks = ALONE
+) -> Response:
     """Return the response of an SCF object: from fitted integrals where they are in memory, else the general one.
 
     Parameters
@@ -103,7 +106,9 @@ def response_of(mf: Any, spins: Sequence[SpinOrbitals], threads: int, room: floa
     threads
         Number of threads.
     room
-        Bytes that integrals in single precision may take.
+        Bytes that half-transformed integrals may take, the same on all ranks.
+    ranks
+        The processes that share products with fitted integrals. All of them have the whole result.
     """
     mf = accelerated(mf)
     plain = isinstance(mf, _DFHF) and isinstance(mf, scf.hf.RHF | scf.uhf.UHF) and not hasattr(mf, "xc")
@@ -114,4 +119,10 @@ def response_of(mf: Any, spins: Sequence[SpinOrbitals], threads: int, room: floa
     rows = mf.with_df._cderi
     if not isinstance(rows, np.ndarray):
         return GeneralResponse(mf, spins)
-    return FittedResponse(rows, spins, threads, FittedResponse.rough_bytes(len(rows), spins) <= room)
+    needed = FittedResponse.exact_bytes(len(rows), spins)
+    try:
+        if needed <= room:
+            return FittedResponse(rows, spins, threads, ranks, rough=1.5 * needed <= room)
+    except CompilerError:
+        pass
+    return GeneralResponse(mf, spins)

@@ -25,7 +25,7 @@ from trnqc.errors import InputError, NotConverged, TrnqcError
 from trnqc.host.blas import single_threaded
 from trnqc.mp2.density.spins import SpinOrbitals
 from trnqc.mp2.response.minimal import MinimalResponse
-from trnqc.mp2.response.response import Columns, Densities, Response
+from trnqc.mp2.response.response import Densities, Response, RotationResponse
 from trnqc.mp2.response.rotations import Rotations
 
 
@@ -127,15 +127,16 @@ def solve_z_vector(
         residual = -constant - rotations.response_part(columns) - rotations.fock_part(x)
         return residual, _largest(residual / gap)
 
-    source: Columns = response.rough or response
+    source: RotationResponse = response.rough or response
     last: tuple[np.ndarray, np.ndarray] | None = None  # A direction and its product, scaled to unit curvature.
-    x, columns = np.zeros_like(gap), source.columns(densities)
+    at_start = columns = response.columns(densities)
+    x = np.zeros_like(gap)
     residual, error = residual_of(x, columns)
-    uncertain = 0.0 if source is response else np.inf  # The error of the residual.
     computed = error
+    uncertain = 0.0 if source is response else ROUGH_ERROR * error  # The error of the residual.
     for cycle in range(options.max_cycle + 1):
         if error < max(options.tolerance, REPLACED_AFTER * computed) and uncertain > options.tolerance:
-            columns = response.columns(relaxed(x))
+            columns = [g + of_x for g, of_x in zip(at_start, response.rotation(rotations.blocks(x)))]
             residual, error = residual_of(x, columns)
             if error > max(options.tolerance, LEAST_FALL * computed):
                 source, last = response, None

@@ -1,0 +1,115 @@
+"""J and K from fitted integrals that are rounded to single precision as they are read.
+
+rows of (Q|ij), a few at a time -> rounded into the cache -> K of a density, and J of its difference from the first
+density, whose J is exact
+
+The elements of J are large and cancel with the attraction of the nuclei. Between two densities of one SCF J changes by
+a hundredth of itself or less, so that the rounding error of J stays below that of K.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from pyscf import lib
+
+from trnqc.eri.fitting import jk
+from trnqc.eri.fitting.half_transform import HalfTransform, padded
+from trnqc.eri.fitting.tagged import occupied
+from trnqc.ranks import ALONE
+
+# Rows that are rounded together. They stay in the cache for J and K.
+NEAR = 8
+
+
+class RoundedJK:
+    """J and K in single precision for the densities of one SCF.
+
+    Parameters
+    ----------
+    rows [naux, pairs]
+        The fitted integrals in double precision.
+
+    Attributes
+    ----------
+    exchange [..., nao, nao]
+        K of the last call.
+    """
+
+    def __init__(self, rows: np.ndarray) -> None:
+        self._rows = rows
+        self._first: tuple[np.ndarray, np.ndarray] | None = None
+        self.exchange = np.zeros((0, 0))
+
+    def __call__(self, dm: Any, norms: np.ndarray, with_j: bool, room: float) -> tuple[np.ndarray | None, np.ndarray]:
+        """Compute J, or None, and K of densities [..., nao, nao] that are tagged with their orbitals.
+
+        Other arguments are as in `trnqc.eri.fitting.jk`.
+        """
+        dms = np.asarray(dm).reshape(-1, *np.shape(dm)[-2:])
+        orbitals = occupied(dm, *dms.shape[:2])
+        first, exact = self._reference(dms, norms) if with_j else (None, 0.0)
+        changes = [None] * len(dms) if first is None else dms - first
+        vjs, vks = zip(*(rounded_jk(self._rows, c, d, norms, room) for c, d in zip(orbitals, changes)))
+        self.exchange = np.array(vks).reshape(np.shape(dm))
+        return ((exact + np.array(vjs)).reshape(np.shape(dm)) if with_j else None), self.exchange
+
+    def _reference(self, dms: np.ndarray, norms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the first densities of this shape, and their J in double precision."""
+        if self._first is None or self._first[0].shape != dms.shape:
+            self._first = dms.copy(), jk.coulomb(self._rows, dms, norms)
+        return self._first
+
+
+def rounded_jk(
+    rows: np.ndarray, orbitals: np.ndarray, change: np.ndarray | None, norms: np.ndarray, room: float
+) -> tuple[np.ndarray | None, np.ndarray]:
+    """Compute K of the density C C^T, and J of a change of density, in single precision and in one pass over the rows.
+
+    The contribution of a group of rows is computed in single precision, and the sum over groups in double precision.
+
+    Parameters
+    ----------
+    rows, orbitals, norms, room
+        As in `trnqc.eri.fitting.jk.of_orbitals`.
+    change [nao, nao]
+        The density for J, symmetric, or None if J is not wanted.
+
+    Returns
+    -------
+    vj, vk : numpy.ndarray [nao, nao]
+        vj is None if `change` is.
+    """
+    (nao, nocc), pairs, single = orbitals.shape, rows.shape[1], np.dtype(np.float32)
+    matrix = padded(orbitals, single)
+    fixed = 3 * nao**2 + (3 + NEAR) * pairs + matrix.size
+    threads, wide = jk.division(room, fixed, each=matrix.size)
+    changes = [] if change is None else [jk.packed_densities(change[None]).astype(single)]
+
+    def worker() -> jk.AddRows:
+        transform = HalfTransform(matrix)
+        update, halves = np.empty((nao, nao), single), np.empty(wide * matrix.size, single)
+        near = np.empty((NEAR, pairs), single)
+
+        def add(begin: int, end: int, exchange: np.ndarray, *coulomb: np.ndarray) -> None:
+            for first in range(begin, end, wide):
+                count = min(wide, end - first)
+                half = halves[: count * matrix.size].reshape(nao, count, -1)
+                for n in range(0, count, NEAR):
+                    block = near[: min(NEAR, count - n)]
+                    np.copyto(block, rows[first + n : first + n + len(block)], casting="same_kind")
+                    transform(block, half, n)
+                    for packed, folded in zip(coulomb, changes):
+                        packed += (folded @ block.T) @ block
+                both = half.reshape(nao, -1)
+                exchange += np.matmul(both, both.T, out=update)
+
+        return add
+
+    shapes, bounds = [(nao, nao)], [jk.bound_of_exchange(orbitals, norms)]
+    if change is not None:
+        shapes.append((1, pairs))
+        bounds.append(jk.bound_of_coulomb(change[None], norms))
+    vk, *packed = jk.sums_of_groups(worker, len(rows) if nocc else 0, threads, shapes, bounds, ALONE)
+    return (lib.unpack_tril(packed[0][0]) if packed else None), vk

@@ -1,0 +1,59 @@
+"""J and K from fitted integrals for densities as PySCF passes them: stacks, perhaps tagged with their orbitals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trnqc.eri.fitting import jk
+from trnqc.ranks import ALONE, Ranks
+
+
+def has_orbitals(dm: Any) -> bool:
+    """Return whether a density is tagged with its orbitals."""
+    return getattr(dm, "mo_coeff", None) is not None
+
+
+def fitted_jk(
+    rows: np.ndarray,
+    dm: Any,
+    norms: np.ndarray,
+    with_j: bool,
+    with_k: bool,
+    room: float,
+    ranks: Ranks = ALONE,
+) -> tuple[Any, Any]:
+    """Compute J and K from this rank's rows of fitted integrals, for a density that PySCF may have tagged.
+
+    Parameters
+    ----------
+    rows, norms, room, ranks
+        As in `trnqc.eri.fitting.jk`.
+    dm : array_like [..., nao, nao]
+        Real densities. If they have tags mo_coeff and mo_occ, K is computed from the occupied orbitals.
+
+    Returns
+    -------
+    vj, vk : numpy.ndarray [..., nao, nao] or None
+        None for what is not wanted.
+    """
+    dms = np.asarray(dm, float)
+    square = dms.reshape(-1, *dms.shape[-2:])
+    if with_k and has_orbitals(dm):
+        orbitals = occupied(dm, len(square), dms.shape[-1])
+        vjs, vks = zip(*(jk.of_orbitals(rows, c, norms, room, ranks, with_j=with_j) for c in orbitals))
+        return (np.array(vjs).reshape(dms.shape) if with_j else None), np.array(vks).reshape(dms.shape)
+    vj = jk.coulomb(rows, square, norms, ranks).reshape(dms.shape) if with_j else None
+    vk = [jk.exchange(rows, one, norms, room, ranks) for one in square] if with_k else None
+    return vj, (np.array(vk).reshape(dms.shape) if with_k else None)
+
+
+def occupied(dm: Any, count: int, nao: int) -> list[np.ndarray]:
+    """Return sqrt(occupation) times the occupied orbitals of each of `count` densities; for ROHF, of each spin."""
+    coefficients = np.asarray(dm.mo_coeff).reshape(-1, nao, np.shape(dm.mo_coeff)[-1])
+    occupations = np.asarray(dm.mo_occ).reshape(-1, coefficients.shape[-1])
+    if 2 * len(occupations) == count:
+        occupations = np.concatenate([occupations > 0, occupations == 2]).astype(float)
+        coefficients = np.concatenate([coefficients, coefficients])
+    return [c[:, n > 0] * np.sqrt(n[n > 0]) for c, n in zip(coefficients, occupations)]

@@ -1,0 +1,83 @@
+"""Forward programs of a layer: the input of its contraction, then its features, energies and what atoms send next.
+
+The arrays of layer t have its number at their end:
+
+======  ==============================================================  ======  =======================================
+``a``   sums over edges                                                  ``b``   output of the contraction
+``l``   those after the linear layer and the denominator                 ``h``   features after the layer
+``p``   l + residual, the input of the gate                              ``x``   what atoms send
+``u``   output of the gate                                               ``z``   input of silu in readout r, step k
+``m``   input of the contraction                                         ``y``   output of silu in readout r, step k
+======  ==============================================================  ======  =======================================
+
+``rho`` are densities, ``energies`` the energies of the atoms.
+"""
+
+from __future__ import annotations
+
+from trnqc.mace.nodes import gates
+from trnqc.mace.nodes.plan import LayerPlan, Plan, ReadoutPlan
+from trnqc.mace.nodes.stage import Program, Rows, Stage
+
+
+def steps(layer: LayerPlan) -> list[str]:
+    """The arrays that follow one another from the linear layer to the contraction, such as ["l", "p", "u", "m"]."""
+    parts = ["l", *["p"] * bool(layer.residual), *["u"] * bool(layer.gate), *["x"] * bool(layer.after)]
+    return [*parts[:-1], "m"]
+
+
+def messages(plan: Plan, t: int) -> Program:
+    """The program from the sums over edges to the input of the contraction."""
+    layer, stage = plan.layers[t], Stage(plan.tile, plan.dtype)
+    names = iter(steps(layer))
+    current = stage.rows(f"{next(names)}{t}", layer.linear.output.width)
+    stage.linear(layer.linear, stage.rows(f"a{t}", layer.edges.width), current)
+    if layer.density:
+        stage.scale(current, stage.numbers(f"rho{t}", plan.dtype), *layer.density)
+    if layer.residual:
+        total = stage.rows(f"{next(names)}{t}", current.width)
+        stage.copy(current, total)
+        stage.linear(layer.residual, stage.rows(f"x{t}", layer.sent.width), total, add=True)
+        current = total
+    if layer.gate:
+        gated = stage.rows(f"{next(names)}{t}", layer.messages.width)
+        gates.forward(stage, *layer.gate, current, gated)
+        current = gated
+    if layer.after:
+        stage.linear(layer.after, current, stage.rows(f"{next(names)}{t}", layer.messages.width))
+    return stage.program(f"messages{t}")
+
+
+def features(plan: Plan, t: int) -> Program:
+    """The program from the output of the contraction to features, energies and what atoms send to the next layer."""
+    layer, stage = plan.layers[t], Stage(plan.tile, plan.dtype)
+    h = stage.rows(f"h{t}", layer.features.width)
+    stage.linear(layer.product, stage.rows(f"b{t}", layer.contracted.width), h)
+    if layer.skip:
+        stage.linear(layer.skip, stage.rows(f"h{t - 1}", layer.skip.input.width), h, add=True)
+    if layer.skip_table:
+        stage.add_row(h, stage.place(layer.skip_table), h.width)
+    for r, readout in enumerate(layer.readouts):
+        _readout(stage, readout, f"{t}_{r}", h)
+    if t + 1 < len(plan.layers):
+        up = plan.layers[t + 1].up
+        assert up is not None
+        stage.linear(up, h, stage.rows(f"x{t + 1}", up.output.width))
+    return stage.program(f"features{t}")
+
+
+def _readout(stage: Stage, readout: ReadoutPlan, name: str, h: Rows) -> None:
+    source, width = h, stage.tile.vectors_of(readout.channels)
+    for k, layer in enumerate(readout.hidden):
+        width = stage.tile.vectors_of(layer.matrix.outputs)
+        z = stage.rows(f"z{name}_{k}", width)
+        if k:
+            y = stage.rows(f"y{name}_{k - 1}", source.width)
+            with stage.elements(source.width) as (node, v):
+                stage.b.store(y.at(node, v), stage.silu(stage.b.let("z", source.at(node, v))))
+            source = y
+        stage.product(layer.matrix, (source, 0), (z, 0))
+        if layer.bias is not None:
+            stage.add_row(z, layer.bias, width)
+        source = z
+    stage.add_dots(stage.numbers("energies", "f64"), readout.row, width, source, silu=bool(readout.hidden))

@@ -1,0 +1,220 @@
+"""The plan of a model: the layouts of its features, and all its weights packed into one array.
+
+The plans of two models with the same hyperparameters differ in the numbers of the arrays only, so that they share their
+programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from trnqc.cg.cpu.contraction_engine import packed
+from trnqc.cg.problem.contraction import ContractionProblem
+from trnqc.cg.problem.irreps import Irreps
+from trnqc.errors import UnsupportedError
+from trnqc.mace.gemm import Tile
+from trnqc.mace.model import Gate, Interaction, Linear, Model, Product, Readout
+from trnqc.mace.nodes.contraction import coefficients, problem_of
+from trnqc.mace.nodes.layout import Layout
+from trnqc.mace.nodes.parameters import Matrix, Parameters
+
+
+@dataclass(frozen=True)
+class LinearPlan:
+    """A linear layer: (slot of the input, slot of the output, matrix) of each block, and the same of its transpose."""
+
+    input: Layout
+    output: Layout
+    blocks: tuple[tuple[int, int, Matrix], ...]
+    transposed: tuple[tuple[int, int, Matrix], ...]
+
+    @property
+    def reverse(self) -> LinearPlan:
+        """The transposed layer."""
+        return LinearPlan(self.output, self.input, self.transposed, self.blocks)
+
+
+@dataclass(frozen=True)
+class HiddenPlan:
+    """A layer of a readout, followed by silu: its matrix, the transpose, and the place of the bias."""
+
+    matrix: Matrix
+    transposed: Matrix
+    bias: int | None
+
+
+@dataclass(frozen=True)
+class ReadoutPlan:
+    """A readout of the first slot of the features: hidden layers, and the place of the last layer's weights."""
+
+    hidden: tuple[HiddenPlan, ...]
+    channels: int
+    row: int
+
+
+@dataclass(frozen=True)
+class LayerPlan:
+    """An interaction with its product block, as in `trnqc.mace.model`.
+
+    Attributes
+    ----------
+    sent, edges, messages, contracted, features : Layout
+        What atoms send, the sums over edges, the input and the output of the contraction, and the features after it.
+    up : LinearPlan, optional
+        None in the first layer, where what an atom sends depends on its element only.
+    density : (float, float), optional
+        Slope and offset of the denominator.
+    gate : (Gate, Layout), optional
+        The gate and the layout of its input.
+    skip_table : Matrix, optional
+        The self-connection of the first layer, one row for each element.
+    contraction : ContractionProblem
+    """
+
+    sent: Layout
+    edges: Layout
+    messages: Layout
+    contracted: Layout
+    features: Layout
+    up: LinearPlan | None
+    linear: LinearPlan
+    density: tuple[float, float] | None
+    residual: LinearPlan | None
+    gate: tuple[Gate, Layout] | None
+    after: LinearPlan | None
+    skip: LinearPlan | None
+    skip_table: Matrix | None
+    contraction: ContractionProblem
+    product: LinearPlan
+    readouts: tuple[ReadoutPlan, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The plan of a model.
+
+    Attributes
+    ----------
+    dtype : {"f32", "f64"}
+    tile : Tile
+    layers : tuple of LayerPlan
+    parameters : numpy.ndarray
+        The packed weights [vectors, lanes].
+    coefficients : tuple of numpy.ndarray
+        The coefficients of each layer's contraction, [elements, blocks, terms, lanes].
+    sent : numpy.ndarray
+        What an atom of each element sends in the first layer, [elements, width, lanes].
+    atomic_energies : numpy.ndarray
+        The constant part of the energies in eV, float64 [elements].
+    """
+
+    dtype: str
+    tile: Tile
+    layers: tuple[LayerPlan, ...]
+    parameters: np.ndarray
+    coefficients: tuple[np.ndarray, ...]
+    sent: np.ndarray
+    atomic_energies: np.ndarray
+
+
+def plan(model: Model, tile: Tile, dtype: str) -> Plan:
+    """Return the plan of a model for vectors of a dtype, "f32" or "f64".
+
+    Raises
+    ------
+    UnsupportedError
+        If features do not begin with even scalars, or if coupling tensors are not those of their irreps.
+    """
+    parameters, numpy_type = Parameters(tile, dtype), {"f32": "float32", "f64": "float64"}[dtype]
+    layers, coupled = [], []
+    before: Irreps | None = None
+    for n, (block, product) in enumerate(zip(model.interactions, model.products)):
+        readouts = [readout for readout in model.readouts if readout.source == n]
+        layers.append(_layer(parameters, block, product, readouts, model.embedding if before is None else None))
+        values = coefficients(f"products.{n}", product)
+        coupled.append(packed(np.ascontiguousarray(values, numpy_type), tile.lanes))
+        before = product.linear.irreps_out
+    first = model.interactions[0].up
+    sent = Layout(first.irreps_out, tile.lanes).rows(_applied(first, model.embedding), numpy_type)
+    energies = model.atomic_energies + sum(_constant(readout) for readout in model.readouts)
+    return Plan(dtype, tile, tuple(layers), parameters.array(), tuple(coupled), sent, energies)
+
+
+def _constant(readout: Readout) -> float:
+    bias = readout.layers[-1].bias
+    return 0.0 if bias is None else float(bias[0])
+
+
+def _applied(layer: Linear, embedding: np.ndarray) -> np.ndarray:
+    """The output of a linear layer for the embedding of each element, in e3nn's order."""
+    result = np.zeros((len(embedding), layer.irreps_out.dim))
+    for _, o, matrix in layer.blocks:
+        rows = np.einsum("ec,ecd->ed" if matrix.ndim == 3 else "ec,cd->ed", embedding, matrix)
+        result[:, layer.irreps_out.slices[o]] += rows
+    return result
+
+
+def _layer(
+    parameters: Parameters,
+    block: Interaction,
+    product: Product,
+    readouts: Iterable[Readout],
+    embedding: np.ndarray | None,
+) -> LayerPlan:
+    lanes = parameters.tile.lanes
+
+    def layout(irreps: Irreps) -> Layout:
+        return Layout(irreps, lanes)
+
+    def optional(linear: Linear | None) -> LinearPlan | None:
+        return None if linear is None else _linear(parameters, linear)
+
+    table = None
+    if embedding is not None and block.skip is not None:
+        rows = layout(product.linear.irreps_out).rows(_applied(block.skip, embedding), "float64")
+        table = Matrix(0, 0, parameters.add(rows), rows.shape[1])
+    return LayerPlan(
+        sent=layout(block.up.irreps_out),
+        edges=layout(block.linear.irreps_in),
+        messages=layout(product.irreps_in),
+        contracted=layout(product.irreps_out),
+        features=layout(product.linear.irreps_out),
+        up=None if embedding is not None else _linear(parameters, block.up),
+        linear=_linear(parameters, block.linear),
+        density=None if block.density is None else (block.density.slope, block.density.offset),
+        residual=optional(block.residual),
+        gate=None if block.gate is None else (block.gate, layout(block.gate.irreps_in)),
+        after=optional(block.after),
+        skip=None if embedding is not None else optional(block.skip),
+        skip_table=table,
+        contraction=problem_of(product),
+        product=_linear(parameters, product.linear),
+        readouts=tuple(_readout(parameters, readout, product) for readout in readouts),
+    )
+
+
+def _linear(parameters: Parameters, linear: Linear) -> LinearPlan:
+    lanes = parameters.tile.lanes
+    blocks = tuple((i, o, parameters.matrix(matrix)) for i, o, matrix in linear.blocks)
+    transposed = tuple((o, i, parameters.matrix(matrix.swapaxes(-1, -2))) for i, o, matrix in linear.blocks)
+    return LinearPlan(Layout(linear.irreps_in, lanes), Layout(linear.irreps_out, lanes), blocks, transposed)
+
+
+def _readout(parameters: Parameters, readout: Readout, product: Product) -> ReadoutPlan:
+    first = product.linear.irreps_out[0]
+    *hidden, last = readout.layers
+    channels = readout.layers[0].weight.shape[0]
+    if (first.ir.l, first.ir.p) != (0, 1) or first.mul != channels:
+        raise UnsupportedError(f"readout: expected {channels} even scalars first, found {product.linear.irreps_out}")
+    layers = tuple(
+        HiddenPlan(
+            parameters.matrix(layer.weight),
+            parameters.matrix(layer.weight.T),
+            None if layer.bias is None else parameters.row(layer.bias),
+        )
+        for layer in hidden
+    )
+    return ReadoutPlan(layers, channels, parameters.row(last.weight[:, 0]))
