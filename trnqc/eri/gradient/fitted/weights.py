@@ -99,7 +99,7 @@ class FittedWeights:
                 y = self._multiplied(spin, x[first:last])
                 self._add_rows(y, x[:last])
                 x[first:last] = y
-        return _SpinWeights(spin, x.reshape(half.shape))
+        return _SpinWeights(spin, x.reshape(len(x), *half.shape[1:]))
 
     def _multiplied(self, spin: SpinDensities, x: np.ndarray) -> np.ndarray:
         """Return some rows of Y from those of X."""
