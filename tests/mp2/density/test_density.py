@@ -124,7 +124,7 @@ def test_degenerate_orbitals_stay_in_one_set():
 def test_gamma_on_disk(name, monkeypatch):
     parts = Parts(converged(name, True), 1)
     in_memory = correlation_density(*parts.arguments, relaxed=True)
-    monkeypatch.setattr(sets.PairMemory, "holds_gamma", lambda self, room: False)
+    monkeypatch.setattr(sets.PairMemory, "holds_gamma", lambda self, room, width: False)
     assert pair_sums(parts.factors, MP2, parts.execution).gamma[0].on_disk
     on_disk = correlation_density(*parts.arguments, relaxed=True)
     assert np.abs(in_memory.rdm1() - on_disk.rdm1()).max() < 1e-12

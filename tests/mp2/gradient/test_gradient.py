@@ -109,7 +109,7 @@ def test_scanner_of_a_radical_with_scaled_components():
 def test_gamma_in_small_blocks_and_on_disk(monkeypatch):
     parts = parts_at("water cation", BENT, True, 1)
     whole = gradient(parts, MP2)
-    monkeypatch.setattr("trnqc.mp2.density.sets.PairMemory.holds_gamma", lambda self, room: False)
+    monkeypatch.setattr("trnqc.mp2.density.sets.PairMemory.holds_gamma", lambda self, room, width: False)
     monkeypatch.setattr("trnqc.mp2.gradient.terms._COMFORTABLE_BLOCK", 8 * 13**2 * 10)
     assert np.abs(gradient(parts, MP2) - whole).max() < 1e-9
 
