@@ -1,7 +1,7 @@
 """Analytic Hessians, with the time of every part, beside PySCF.
 
-    python -m scripts.scf.bench_hessian [--cases c3h6o3/6-31g*/b3lyp/fitted ...] [--ours glucose/6-31g*/b3lyp/direct ...]
-                                        [--threads 1] [--out FILE]
+    python -m scripts.scf.bench_hessian [--cases c3h6o3/6-31g*/b3lyp/fitted ...] [--threads 1] [--out FILE]
+                                        [--ours glucose/6-31g*/b3lyp/direct ...]
 
 Every Hessian runs in a process of its own, with all kernels compiled before. Both contestants start from the same
 converged orbitals. The cases of `--ours` are run by trnqc alone. Rows of other cases in the record are kept.
