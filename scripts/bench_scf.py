@@ -128,8 +128,19 @@ def gradient_error(last: dict[str, dict[str, Any]]) -> float:
     return float(np.abs(np.subtract(last["trnqc"]["gradient"], last["PySCF"]["gradient"])).max())
 
 
+def part_of(case: str) -> str:
+    """Return the part of the record in which a case is entered."""
+    molecule, _, method, _ = case.split("/")
+    return {"mp2": "mp2", "uhf": "open", "rohf": "open"}.get(
+        method, "scaling" if molecule.startswith("water") else "jobs"
+    )
+
+
 def rows_of(part: str, asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    cases = asked.cases or (QUICK if asked.quick else CASES)[part]
+    if asked.cases:
+        cases = [case for case in asked.cases if part_of(case) == part]
+    else:
+        cases = (QUICK if asked.quick else CASES)[part]
     for case in cases:
         for threads in asked.threads:
             yield compare(case, threads, asked.rounds, part == "jobs" and not asked.no_gradient)
@@ -185,7 +196,8 @@ def main() -> None:
             enter(record, part, row)
             write_json(record, out)
             out.with_suffix(".svg").write_text(plot(record), encoding="utf-8")
-        show(console, rows)
+        if rows:
+            show(console, rows)
     console.print(f"written to {out}")
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from scripts.bench_scf import enter, medians, ratios
+from scripts.bench_scf import CASES, enter, medians, part_of, ratios
 from scripts.scf.job import REST, Clock, molecule, mp2, scf_object, watch
 from scripts.scf.plot import COLOURS, plot
 from trnqc.eri.pyscf.early_cycles import why_not
@@ -43,6 +43,12 @@ def test_open_shells_are_cations() -> None:
     mol = molecule("water", "sto-3g", charge=1)
     assert (mol.nelectron, mol.spin) == (9, 1)
     assert [type(scf_object("PySCF", mol, name, "fitted")).__name__ for name in ("uhf", "rohf")] == ["DFUHF", "DFROHF"]
+
+
+def test_each_case_belongs_to_one_part() -> None:
+    assert {part: {part_of(case) for case in cases} for part, cases in CASES.items()} == {
+        part: {part} for part in CASES
+    }
 
 
 def test_clusters_are_those_of_the_scaling_benchmark() -> None:
