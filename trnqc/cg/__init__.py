@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from trnqc.cg.problem.coefficients import clebsch_gordan
     from trnqc.cg.problem.irreps import Irreps
     from trnqc.cg.problem.problem import TPProblem, from_e3nn
+    from trnqc.cg.torch.contraction import SymmetricContraction
+    from trnqc.cg.torch.cpp.folder import write_kernels
     from trnqc.cg.torch.modules import TensorProduct, TensorProductConv
     from trnqc.cg.torch.products import (
         ElementwiseTensorProduct,
@@ -27,6 +29,7 @@ __all__ = [
     "FullTensorProduct",
     "FullyConnectedTensorProduct",
     "Irreps",
+    "SymmetricContraction",
     "TPProblem",
     "TensorProduct",
     "TensorProductConv",
@@ -35,6 +38,7 @@ __all__ = [
     "clebsch_gordan",
     "from_e3nn",
     "undo",
+    "write_kernels",
 ]
 
 # Modules that need PyTorch or a compiler are imported when a name of theirs is first used.
@@ -43,6 +47,7 @@ _HOMES = {
     "FullTensorProduct": "trnqc.cg.torch.products",
     "FullyConnectedTensorProduct": "trnqc.cg.torch.products",
     "Irreps": "trnqc.cg.problem.irreps",
+    "SymmetricContraction": "trnqc.cg.torch.contraction",
     "TPProblem": "trnqc.cg.problem.problem",
     "TensorProduct": "trnqc.cg.torch.modules",
     "TensorProductConv": "trnqc.cg.torch.modules",
@@ -51,6 +56,7 @@ _HOMES = {
     "clebsch_gordan": "trnqc.cg.problem.coefficients",
     "from_e3nn": "trnqc.cg.problem.problem",
     "undo": "trnqc.cg.doors.swap",
+    "write_kernels": "trnqc.cg.torch.cpp.folder",
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -1,6 +1,6 @@
-"""Swap the convolutions of MACE and NequIP models in place for fused ones; nothing else of a model changes.
+"""Swap layers of MACE and NequIP models in place for fused ones; nothing else of a model changes.
 
-The modules mace.py and nequip.py find the convolutions of a model and replace their forward functions.
+The modules mace.py and nequip.py find the layers of a model and replace their forward functions.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from torch import nn
 
 from trnqc.errors import InputError, UnsupportedError
 
-# Module that swaps the convolutions of a model, by the package that defines the model's classes.
+# Module that swaps the layers of a model, by the package that defines the model's classes.
 DOORS = {"mace": "trnqc.cg.doors.mace", "nequip": "trnqc.cg.doors.nequip"}
 
 
 def accelerate(model: Any) -> tuple[str, ...]:
-    """Swap the convolutions of a MACE or NequIP model, in place, for fused ones.
+    """Swap the convolutions of MACE and NequIP models, and MACE's symmetric contractions, in place, for fused ones.
 
     Parameters
     ----------
@@ -42,8 +42,8 @@ def accelerate(model: Any) -> tuple[str, ...]:
     Notes
     -----
     Parameters, buffers, the state dict, devices and dtypes stay as they are; energies and forces agree to rounding.
-    Models can be copied, pickled (and read where trnqc is installed), trained and moved afterwards. Call `undo` before
-    TorchScript. Kernels are compiled at the first call.
+    Models can be copied, pickled (and read where trnqc is installed), trained and moved afterwards. They can be
+    compiled by TorchScript. Kernels are compiled at the first call.
     """
     swaps = []
     for prefix, module in _models(model):

@@ -20,11 +20,15 @@ from trnqc.eri.jk.tasks import relative_cost
 from trnqc.eri.operators import Operator
 from trnqc.eri.shells.pairs import fitting_shells, pairs_of
 from trnqc.errors import InputError, UnsupportedClass
+from trnqc.ranks import ALONE, Ranks, in_order
 
 Density = Callable[[np.ndarray], np.ndarray]
 
 # Bytes that the density of one block may take, by default.
 BLOCK_BYTES = 2.5e8
+# Fitting functions of a block, unless one shell has more. With more of them the kernels are hardly faster, and the page
+# faults of a larger array take longer than that saves.
+BLOCK_FUNCTIONS = 192
 # The fewest tasks into which the pairs of a block are divided, if there are as many. The division does not depend on
 # the number of threads, and so neither do the bits of the result.
 TASKS = 64
@@ -38,6 +42,7 @@ def three_centre_gradient(
     block_bytes: float = BLOCK_BYTES,
     omega: float | None = None,
     threads: int | None = None,
+    ranks: Ranks = ALONE,
 ) -> np.ndarray:
     """Compute sum_ijP G[i, j, P] d(ij|P)/dA, the derivative at constant G by the position of each atom.
 
@@ -50,11 +55,14 @@ def three_centre_gradient(
         the numbers of n functions. The blocks are disjoint, and together hold all functions, sorted by l. G need not be
         symmetric in i and j. The array is not read after the next call, which may overwrite it.
     block_bytes : float
-        The most that G of one block may take, unless one shell needs more.
+        The most that G of one block may take, unless one shell needs more. Blocks have at most about 192 functions.
     omega : float, optional
         In 1/Bohr: positive for erf(omega r)/r, negative for erfc(|omega| r)/r, 0 for 1/r; None for the molecule's own.
     threads : int, optional
         By default `pyscf.lib.num_threads()`. The bits of the result do not depend on it.
+    ranks : Ranks, optional
+        The processes that share the blocks of fitting functions. All of them call this with the same arguments, and
+        have the whole result, whose bits do not depend on their number.
 
     Returns
     -------
@@ -79,9 +87,9 @@ def three_centre_gradient(
         raise InputError("expected fitting functions on the atoms of the molecule, found other atoms")
     nao = mol.nao_nr()
     of_block = (lambda functions: density[:, :, functions]) if isinstance(density, np.ndarray) else density
-    blocks = tuple(blocks_of(auxmol, block_bytes / (8 * max(nao, 1) ** 2)))
+    blocks = tuple(blocks_of(auxmol, min(block_bytes / (8 * max(nao, 1) ** 2), BLOCK_FUNCTIONS)))
     bra = Bra.of(pairs_of(mol, exponents=True), mol, symmetric=True)
-    return _gradient(bra, auxmol, blocks, of_block, (nao, nao), Operator.of(mol, omega), threads)
+    return _gradient(bra, auxmol, blocks, of_block, (nao, nao), Operator.of(mol, omega), threads, ranks)
 
 
 def two_centre_gradient(
@@ -106,13 +114,15 @@ def _gradient(
     shape: tuple[int, ...],
     operator: Operator,
     threads: int | None,
+    ranks: Ranks = ALONE,
 ) -> np.ndarray:
     kernels = compiled_kernels(bra, blocks, operator)
     aux_atoms = segmented(auxmol)._bas[:, gto.ATOM_OF]
-    total = np.zeros((auxmol.natm, 3))
     threads = threads or lib.num_threads()
     with ThreadPoolExecutor(threads) as pool:
-        for block in blocks:
+
+        def of_block(number: int) -> np.ndarray:
+            block, total = blocks[number], np.zeros((auxmol.natm, 3))
             weights = np.ascontiguousarray(density(block.functions), dtype=np.float64)
             if weights.shape != (*shape, len(block.functions)):
                 raise InputError(f"expected a density {[*shape, len(block.functions)]}, found {list(weights.shape)}")
@@ -120,11 +130,16 @@ def _gradient(
             if not np.isfinite(largest):
                 raise InputError("the density has elements that are not finite: the step that computed it has failed")
             if largest == 0.0:
-                continue
+                return total
             one = ThreeCentrePass(bra, weights, CUTOFF / largest, operator.omega, kernels)
             by_atoms = partial(_by_atoms, one, aux_atoms, auxmol.natm)
             for part in pool.map(by_atoms, _tasks(bra, block.shells, operator.name)):
                 total += part
+            return total
+
+        total = np.zeros((auxmol.natm, 3))
+        for part in in_order(of_block, len(blocks), total.shape, ranks):
+            total += part
     return total
 
 

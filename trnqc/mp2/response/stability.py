@@ -67,7 +67,7 @@ def stability_warnings(mf: Any, threads: int) -> tuple[str, ...]:
     """
     spins = spin_orbitals(mf.mo_coeff, mf.mo_energy, mf.mo_occ)
     if len(spins) == 1:
-        lowest = _lowest(BrokenSpinRotations(spins[0]), response_of(mf.to_uhf(), 2 * spins, threads, room=0.0))
+        lowest = _lowest(BrokenSpinRotations(spins[0]), response_of(mf.to_uhf(), 2 * spins, threads))
         if lowest >= -UNSTABLE:
             return ()
         external = (
@@ -75,7 +75,7 @@ def stability_warnings(mf: Any, threads: int) -> tuple[str, ...]:
             f"{lowest:.3f} Hartree), so that MP2 of the RHF solution may be poor. mf.stability(external=True)[1] are "
             "orbitals from which UHF finds it (docs/properties.md)"
         )
-    lowest_internal = _lowest(CanonicalRotations(spins), response_of(mf, spins, threads, room=0.0))
+    lowest_internal = _lowest(CanonicalRotations(spins), response_of(mf, spins, threads))
     kind = kind_of_reference(mf)
     internal = (
         f"the {kind} solution is unstable: another {kind} solution has a lower energy (eigenvalue "
