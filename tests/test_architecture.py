@@ -241,7 +241,9 @@ C_TEXT = re.compile(
 
 
 # By hand, because their loops are blocked over extents of the run; docs/architecture.md gives the reason.
-WRITTEN_BY_HAND = {f"trnqc/backends/cpu/pair_{name}.c" for name in ("amplitudes", "energy", "product")}
+WRITTEN_BY_HAND = {f"trnqc/backends/cpu/pair_{name}.c" for name in ("amplitudes", "energy", "product")} | {
+    f"trnqc/cg/torch/cpp/{name}" for name in ("operators.cpp", "products.h", "kernels.h", "graph.h")
+}
 
 
 def test_only_generators_write_c():
@@ -275,7 +277,7 @@ DOCUMENTED = (
     *("trnqc/ranks", "trnqc/sim"),
     *("trnqc/torch_ops", "trnqc/tuning", "trnqc/xc", "nki_kernels", "autotune"),
     *("trnqc/cg/problem/coefficients", "trnqc/cg/problem/irreps", "trnqc/cg/problem/problem"),
-    *("trnqc/cg/torch/modules", "trnqc/cg/doors/swap"),
+    *("trnqc/cg/torch/modules", "trnqc/cg/torch/cpp", "trnqc/cg/doors/swap"),
 )
 # Packages that open with their pipeline: what goes in -> what comes out.
 PIPELINES = (

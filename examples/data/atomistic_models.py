@@ -6,6 +6,7 @@ Each needs its package: mace-torch and nequip pin different versions of e3nn and
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -55,8 +56,8 @@ def mace_model(hidden: str, dtype: torch.dtype, *, max_ell: int = 3, r_max: floa
         torch.set_default_dtype(before)
 
 
-def mace_batch(atoms: Atoms, dtype: torch.dtype, r_max: float = 5.0) -> dict[str, Any]:
-    """What a MACE model takes: one graph of carbon."""
+def mace_batch(atoms: Atoms, dtype: torch.dtype, r_max: float = 5.0, numbers: Sequence[int] = (6,)) -> dict[str, Any]:
+    """What a MACE model of the elements with these atomic numbers takes: one graph."""
     from mace import data
     from mace.tools import AtomicNumberTable, torch_geometric
 
@@ -64,7 +65,7 @@ def mace_batch(atoms: Atoms, dtype: torch.dtype, r_max: float = 5.0) -> dict[str
     torch.set_default_dtype(dtype)
     try:
         config = data.config_from_atoms(atoms)
-        graph = data.AtomicData.from_config(config, z_table=AtomicNumberTable([6]), cutoff=r_max)
+        graph = data.AtomicData.from_config(config, z_table=AtomicNumberTable(list(numbers)), cutoff=r_max)
         loader = torch_geometric.dataloader.DataLoader([graph], batch_size=1)
         return next(iter(loader)).to_dict()
     finally:

@@ -1,6 +1,6 @@
 """One analytic Hessian in a process of its own, whose parts are timed; `bench_hessian.py` starts it.
 
-    python -m scripts.scf.hessian_job {PySCF,trnqc} glucose/6-31g*/b3lyp/direct [--response-calls N]
+    python -m scripts.scf.hessian_job {PySCF,trnqc} glucose/6-31g*/b3lyp/direct
 
 Both contestants start from the same orbitals, which an accelerated SCF has converged. The parts are those of PySCF's
 `hess_elec`: second derivatives at constant orbitals, derivatives of the Fock matrix, and the coupled-perturbed

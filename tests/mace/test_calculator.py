@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -41,3 +45,17 @@ def test_a_file_gives_the_same_and_clusters_have_no_stress(tmp_path):
     cluster.get_forces()
     with pytest.raises(PropertyNotImplementedError):
         cluster.get_stress()
+
+
+def test_the_example_conserves_energy_without_pytorch(tmp_path):
+    """Kinetic and potential energy are exchanged, their sum moves a thousand times less."""
+    save(description(), tmp_path / "model.npz")
+    options = ["--model", str(tmp_path / "model.npz"), "--steps", "20", "--timestep", "0.2"]
+    # None makes an import of torch fail as if it was not installed.
+    run = "import runpy, sys; sys.modules['torch'] = None; runpy.run_module('examples.md_mace', run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-c", run, *options], capture_output=True, text=True, check=True, timeout=300
+    )
+    kinetic, total = map(float, re.search(r"moved by (\S+) eV, total energy by (\S+) eV", done.stdout).groups())
+    assert kinetic > 1e-4
+    assert total < 1e-3 * kinetic

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from trnqc.cg.problem.irreps import Irreps
     from trnqc.cg.problem.problem import TPProblem, from_e3nn
     from trnqc.cg.torch.contraction import SymmetricContraction
+    from trnqc.cg.torch.cpp.folder import write_kernels
     from trnqc.cg.torch.modules import TensorProduct, TensorProductConv
     from trnqc.cg.torch.products import (
         ElementwiseTensorProduct,
@@ -37,6 +38,7 @@ __all__ = [
     "clebsch_gordan",
     "from_e3nn",
     "undo",
+    "write_kernels",
 ]
 
 # Modules that need PyTorch or a compiler are imported when a name of theirs is first used.
@@ -54,6 +56,7 @@ _HOMES = {
     "clebsch_gordan": "trnqc.cg.problem.coefficients",
     "from_e3nn": "trnqc.cg.problem.problem",
     "undo": "trnqc.cg.doors.swap",
+    "write_kernels": "trnqc.cg.torch.cpp.folder",
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

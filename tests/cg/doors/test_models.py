@@ -125,7 +125,8 @@ def test_blocks_of_other_libraries_are_refused(case):
 @pytest.mark.parametrize("package", ["mace"], indirect=True)
 def test_dynamics_conserve_energy(package):
     """The example: kinetic and potential energy are exchanged, their sum moves a thousand times less."""
-    command = [sys.executable, "-m", "examples.md_mace", "--steps", "20", "--hidden", "8x0e+8x1o+8x2e"]
+    options = ["--evaluator", "torch", "--steps", "20", "--hidden", "8x0e+8x1o+8x2e"]
+    command = [sys.executable, "-m", "examples.md_mace", *options]
     printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
     assert "swapped: interactions.0.conv_tp, interactions.1.conv_tp" in printed
     kinetic, total = map(float, re.search(r"moved by (\S+) eV, total energy by (\S+) eV", printed).groups())

@@ -11,6 +11,7 @@ import functools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -44,6 +45,8 @@ class CompiledDirection:
     Parameters
     ----------
     function : CompiledFunction
+    path : Path
+        The compiled file.
     generation_time : float
         Seconds to generate the source text.
     compile_time : float
@@ -53,6 +56,7 @@ class CompiledDirection:
     """
 
     function: CompiledFunction
+    path: Path
     generation_time: float
     compile_time: float
     size: int
@@ -197,7 +201,7 @@ def _compile(name: str, program: st.Function, lanes: int) -> CompiledDirection:
     generated = time.perf_counter()
     library = compile_c(text, [Signature.of(program)], name=f"cg-{name}")
     done = time.perf_counter()
-    return CompiledDirection(getattr(library, name), generated - began, done - generated, len(text))
+    return CompiledDirection(getattr(library, name), library.path, generated - began, done - generated, len(text))
 
 
 @functools.cache

@@ -27,8 +27,6 @@ Replacement = TPProblem | PolynomialContraction
 class Convolution(o3.TensorProduct):
     """The `conv_tp` of a block, which includes the sum over edges."""
 
-    fused: TensorProductConv
-
     def forward(self, x: Tensor, y: Tensor, weights: Tensor, edge_index: Tensor) -> Tensor:
         """Return the messages [nodes, d3]. edge_index is int64 [2, edges] and contains senders and receivers."""
         return self.fused(x, y, weights, edge_index[1], edge_index[0])

@@ -15,8 +15,6 @@ from trnqc.errors import UnsupportedError
 class Scatter(TensorProductScatter):
     """The product of a block, which includes the sum over edges."""
 
-    fused: TensorProductConv
-
     def forward(self, x: Tensor, edge_attr: Tensor, edge_weight: Tensor, edge_dst: Tensor, edge_src: Tensor) -> Tensor:
         """Return the messages [nodes, d3]. edge_dst and edge_src are the receivers and senders, int64 [edges]."""
         return self.fused(x, edge_attr, edge_weight, edge_dst, edge_src)

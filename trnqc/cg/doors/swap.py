@@ -42,8 +42,8 @@ def accelerate(model: Any) -> tuple[str, ...]:
     Notes
     -----
     Parameters, buffers, the state dict, devices and dtypes stay as they are; energies and forces agree to rounding.
-    Models can be copied, pickled (and read where trnqc is installed), trained and moved afterwards. Call `undo` before
-    TorchScript. Kernels are compiled at the first call.
+    Models can be copied, pickled (and read where trnqc is installed), trained and moved afterwards. They can be
+    compiled by TorchScript. Kernels are compiled at the first call.
     """
     swaps = []
     for prefix, module in _models(model):

@@ -178,6 +178,13 @@ class TensorProductConv(ProductModule):
         EdgeIndexError
             For edges of another type, or node numbers out of range.
         """
+        if torch.jit.is_scripting():
+            w = self._scripted_weights(weights, y)
+            return torch.ops.trnqc.cg_conv_forward(x, y, w, rows, cols, self._text, self.deterministic, self.kahan)
+        return self._convolve(x, y, weights, rows, cols)
+
+    @torch.jit.unused
+    def _convolve(self, x: Tensor, y: Tensor, weights: Any, rows: Tensor, cols: Tensor) -> Tensor:
         _check_tensors(x, y)
         w = self._weights(weights, y)
         for name, index in (("rows", rows), ("cols", cols)):

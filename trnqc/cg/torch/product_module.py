@@ -26,6 +26,12 @@ class ProductModule(nn.Module):
         Arguments of OpenEquivariance, accepted for compatibility. Only its defaults, True and False, are supported.
     """
 
+    # TorchScript compiles the forward function only.
+    __jit_unused_properties__ = (
+        *("weight_numel", "instructions", "shared_weights", "internal_weights"),
+        *("irreps_in1", "irreps_in2", "irreps_out"),
+    )
+
     def __init__(self, problem: TPProblem, torch_op: bool = True, use_opaque: bool = False) -> None:
         super().__init__()
         if not isinstance(problem, TPProblem):
@@ -45,6 +51,7 @@ class ProductModule(nn.Module):
         self._text = text_of(problem)
         # Cached properties of the problem take a lock, which torch.compile cannot trace.
         self._dims, self._numel = problem.dims, problem.weight_numel
+        self._internal, self._shared = problem.internal_weights, problem.shared_weights
 
     @property
     def weight_numel(self) -> int:
@@ -152,6 +159,17 @@ class ProductModule(nn.Module):
                 self._set(self.problem.changed(dtype=wanted))
         return done
 
+    def _scripted_weights(self, weights: Tensor | None, like: Tensor) -> Tensor:
+        """Return the weights of the operand or of the module in TorchScript; the operator checks them."""
+        if weights is not None:
+            return weights
+        # TorchScript evaluates hasattr when it compiles, and skips the branch of modules that have no such tensor.
+        if hasattr(self, "weight"):  # noqa: SIM102
+            if self._internal:
+                return self.weight
+        return like.new_empty([0] if self._shared else [like.shape[0], 0])
+
+    @torch.jit.unused
     def _weights(self, weights: Any, like: Tensor | None) -> Tensor:
         """Return the weights of the operand, joined if they come by path, or those of the module if it is None."""
         if isinstance(weights, Tensor):

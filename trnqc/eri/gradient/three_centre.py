@@ -26,6 +26,9 @@ Density = Callable[[np.ndarray], np.ndarray]
 
 # Bytes that the density of one block may take, by default.
 BLOCK_BYTES = 2.5e8
+# Fitting functions of a block, unless one shell has more. With more of them the kernels are hardly faster, and the page
+# faults of a larger array take longer than that saves.
+BLOCK_FUNCTIONS = 192
 # The fewest tasks into which the pairs of a block are divided, if there are as many. The division does not depend on
 # the number of threads, and so neither do the bits of the result.
 TASKS = 64
@@ -52,7 +55,7 @@ def three_centre_gradient(
         the numbers of n functions. The blocks are disjoint, and together hold all functions, sorted by l. G need not be
         symmetric in i and j. The array is not read after the next call, which may overwrite it.
     block_bytes : float
-        The most that G of one block may take, unless one shell needs more.
+        The most that G of one block may take, unless one shell needs more. Blocks have at most about 192 functions.
     omega : float, optional
         In 1/Bohr: positive for erf(omega r)/r, negative for erfc(|omega| r)/r, 0 for 1/r; None for the molecule's own.
     threads : int, optional
@@ -84,7 +87,7 @@ def three_centre_gradient(
         raise InputError("expected fitting functions on the atoms of the molecule, found other atoms")
     nao = mol.nao_nr()
     of_block = (lambda functions: density[:, :, functions]) if isinstance(density, np.ndarray) else density
-    blocks = tuple(blocks_of(auxmol, block_bytes / (8 * max(nao, 1) ** 2)))
+    blocks = tuple(blocks_of(auxmol, min(block_bytes / (8 * max(nao, 1) ** 2), BLOCK_FUNCTIONS)))
     bra = Bra.of(pairs_of(mol, exponents=True), mol, symmetric=True)
     return _gradient(bra, auxmol, blocks, of_block, (nao, nao), Operator.of(mol, omega), threads, ranks)
 

@@ -24,13 +24,15 @@ from trnqc.eri.jk.batch import Batch
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.kernels.recurrence import FITTED
 from trnqc.eri.kernels.variants import STANDARD, Variant, form_of
+from trnqc.eri.seminumerical.pairs import point_pairs
+from trnqc.eri.seminumerical.program import program as seminumerical_program
 from trnqc.eri.shells.pairs import fitting_shells, pairs_between, pairs_of, quartet_class
 from trnqc.errors import InputError, MoleculeError
 from trnqc.jit import Recipe
 
-KINDS = ("jk", "memory", "gradient", "hessian", "fitting", "fitted gradient", "fitted hessian")
+KINDS = ("jk", "memory", "gradient", "hessian", "seminumerical", "fitting", "fitted gradient", "fitted hessian")
 """Purposes of programs: J and K; integrals in memory; gradients of J and K; Hessians, beside the gradients' programs;
-integrals with a fitting set, their gradients, and Hessians, beside the integrals."""
+seminumerical K; integrals with a fitting set, their gradients, and Hessians, beside the integrals."""
 
 Wanted = dict[Recipe, tuple[str, QuartetClass]]
 
@@ -90,6 +92,8 @@ def programs(
 
 def form(kind: str, cls: QuartetClass) -> str:
     """The form of a program's recurrence, one of `variants.FORMS`."""
+    if kind == "seminumerical":
+        return "straight"
     if kind == "fitted gradient":
         return GradientClass(cls.la, cls.lb, cls.lc, cls.cartesian, cls.general, cls.operator).form
     return form_of(cls, Variant(rule=FITTED) if kind == "fitting" and not cls.cartesian else STANDARD)
@@ -132,6 +136,12 @@ def _hessian(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> RecipesOf
     for kind, bra, ket in kinds:
         cls = quartet_class(bra, ket, operator)
         yield hessian_program(kind, cls), cls
+
+
+def _seminumerical(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> RecipesOfClasses:
+    for pairs in point_pairs(mol):
+        cls = QuartetClass(pairs.la, pairs.lb, 0, 0, True, pairs.n_ab > 1, operator)
+        yield seminumerical_program(cls.la, cls.lb, cls.general, operator), cls
 
 
 def _fitting(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> RecipesOfClasses:
@@ -180,6 +190,7 @@ _PROGRAMS = {
     "memory": _memory,
     "gradient": _gradient,
     "hessian": _hessian,
+    "seminumerical": _seminumerical,
     "fitting": _fitting,
     "fitted gradient": _fitted_gradient,
     "fitted hessian": _fitted_hessian,

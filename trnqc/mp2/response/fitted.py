@@ -22,6 +22,7 @@ from pyscf import lib
 
 from trnqc.eri.fitting.half_transform import HalfTransform, padded
 from trnqc.eri.fitting.thread_pool import single_threaded_pool
+from trnqc.host.blas import single_threaded
 from trnqc.mp2.density.spins import SpinOrbitals
 from trnqc.ranks import ALONE, Ranks, in_order
 
@@ -65,7 +66,8 @@ class FittedRotations:
 
     def rotation(self, z: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return G[P]_qi [nmo, nocc] of densities whose only blocks are P_ai = P_ia = z[a, i], for each spin."""
-        changes = [spin.c_vir @ block for spin, block in zip(self._spins, z)]
+        with single_threaded():  # These products are too small to share among threads.
+            changes = [spin.c_vir @ block for spin, block in zip(self._spins, z)]
 
         def part(rows: np.ndarray, halves: list[np.ndarray]) -> list[np.ndarray]:
             rows = rows.astype(self._type, copy=False)
@@ -93,9 +95,9 @@ class FittedRotations:
         with single_threaded_pool(self._threads) as pool:
             for term in in_order(of_group, len(parts), total.shape, self._ranks, pool.map):
                 total += term
-        ends = np.cumsum([rows * columns for rows, columns in shapes])[:-1]
-        by_spin = (g.reshape(shape) for g, shape in zip(np.split(total, ends), shapes))
-        return [spin.coefficients.T @ g for spin, g in zip(self._spins, by_spin)]
+            ends = np.cumsum([rows * columns for rows, columns in shapes])[:-1]
+            by_spin = (g.reshape(shape) for g, shape in zip(np.split(total, ends), shapes))
+            return [spin.coefficients.T @ g for spin, g in zip(self._spins, by_spin)]
 
 
 class FittedResponse(FittedRotations):
