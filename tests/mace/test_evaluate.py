@@ -9,7 +9,7 @@ pytest.importorskip("vesin", reason="needs vesin")
 
 from tests.mace import oracle
 from tests.mace.descriptions import CASES, description
-from trnqc.errors import InputError, UnsupportedError
+from trnqc.errors import InputError
 from trnqc.mace.evaluate import Evaluator
 
 # Relative to the largest number: rounding of sums of some hundred terms, and of the weights, in a few layers.
@@ -25,7 +25,7 @@ def structure(atoms: int = 7) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES)
-@pytest.mark.parametrize("case", [case for case in CASES if case != "nonlinear"])
+@pytest.mark.parametrize("case", CASES)
 def test_energies_forces_and_virials_are_those_of_the_oracle(case, dtype):
     model, system = description(**CASES[case]), (*structure(), PERIODIC)
     result, expected = Evaluator(model, dtype, threads=1)(*system), oracle.evaluate(model, *system)
@@ -48,11 +48,6 @@ def test_splines_meet_their_tolerance(case, dtype):
     first = Evaluator(model, dtype, radial="spline")(fewer, *system[1:])
     again = evaluator(fewer, *system[1:])
     np.testing.assert_allclose(again.energies, first.energies, rtol=2e-5)
-
-
-def test_a_radial_network_that_no_kernel_covers_is_named():
-    with pytest.raises(UnsupportedError, match="a radial network has layer normalisation"):
-        Evaluator(description(**CASES["nonlinear"]))
 
 
 @pytest.mark.parametrize("periodic", [(False, False, False), (True, False, True)])

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trnqc.errors import InputError
+from trnqc.mace.edges.density import EdgeDensity
 from trnqc.mace.edges.geometry.kernels import Geometry
 from trnqc.mace.edges.kernels import LayerConvolution, spline_network
 from trnqc.mace.edges.splines.tables import SplineTables, spline_tables
@@ -53,11 +54,14 @@ class Convolutions:
     ----------
     geometry : Geometry
     layers : tuple of LayerConvolution
+    densities : tuple of EdgeDensity or None
+        Those of the layers that have one.
     splines : SplineTables or None
     """
 
     geometry: Geometry
     layers: tuple[LayerConvolution, ...]
+    densities: tuple[EdgeDensity | None, ...]
     splines: SplineTables | None
 
     def covers(self, elements: np.ndarray) -> bool:
@@ -83,12 +87,18 @@ def convolutions(model: Model, radial: Radial, elements: np.ndarray, dtype: str)
     UnsupportedError
         For networks that the programs do not cover.
     """
-    blocks = [block.convolution for block in model.interactions]
-    tables = None
+    blocks, tables = [block.convolution for block in model.interactions], None
+    densities = [block.density for block in model.interactions]
+    learned = [density for density in densities if density is not None]
     if radial.kind == "spline":
-        networks = [spline_network(block, dtype) for block in blocks]
+        functions = [*(spline_network(block, dtype) for block in blocks), *learned]
         present = [int(n) for n in np.unique(elements)]
-        tables = spline_tables(networks, model.basis, present, len(model.numbers), radial.tolerance, dtype)
+        tables = spline_tables(functions, model.basis, present, len(model.numbers), radial.tolerance, dtype)
     layers = tuple(LayerConvolution(block, model.basis, dtype, tables, n) for n, block in enumerate(blocks))
+    numbers = iter(range(len(blocks), len(blocks) + len(learned)))
+    by_layer = tuple(
+        None if density is None else EdgeDensity(density, model.basis, dtype, tables, next(numbers))
+        for density in densities
+    )
     basis = model.basis if tables is None else tables.knots
-    return Convolutions(Geometry(basis, layers[0].layout.degree, dtype), layers, tables)
+    return Convolutions(Geometry(basis, layers[0].layout.degree, dtype), layers, by_layer, tables)

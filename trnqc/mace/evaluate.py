@@ -14,8 +14,8 @@ from trnqc.errors import InputError
 from trnqc.host.threads import thread_count
 from trnqc.jit import TYPES, find_compiler
 from trnqc.mace.convolutions import SPLINE_TOLERANCE, Convolutions, Radial, convolutions
-from trnqc.mace.density import EdgeDensity
-from trnqc.mace.edges.geometry.kernels import EdgeValues, Geometry
+from trnqc.mace.edges.density import EdgeDensity
+from trnqc.mace.edges.geometry.kernels import EdgeValues
 from trnqc.mace.edges.graph import Edges
 from trnqc.mace.edges.neighbours import Neighbours, neighbours
 from trnqc.mace.gemm import Tile
@@ -100,12 +100,6 @@ class Evaluator:
         # Splines are fitted when the elements of a structure are known.
         none = np.zeros(0, np.int64)
         self._convolutions = convolutions(model, self.radial, none, kind) if radial == "exact" else None
-        self.densities = [
-            None if block.density is None else EdgeDensity(block.density.network, model.basis.cutoff_on_weights, dtype)
-            for block in model.interactions
-        ]
-        # Densities are computed from exact radial functions.
-        self._basis = Geometry(model.basis, 0, kind) if any(self.densities) and radial == "spline" else None
         self._list: Neighbours | None = None
         self._run: NodeRun | None = None
         self._elements = none
@@ -154,8 +148,7 @@ class Evaluator:
         run, parts = self._run_of(edges.elements), self.convolutions(edges.elements)
         run.begin()
         values = parts.geometry.forward(edges, self.threads)
-        radial = values if self._basis is None else self._basis.forward(edges, self.threads)
-        slopes = [self._forward(t, run, edges, values, radial) for t in range(len(parts.layers))]
+        slopes = [self._forward(t, run, edges, values) for t in range(len(parts.layers))]
         g_harmonics, g_lengths = np.zeros_like(values.harmonics), np.zeros(edges.rows, self.dtype)
         for t in reversed(range(len(parts.layers))):
             self._reverse(t, run, edges, values, slopes[t], g_harmonics, g_lengths)
@@ -173,13 +166,14 @@ class Evaluator:
             self._convolutions = convolutions(self.model, self.radial, elements, TYPES[self.dtype])
         return self._convolutions
 
-    def _forward(self, t: int, run: NodeRun, edges: Edges, values: EdgeValues, radial: EdgeValues) -> np.ndarray | None:
+    def _forward(self, t: int, run: NodeRun, edges: Edges, values: EdgeValues) -> np.ndarray | None:
         """Compute layer t, and return the slopes of the edges' parts in its density."""
-        layer, density, slope = self.convolutions(edges.elements).layers[t], self.densities[t], None
+        parts = self.convolutions(edges.elements)
+        layer, density, slope = parts.layers[t], parts.densities[t], None
         x, a = (run.features(f"{name}{t}", layer.channels) for name in "xa")
         layer.forward(edges, values, x, a, self.threads)
         if density is not None:
-            run.arrays[f"rho{t}"][...], slope = density.forward(edges, radial)
+            run.arrays[f"rho{t}"][...], slope = density.forward(edges, values, self.threads)
         run.forward(t)
         return slope
 

@@ -11,6 +11,15 @@ from trnqc.mace.model import Layer, Network, RadialBasis
 Sampled = tuple[np.ndarray, np.ndarray]
 
 
+def sampled_density(
+    network: Network, basis: RadialBasis, radial: Sampled, cutoff: Sampled, pair: tuple[int, int]
+) -> Sampled:
+    """Return tanh(d^2) of the output d of a network. See `sampled` for the arguments."""
+    d, slope = _outputs(network, radial, pair)
+    t = np.tanh(d * d)
+    return _cut(basis, t, (1 - t * t) * 2 * d * slope, cutoff)
+
+
 def sampled(network: Network, basis: RadialBasis, radial: Sampled, cutoff: Sampled, pair: tuple[int, int]) -> Sampled:
     """Return the outputs of a network, times the cutoff function where the basis asks for that.
 
@@ -25,6 +34,10 @@ def sampled(network: Network, basis: RadialBasis, radial: Sampled, cutoff: Sampl
     pair : (int, int)
         Numbers of the elements of receiver and sender.
     """
+    return _cut(basis, *_outputs(network, radial, pair), cutoff)
+
+
+def _outputs(network: Network, radial: Sampled, pair: tuple[int, int]) -> Sampled:
     z, dz = radial
     for n, layer in enumerate(network.layers):
         z, dz = z @ layer.weight, dz @ layer.weight
@@ -32,6 +45,11 @@ def sampled(network: Network, basis: RadialBasis, radial: Sampled, cutoff: Sampl
         if n == 0 and network.sender is not None and network.receiver is not None:
             z = z + network.receiver[pair[0]] + network.sender[pair[1]]
         z, dz = _activated(layer, z, dz)
+    return z, dz
+
+
+def _cut(basis: RadialBasis, z: np.ndarray, dz: np.ndarray, cutoff: Sampled) -> Sampled:
+    """The values times the cutoff function if that multiplies weights."""
     if not basis.cutoff_on_weights:
         return z, dz
     f, df = (each[:, None] for each in cutoff)

@@ -16,8 +16,8 @@ from trnqc.mace.edges.geometry.kernels import Geometry
 from trnqc.mace.edges.graph import Edges
 from trnqc.mace.edges.splines.fitting import Fit, fit, refit
 from trnqc.mace.edges.splines.knots import Knots
-from trnqc.mace.edges.splines.sampling import Sampled, sampled
-from trnqc.mace.model import Network, RadialBasis
+from trnqc.mace.edges.splines.sampling import Sampled, sampled, sampled_density
+from trnqc.mace.model import Density, Network, RadialBasis
 
 # Smallest tolerance for each type: sums of eight products have this relative error by rounding alone.
 LEAST = {"f32": 2e-7, "f64": 1e-13}
@@ -60,13 +60,18 @@ class SplineTables:
 
 
 def spline_tables(
-    networks: Sequence[Network], basis: RadialBasis, elements: Sequence[int], count: int, tolerance: float, dtype: str
+    functions: Sequence[Network | Density],
+    basis: RadialBasis,
+    elements: Sequence[int],
+    count: int,
+    tolerance: float,
+    dtype: str,
 ) -> SplineTables:
-    """Fit splines to networks.
+    """Fit splines to the outputs of networks, and to the parts of edges in densities.
 
     Parameters
     ----------
-    networks : sequence of Network
+    functions : sequence of Network or Density
     basis : RadialBasis
     elements : sequence of int
         Numbers of the elements that occur.
@@ -87,9 +92,9 @@ def spline_tables(
             f"spline_tolerance = {tolerance:.1e} is below the rounding error of {dtype}, {LEAST[dtype]:.0e}: use a "
             "larger tolerance, float64, or radial='exact'"
         )
-    pairs, numbers = _pairs(networks, basis, sorted(set(elements)), count)
+    pairs, numbers = _pairs(functions, basis, sorted(set(elements)), count)
     geometry = Geometry(basis, 0, "f64")
-    curves = [[partial(_curves, geometry, basis, network, pair) for pair in pairs] for network in networks]
+    curves = [[partial(_curves, geometry, basis, function, pair) for pair in pairs] for function in functions]
     knots = Knots(basis.r_max, 0)
     fits: list[list[Fit]] = []
     for row in curves:
@@ -108,9 +113,10 @@ def _with(knots: Knots, known: Fit, curves: Curves) -> Fit:
 
 
 def _pairs(
-    networks: Sequence[Network], basis: RadialBasis, elements: Sequence[int], count: int
+    functions: Sequence[Network | Density], basis: RadialBasis, elements: Sequence[int], count: int
 ) -> tuple[list[tuple[int, int]], np.ndarray]:
     """Pairs of elements that have different weights, and the number of each pair of elements among them."""
+    networks = [f.network if isinstance(f, Density) else f for f in functions]
     ordered = any(network.sender is not None for network in networks)
     if not ordered and basis.transform is None:
         return [(0, 0)], np.zeros(1, np.int64)
@@ -123,8 +129,10 @@ def _pairs(
     return pairs, numbers.ravel()
 
 
-def _curves(geometry: Geometry, basis: RadialBasis, network: Network, pair: tuple[int, int], r: np.ndarray) -> Sampled:
-    """The weights of a network at lengths r, and their derivatives."""
+def _curves(
+    geometry: Geometry, basis: RadialBasis, function: Network | Density, pair: tuple[int, int], r: np.ndarray
+) -> Sampled:
+    """The weights or the density of an edge at lengths r, and their derivatives."""
     vectors = np.zeros((len(r), 3))
     vectors[:, 0] = r
     zeros, starts = np.zeros(len(r), np.int64), np.array([0, len(r), len(r)])
@@ -132,7 +140,9 @@ def _curves(geometry: Geometry, basis: RadialBasis, network: Network, pair: tupl
     count = len(r)
     radial = values.radial[:count], values.slopes[:count]
     cutoff = values.cutoff[:count, 0], values.cutoff[:count, 1]
-    return sampled(network, basis, radial, cutoff, pair)
+    if isinstance(function, Density):
+        return sampled_density(function.network, basis, radial, cutoff, pair)
+    return sampled(function, basis, radial, cutoff, pair)
 
 
 def with_last_layer(network: Network, weight: np.ndarray, bias: np.ndarray | None) -> Network:
