@@ -31,10 +31,10 @@ def calculator(name: str, module: Any, dtype: str, threads: int = 1) -> Any:
     import torch
 
     torch.set_num_threads(threads)
-    if name == "whole":
+    if name.startswith("whole"):
         from trnqc.mace import Calculator
 
-        return Calculator(module, dtype=dtype, threads=threads)
+        return Calculator(module, dtype=dtype, radial="spline" if name != "whole" else "exact", threads=threads)
     if name == "symmetrix":
         from symmetrix import Symmetrix
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -39,14 +40,23 @@ def problem(degrees: tuple[int, ...], channels: int, most: int) -> TPProblem:
 
 
 def network(
-    inputs: int, hidden: tuple[int, ...], outputs: int, bias: bool = False, elements: int = 0, seed: int = 0
+    inputs: int,
+    hidden: tuple[int, ...],
+    outputs: int,
+    bias: bool = False,
+    elements: int = 0,
+    norm: bool = False,
+    seed: int = 0,
 ) -> Network:
-    """A network with random weights."""
+    """A network with random weights; `norm` stands for layer normalisation of the hidden layers."""
     rng, widths = np.random.default_rng(seed), (inputs, *hidden, outputs)
     layers = [
         Layer(rng.normal(size=(n, m)) * 1.5 / np.sqrt(n), rng.normal(size=m) if bias else None, silu=k < len(hidden))
         for k, (n, m) in enumerate(pairwise(widths))
     ]
+    if norm:
+        gains = [(1 + 0.1 * rng.normal(size=m), rng.normal(size=m), 1e-3) for m in hidden]
+        layers[:-1] = [replace(layer, norm=gain) for layer, gain in zip(layers, gains)]
     tables = [rng.normal(size=(elements, widths[1])) for _ in range(2)] if elements else [None, None]
     return Network(tuple(layers), *tables)
 
@@ -99,6 +109,9 @@ def weights(net: Network, basis: RadialBasis, edges: Edges, r: np.ndarray) -> np
         u = u if layer.bias is None else u + layer.bias
         if n == 0 and net.sender is not None and net.receiver is not None:
             u = u + net.sender[edges.elements[edges.senders]] + net.receiver[edges.elements[edges.receivers]]
+        if layer.norm is not None:
+            gain, offset, epsilon = layer.norm
+            u = gain * (u - u.mean(axis=1)[:, None]) / np.sqrt(u.var(axis=1) + epsilon)[:, None] + offset
         u = u / (1 + np.exp(-u)) if layer.silu else u
     return u * f[:, None] if basis.cutoff_on_weights else u
 

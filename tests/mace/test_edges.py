@@ -34,7 +34,7 @@ GRAPHS = {
 CONVOLUTIONS = {
     "scalars": ((0,), 5, 2, {"hidden": (8,)}),
     "vectors": ((0, 1), 17, 3, {"hidden": (16, 8), "bias": True}),
-    "elements": ((1,), 16, 2, {"hidden": (9, 9), "elements": 3}),
+    "elements": ((1,), 16, 2, {"hidden": (9, 32), "elements": 3, "norm": True}),
     "one layer": ((0, 1), 4, 1, {"hidden": (), "bias": True}),
 }
 
@@ -170,11 +170,9 @@ def test_threads():
     assert np.array_equal(threaded.harmonics, values.harmonics)
 
 
-def test_layer_normalisation_is_an_error():
+def test_normalisation_of_the_last_layer_is_an_error():
     problem = oracle.problem((0,), 4, 1)
-    layers = (
-        Layer(np.ones((6, 4)), norm=(np.ones(4), np.zeros(4), 1e-5), silu=True),
-        Layer(np.ones((4, problem.weight_numel))),
-    )
-    with pytest.raises(UnsupportedError, match="layer normalisation"):
-        LayerConvolution(Convolution(problem, Network(layers)), oracle.bessel(), "f64")
+    count = problem.weight_numel
+    layer = Layer(np.ones((6, count)), norm=(np.ones(count), np.zeros(count), 1e-5))
+    with pytest.raises(UnsupportedError, match="last layer of a radial network"):
+        LayerConvolution(Convolution(problem, Network((layer,))), oracle.bessel(), "f64")

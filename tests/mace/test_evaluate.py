@@ -9,7 +9,7 @@ pytest.importorskip("vesin", reason="needs vesin")
 
 from tests.mace import oracle
 from tests.mace.descriptions import CASES, description
-from trnqc.errors import InputError, UnsupportedError
+from trnqc.errors import InputError
 from trnqc.mace.evaluate import Evaluator
 
 # Relative to the largest number: rounding of sums of some hundred terms, and of the weights, in a few layers.
@@ -25,7 +25,7 @@ def structure(atoms: int = 7) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES)
-@pytest.mark.parametrize("case", [case for case in CASES if case != "nonlinear"])
+@pytest.mark.parametrize("case", CASES)
 def test_energies_forces_and_virials_are_those_of_the_oracle(case, dtype):
     model, system = description(**CASES[case]), (*structure(), PERIODIC)
     result, expected = Evaluator(model, dtype, threads=1)(*system), oracle.evaluate(model, *system)
@@ -34,9 +34,20 @@ def test_energies_forces_and_virials_are_those_of_the_oracle(case, dtype):
         np.testing.assert_allclose(getattr(result, name), expected[name], rtol=0, atol=scale, err_msg=name)
 
 
-def test_a_radial_network_that_no_kernel_covers_is_named():
-    with pytest.raises(UnsupportedError, match="a radial network has layer normalisation"):
-        Evaluator(description(**CASES["nonlinear"]))
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("case", ["residual", "density", "nonlinear"])
+def test_splines_meet_their_tolerance(case, dtype):
+    """Forces follow from the splined energy, so both have about the error of the splines."""
+    model, system = description(**CASES[case]), (*structure(), PERIODIC)
+    evaluator = Evaluator(model, dtype, radial="spline", spline_tolerance=1e-6)
+    result, expected = evaluator(*system), oracle.evaluate(model, *system)
+    for name in ("energies", "forces", "virial"):
+        scale = 2e-5 * np.abs(expected[name]).max()
+        np.testing.assert_allclose(getattr(result, name), expected[name], rtol=0, atol=scale, err_msg=name)
+    fewer = np.where(system[0] == 8, 6, system[0])
+    first = Evaluator(model, dtype, radial="spline")(fewer, *system[1:])
+    again = evaluator(fewer, *system[1:])
+    np.testing.assert_allclose(again.energies, first.energies, rtol=2e-5)
 
 
 @pytest.mark.parametrize("periodic", [(False, False, False), (True, False, True)])
@@ -108,3 +119,7 @@ def test_wrong_structures_are_one_error_each():
         evaluator(numbers, positions, np.ones((3, 3)), PERIODIC)
     with pytest.raises(InputError, match="expected one of float32, float64; found float16"):
         Evaluator(description(), "float16")
+    with pytest.raises(InputError, match="expected one of exact, spline; found table"):
+        Evaluator(description(), radial="table")
+    with pytest.raises(InputError, match="spline_tolerance"):
+        Evaluator(description(), radial="spline", spline_tolerance=1e-12)(*structure(), PERIODIC)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from trnqc.errors import BackendUnavailable
+from trnqc.mace.convolutions import SPLINE_TOLERANCE
 from trnqc.mace.evaluate import SKIN, Evaluator
 from trnqc.mace.model import Model
 from trnqc.mace.source import description
@@ -37,6 +38,11 @@ class Calculator(Base):
         The head of a model with several.
     dtype : {"float32", "float64"}
         Type of the features. Geometry, and sums over atoms, are float64.
+    radial : {"exact", "spline"}
+        Whether the weights of edges are computed by the networks of the model, or by splines of the length, which is
+        faster.
+    spline_tolerance : float
+        Largest error of splines and of their derivatives, relative to the largest weights and derivatives.
     threads : int, optional
         Number of threads, by default OMP_NUM_THREADS or all cores.
     skin : float
@@ -65,12 +71,21 @@ class Calculator(Base):
         head: str | None = None,
         *,
         dtype: str = "float32",
+        radial: str = "exact",
+        spline_tolerance: float = SPLINE_TOLERANCE,
         threads: int | None = None,
         skin: float = SKIN,
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
-        self.evaluator = Evaluator(description(model, head), dtype, threads, skin)
+        self.evaluator = Evaluator(
+            description(model, head),
+            dtype,
+            radial=radial,
+            spline_tolerance=spline_tolerance,
+            threads=threads,
+            skin=skin,
+        )
 
     def calculate(
         self,

@@ -13,9 +13,10 @@ import numpy as np
 from trnqc.errors import InputError
 from trnqc.host.threads import thread_count
 from trnqc.jit import TYPES, find_compiler
-from trnqc.mace.density import EdgeDensity
+from trnqc.mace.convolutions import SPLINE_TOLERANCE, Convolutions, Radial, convolutions
+from trnqc.mace.edges.density import EdgeDensity
+from trnqc.mace.edges.geometry.kernels import EdgeValues
 from trnqc.mace.edges.graph import Edges
-from trnqc.mace.edges.kernels import EdgeValues, Geometry, LayerConvolution
 from trnqc.mace.edges.neighbours import Neighbours, neighbours
 from trnqc.mace.gemm import Tile
 from trnqc.mace.model import Model
@@ -60,6 +61,10 @@ class Evaluator:
     model : Model
     dtype : {"float32", "float64"}
         Type of the features. Geometry, and sums over atoms, are float64.
+    radial : {"exact", "spline"}
+        Whether the weights of edges are computed by the networks of the model, or by splines of the length.
+    spline_tolerance : float
+        Largest error of splines and of their derivatives, relative to the largest weights and derivatives.
     threads : int, optional
         Number of threads, by default OMP_NUM_THREADS or all cores.
     skin : float
@@ -69,28 +74,35 @@ class Evaluator:
     Raises
     ------
     InputError
-        For another dtype.
+        For another dtype or another kind of radial functions.
     UnsupportedError
         For a model with parts that the programs do not cover.
     CompilerError
         If there is no C compiler, or it fails.
     """
 
-    def __init__(self, model: Model, dtype: str = "float32", threads: int | None = None, skin: float = SKIN) -> None:
+    def __init__(
+        self,
+        model: Model,
+        dtype: str = "float32",
+        *,
+        radial: str = "exact",
+        spline_tolerance: float = SPLINE_TOLERANCE,
+        threads: int | None = None,
+        skin: float = SKIN,
+    ) -> None:
         if dtype not in DTYPES:
             raise InputError(f"dtype: expected one of {', '.join(DTYPES)}; found {dtype}")
         self.model, self.dtype, self.threads, self.skin = model, dtype, thread_count(threads), skin
+        self.radial = Radial(radial, spline_tolerance)
         kind = TYPES[dtype]
         self.kernels = NodeKernels(plan(model, Tile.of(find_compiler(), kind), kind))
-        self.layers = [LayerConvolution(block.convolution, model.basis, kind) for block in model.interactions]
-        self.geometry = Geometry(model.basis, self.layers[0].layout.degree, kind)
-        self.densities = [
-            None if block.density is None else EdgeDensity(block.density.network, model.basis.cutoff_on_weights, dtype)
-            for block in model.interactions
-        ]
+        # Splines are fitted when the elements of a structure are known.
+        none = np.zeros(0, np.int64)
+        self._convolutions = convolutions(model, self.radial, none, kind) if radial == "exact" else None
         self._list: Neighbours | None = None
         self._run: NodeRun | None = None
-        self._elements = np.zeros(0, np.int64)
+        self._elements = none
 
     def __call__(
         self, numbers: np.ndarray, positions: np.ndarray, cell: np.ndarray, periodic: tuple[bool, ...]
@@ -133,29 +145,35 @@ class Evaluator:
         edges : Edges
             The edges of atoms that are sorted by element.
         """
-        run = self._run_of(edges.elements)
+        run, parts = self._run_of(edges.elements), self.convolutions(edges.elements)
         run.begin()
-        values = self.geometry.forward(edges, self.threads)
-        slopes = [self._forward(t, run, edges, values) for t in range(len(self.layers))]
+        values = parts.geometry.forward(edges, self.threads)
+        slopes = [self._forward(t, run, edges, values) for t in range(len(parts.layers))]
         g_harmonics, g_lengths = np.zeros_like(values.harmonics), np.zeros(edges.rows, self.dtype)
-        for t in reversed(range(len(self.layers))):
+        for t in reversed(range(len(parts.layers))):
             self._reverse(t, run, edges, values, slopes[t], g_harmonics, g_lengths)
         g_vectors, energies = np.zeros((edges.count, 3)), run.arrays["energies"].copy()
-        self.geometry.reverse(edges, values, g_harmonics, g_lengths, g_vectors, self.threads)
+        parts.geometry.reverse(edges, values, g_harmonics, g_lengths, g_vectors, self.threads)
         if self.model.repulsion is not None:
             ends = edges.receivers, edges.elements[np.stack([edges.senders, edges.receivers])]
             numbers = np.array(self.model.numbers)
             add_repulsion(self.model.repulsion, numbers, ends, edges.vectors, energies, g_vectors)
         return energies, g_vectors
 
+    def convolutions(self, elements: np.ndarray) -> Convolutions:
+        """The convolutions for some elements, int64; splines are fitted again if there are other elements."""
+        if self._convolutions is None or not self._convolutions.covers(elements):
+            self._convolutions = convolutions(self.model, self.radial, elements, TYPES[self.dtype])
+        return self._convolutions
+
     def _forward(self, t: int, run: NodeRun, edges: Edges, values: EdgeValues) -> np.ndarray | None:
         """Compute layer t, and return the slopes of the edges' parts in its density."""
-        layer, density, slope = self.layers[t], self.densities[t], None
-        layer.forward(
-            edges, values, run.features(f"x{t}", layer.channels), run.features(f"a{t}", layer.channels), self.threads
-        )
+        parts = self.convolutions(edges.elements)
+        layer, density, slope = parts.layers[t], parts.densities[t], None
+        x, a = (run.features(f"{name}{t}", layer.channels) for name in "xa")
+        layer.forward(edges, values, x, a, self.threads)
         if density is not None:
-            run.arrays[f"rho{t}"][...], slope = density.forward(edges, values)
+            run.arrays[f"rho{t}"][...], slope = density.forward(edges, values, self.threads)
         run.forward(t)
         return slope
 
@@ -169,7 +187,7 @@ class Evaluator:
         g_harmonics: np.ndarray,
         g_lengths: np.ndarray,
     ) -> None:
-        layer = self.layers[t]
+        layer = self.convolutions(edges.elements).layers[t]
         run.reverse(t)
         x, g_a = run.features(f"x{t}", layer.channels), run.features(f"a{t}", layer.channels)
         g_x = layer.reverse(edges, values, x, g_a, g_harmonics, g_lengths, self.threads)

@@ -18,6 +18,7 @@ from trnqc.gen import Array, Value, const
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
 from trnqc.gen.values import exp, fma, minimum
+from trnqc.mace.edges import normalisation
 from trnqc.mace.edges.block import FIRST, ROWS, params
 from trnqc.mace.edges.geometry.programs import EDGES, ELEMENTS, RECEIVERS, SENDERS
 from trnqc.mace.gemm import Tile, pack, product
@@ -34,6 +35,8 @@ class NetworkWeights:
         Numbers of inputs and of the outputs of each layer, the last one in whole vectors.
     bias, silu : tuple of bool
         Whether each layer has a bias and an activation function.
+    norms : tuple of float or None
+        The epsilon of the layer normalisation of each layer that has one.
     elements : int
         Number of elements on which the first layer depends, 0 if it does not.
     cutoff : bool
@@ -47,6 +50,7 @@ class NetworkWeights:
     widths: tuple[int, ...]
     bias: tuple[bool, ...]
     silu: tuple[bool, ...]
+    norms: tuple[float | None, ...]
     elements: int
     cutoff: bool
     tile: Tile
@@ -80,8 +84,11 @@ class NetworkWeights:
         for n, vectors in enumerate(self.vectors):
             layer = {"weight": place}
             place += self.widths[n] * vectors
-            for name, size in (("bias", self.bias[n]), ("sender", self.elements), ("receiver", self.elements)):
-                if size and (n == 0 or name == "bias"):
+            elements = self.elements if n == 0 else 0
+            sizes = {"bias": self.bias[n], "sender": elements, "receiver": elements}
+            sizes |= {"gain": self.norms[n] is not None, "offset": self.norms[n] is not None}
+            for name, size in sizes.items():
+                if size:
                     layer[name] = place
                     place += size * vectors
             layers.append(layer)
@@ -95,15 +102,14 @@ class NetworkWeights:
 def network_weights(network: Network, columns: int, cutoff: bool, tile: Tile, dtype: str, edges: int) -> NetworkWeights:
     """The shape of a network whose last layer is padded to `columns` outputs. Raises UnsupportedError."""
     layers = network.layers
-    if any(layer.norm is not None for layer in layers):
-        raise UnsupportedError(
-            "a radial network has layer normalisation, which the exact kernels do not have: use radial='spline'"
-        )
+    if layers[-1].norm is not None:
+        raise UnsupportedError("the last layer of a radial network has layer normalisation, which is not supported")
     widths = (layers[0].weight.shape[0], *(layer.weight.shape[1] for layer in layers[:-1]), columns)
     return NetworkWeights(
         widths,
         tuple(layer.bias is not None for layer in layers),
         tuple(layer.silu for layer in layers),
+        tuple(None if layer.norm is None else layer.norm[2] for layer in layers),
         0 if network.sender is None else len(network.sender),
         cutoff,
         tile,
@@ -130,6 +136,8 @@ def parameters(shape: NetworkWeights, network: Network, last: np.ndarray, bias: 
             parts.append(_rows((bias if final and bias is not None else layer.bias)[None], tile))
         if n == 0 and network.sender is not None and network.receiver is not None:
             parts += [_rows(network.sender, tile), _rows(network.receiver, tile)]
+        if layer.norm is not None:
+            parts += [_rows(each[None], tile) for each in layer.norm[:2]]
     return np.concatenate(parts).astype({"f32": np.float32, "f64": np.float64}[shape.dtype])
 
 
@@ -165,6 +173,9 @@ class _Program:
                 self._multiply(n, self.weights, 1, self.step)
             else:
                 self._multiply(n, self.sums, s.vectors[n], 1)
+                epsilon = s.norms[n]
+                if epsilon is not None:
+                    self._normalise(n, epsilon)
                 self._activate(n)
         if s.cutoff or self._adds(len(s.vectors) - 1):
             self._finish()
@@ -185,13 +196,26 @@ class _Program:
             left, place = st.view(source[FIRST, 0]), st.view(out[ROWS * (copy * row)])
             self.b.call(multiply, ROWS, depth, vectors, left, depth, right, place, *strides)
 
+    def _normalise(self, n: int, epsilon: float) -> None:
+        """Normalise the sums of each row, and their derivatives."""
+        s, b, sums = self.shape, self.b, self.sums
+        vectors, parts = s.vectors[n], s.offsets[n]
+        with b.loop("row", ROWS) as row:
+            first = b.let("first", row * vectors)
+            if self._adds(n):
+                with b.loop("v", vectors) as v:
+                    b.store(sums[first + v], sums[first + v] + self._added(n, row, v))
+            below = b.let("below", first + ROWS * vectors) if self.slopes else None
+            norm = normalisation.Row(b, sums, first, below, vectors, s.widths[n + 1], s.tile.lanes)
+            norm.write(epsilon, *(st.view(self.parameters[parts[name]]) for name in ("gain", "offset")))
+
     def _activate(self, n: int) -> None:
         """Write silu of the sums, and its derivative, as rows of the next product."""
         s, b, sums, hidden = self.shape, self.b, self.sums, self.hidden
         vectors, lanes = s.vectors[n], s.tile.lanes
         with b.loop("row", ROWS) as row, b.loop("v", vectors) as v:
             at = b.let("at", row * vectors + v)
-            x = b.let("x", sums[at] + self._added(n, row, v) if self._adds(n) else sums[at])
+            x = b.let("x", sums[at] + self._added(n, row, v) if self._adds(n) and s.norms[n] is None else sums[at])
             value, slope = _silu(b, x) if s.silu[n] else (x, const(1.0, s.dtype))
             results = [(at, value)]
             if self.slopes:

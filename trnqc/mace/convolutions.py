@@ -1,0 +1,104 @@
+"""The compiled convolutions of a model with exact radial networks or with splines, and what their geometry needs.
+
+model, elements -> spline tables, if asked for -> geometry, convolutions
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trnqc.errors import InputError
+from trnqc.mace.edges.density import EdgeDensity
+from trnqc.mace.edges.geometry.kernels import Geometry
+from trnqc.mace.edges.kernels import LayerConvolution, spline_network
+from trnqc.mace.edges.splines.tables import SplineTables, spline_tables
+from trnqc.mace.model import Model
+
+RADIALS = ("exact", "spline")
+# Default of the largest relative error of the weights of edges and of their derivatives, if they are splines.
+SPLINE_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class Radial:
+    """How the weights of edges are computed.
+
+    Parameters
+    ----------
+    kind : {"exact", "spline"}
+        By the networks of the model, or by splines of the length.
+    tolerance : float
+        Largest error of splines and of their derivatives, relative to the largest weights and derivatives.
+
+    Raises
+    ------
+    InputError
+        For another kind.
+    """
+
+    kind: str = "exact"
+    tolerance: float = SPLINE_TOLERANCE
+
+    def __post_init__(self) -> None:
+        if self.kind not in RADIALS:
+            raise InputError(f"radial: expected one of {', '.join(RADIALS)}; found {self.kind}")
+
+
+@dataclass(frozen=True, eq=False)
+class Convolutions:
+    """The geometry of edges and the convolutions of all layers.
+
+    Parameters
+    ----------
+    geometry : Geometry
+    layers : tuple of LayerConvolution
+    densities : tuple of EdgeDensity or None
+        Those of the layers that have one.
+    splines : SplineTables or None
+    """
+
+    geometry: Geometry
+    layers: tuple[LayerConvolution, ...]
+    densities: tuple[EdgeDensity | None, ...]
+    splines: SplineTables | None
+
+    def covers(self, elements: np.ndarray) -> bool:
+        """Whether the weights of all pairs of some elements, int64, can be computed."""
+        return self.splines is None or self.splines.covers(elements)
+
+
+def convolutions(model: Model, radial: Radial, elements: np.ndarray, dtype: str) -> Convolutions:
+    """Compile the convolutions of a model, or load them from the cache.
+
+    Parameters
+    ----------
+    model : Model
+    radial : Radial
+    elements : numpy.ndarray
+        The numbers of the elements that occur, int64. Splines are fitted for pairs of these.
+    dtype : {"f32", "f64"}
+
+    Raises
+    ------
+    InputError
+        If splines cannot meet the tolerance.
+    UnsupportedError
+        For networks that the programs do not cover.
+    """
+    blocks, tables = [block.convolution for block in model.interactions], None
+    densities = [block.density for block in model.interactions]
+    learned = [density for density in densities if density is not None]
+    if radial.kind == "spline":
+        functions = [*(spline_network(block, dtype) for block in blocks), *learned]
+        present = [int(n) for n in np.unique(elements)]
+        tables = spline_tables(functions, model.basis, present, len(model.numbers), radial.tolerance, dtype)
+    layers = tuple(LayerConvolution(block, model.basis, dtype, tables, n) for n, block in enumerate(blocks))
+    numbers = iter(range(len(blocks), len(blocks) + len(learned)))
+    by_layer = tuple(
+        None if density is None else EdgeDensity(density, model.basis, dtype, tables, next(numbers))
+        for density in densities
+    )
+    basis = model.basis if tables is None else tables.knots
+    return Convolutions(Geometry(basis, layers[0].layout.degree, dtype), layers, by_layer, tables)
