@@ -22,8 +22,10 @@ def diamond(cells: int = 2, shift: float = 0.05, seed: int = 1) -> Atoms:
     return atoms
 
 
-def mace_model(hidden: str, dtype: torch.dtype, *, max_ell: int = 3, r_max: float = 5.0, seed: int = 0) -> Any:
-    """ScaleShiftMACE of carbon: two residual interactions, correlation 3."""
+def mace_model(
+    hidden: str, dtype: torch.dtype, *, max_ell: int = 3, r_max: float = 5.0, seed: int = 0, number: int = 6
+) -> Any:
+    """ScaleShiftMACE of one element, carbon by default: two residual interactions, correlation 3."""
     from mace import modules  # before e3nn, whose old release needs a variable that mace sets
 
     o3 = importlib.import_module("e3nn.o3")
@@ -46,7 +48,7 @@ def mace_model(hidden: str, dtype: torch.dtype, *, max_ell: int = 3, r_max: floa
             gate=torch.nn.functional.silu,
             atomic_energies=np.zeros(1),
             avg_num_neighbors=88.0,
-            atomic_numbers=[6],
+            atomic_numbers=[number],
             correlation=3,
             radial_type="bessel",
             atomic_inter_scale=1.0,

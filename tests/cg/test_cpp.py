@@ -13,8 +13,8 @@ torch = pytest.importorskip("torch")
 
 import trnqc.cg  # noqa: E402
 from trnqc.cg import TensorProduct, TensorProductConv, TPProblem, write_kernels  # noqa: E402
+from trnqc.cg.cpp.compiler import cpp_compiler  # noqa: E402
 from trnqc.cg.torch.cpp import folder as kernel_folder  # noqa: E402
-from trnqc.cg.torch.cpp import library  # noqa: E402
 from trnqc.errors import InputError  # noqa: E402
 
 NODES, EDGES = 7, 40
@@ -183,4 +183,4 @@ def test_without_a_compiler(monkeypatch):
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(trnqc.errors.CompilerError, match="install one"):
-        library.cpp_compiler()
+        cpp_compiler()

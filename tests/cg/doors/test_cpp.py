@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("mace")
 
+from trnqc.cg.cpp.compiler import cpp_compiler  # noqa: E402
 from trnqc.cg.torch.cpp import library  # noqa: E402
 
 PROGRAM = Path(__file__).resolve().parents[3] / "examples" / "cpp" / "energy.cpp"
@@ -21,9 +22,7 @@ def program(tmp_path_factory):
     """The example, compiled."""
     out = tmp_path_factory.mktemp("program") / "energy"
     flags = ("-std=c++20", "-O1", *library.torch_flags())
-    subprocess.run(
-        [*library.cpp_compiler(), *flags, PROGRAM, "-o", out, *library.torch_libraries(), "-ldl"], check=True
-    )
+    subprocess.run([*cpp_compiler(), *flags, PROGRAM, "-o", out, *library.torch_libraries(), "-ldl"], check=True)
     return out
 
 

@@ -17,11 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnqc.cg.derivatives import GRADIENTS, TANGENTS, Calls
 from trnqc.cg.problem.graph import graph_of
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.problem.text import problem_of, weighted_part
 from trnqc.cg.programs.directions import DIRECTIONS
-from trnqc.cg.torch.derivatives import GRADIENTS, TANGENTS, Calls
 from trnqc.cg.torch.engines import cpu_engine, cuda_engine, no_engine
 from trnqc.cg.torch.transforms import active, function_of, refuse_dual_level
 from trnqc.errors import EdgeIndexError, OperandError, UnsupportedPrecision

@@ -23,6 +23,12 @@ struct Operator {
   std::string gradient;
 };
 
+static std::string returned(size_t results) {
+  std::string text = "Tensor";
+  for (size_t n = 1; n < results; ++n) text += ", Tensor";
+  return results == 1 ? text : "(" + text + ")";
+}
+
 static std::vector<Operator> operators() {
   const std::string edges = ", Tensor rows, Tensor cols, str problem, bool deterministic, bool kahan)";
   const std::string rest[] = {", str problem)", edges};
@@ -32,7 +38,7 @@ static std::vector<Operator> operators() {
     for (const Direction& direction : DIRECTIONS) {
       std::string schema = "(";
       for (size_t n = 0; n < direction.reads.size(); ++n) schema += (n ? ", Tensor " : "Tensor ") + direction.reads[n];
-      schema += rest[conv] + " -> " + direction.returned;
+      schema += rest[conv] + " -> " + returned(direction.writes.size());
       const auto prefix = prefixes[conv] + "_";
       all.push_back({prefix + direction.name, prefix + direction.name + schema, direction.reads.size(),
                      direction.writes.size(),

@@ -2,66 +2,18 @@
 // The kernels are those of trnqc/cg/cpu/engine.py, called in the same way.
 #pragma once
 
-#include <array>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/stack.h>
 
+#include "call.h"
 #include "graph.h"
 #include "kernels.h"
 
 namespace trnqc {
-
-// A direction as in trnqc/cg/programs/directions.py. The last letter of an operand's name is its kind.
-struct Direction {
-  std::string name;
-  std::vector<std::string> reads, writes;
-  std::string returned, gradient;
-};
-
-inline const std::array<Direction, 3> DIRECTIONS = {{
-    {"forward", {"x", "y", "w"}, {"z"}, "Tensor", "backward"},
-    {"backward", {"x", "y", "w", "gz"}, {"gx", "gy", "gw"}, "(Tensor, Tensor, Tensor)", "double_backward"},
-    {"double_backward",
-     {"x", "y", "w", "gz", "ggx", "ggy", "ggw"},
-     {"gx", "gy", "gw", "ggz"},
-     "(Tensor, Tensor, Tensor, Tensor)",
-     ""},
-}};
-
-// Partial sums of gradients of shared weights in a batch. Their number does not depend on that of threads.
-constexpr int64_t BATCH_SHARES = 16;
-// Smallest numbers of rows of a batch, and of edges of a graph, that a thread computes at a time.
-constexpr int64_t LEAST_ROWS = 64, LEAST_EDGES = 32;
-// Largest number of parameters of a kernel besides its range of groups.
-constexpr size_t MOST_PARAMETERS = 16;
-
-using Parameters = std::vector<intptr_t>;
-
-// Call a kernel. All its parameters are addresses or int64, which have one calling convention on 64-bit machines.
-template <size_t... N>
-void call_kernel(void* address, const intptr_t* p, int64_t begin, int64_t end, std::index_sequence<N...>) {
-  reinterpret_cast<void (*)(decltype(p[N] + 0)..., int64_t, int64_t)>(address)(p[N]..., begin, end);
-}
-
-template <size_t Count>
-void call_kernel_of(void* address, const Parameters& p, int64_t begin, int64_t end) {
-  if (p.size() == Count) {
-    call_kernel(address, p.data(), begin, end, std::make_index_sequence<Count>());
-  } else if constexpr (Count < MOST_PARAMETERS) {
-    call_kernel_of<Count + 1>(address, p, begin, end);
-  } else {
-    TORCH_CHECK(false, "trnqc: a kernel has ", p.size(), " parameters, more than ", MOST_PARAMETERS);
-  }
-}
-
-inline void call_kernel(const Kernel& kernel, const Parameters& parameters, int64_t begin, int64_t end) {
-  call_kernel_of<1>(kernel.address, parameters, begin, end);
-}
 
 inline intptr_t address_of(const at::Tensor& tensor) { return reinterpret_cast<intptr_t>(tensor.data_ptr()); }
 inline intptr_t address_of(const Integers& numbers) { return reinterpret_cast<intptr_t>(numbers.data()); }
@@ -109,12 +61,6 @@ struct Operands {
   }
 };
 
-inline const Direction& direction_of(const std::string& name) {
-  for (const Direction& direction : DIRECTIONS)
-    if (direction.name == name) return direction;
-  TORCH_CHECK(false, "trnqc: unknown direction ", name);
-}
-
 inline Operands operands_of(const std::string& name, torch::jit::Stack& stack, size_t rest) {
   const Direction& direction = direction_of(name);
   const auto first = stack.end() - static_cast<int64_t>(direction.reads.size() + rest);
@@ -146,34 +92,15 @@ inline void multiply(const std::string& name, torch::jit::Stack& stack) {
   const int64_t rows = operands.nodes;
   if (name == "forward") {
     at::parallel_for(0, rows, LEAST_ROWS, [&](int64_t begin, int64_t end) {
-      call_kernel(kernel, parameters, begin, end);
+      call_kernel(kernel.address, parameters, begin, end);
     });
   } else {
     at::parallel_for(0, BATCH_SHARES, std::max<int64_t>(1, BATCH_SHARES * LEAST_ROWS / std::max<int64_t>(1, rows)),
                      [&](int64_t begin, int64_t end) {
-                       Parameters own = parameters;
-                       own.push_back(0);
-                       for (int64_t share = begin; share < end; ++share) {
-                         own.back() = share;
-                         call_kernel(kernel, own, rows * share / BATCH_SHARES, rows * (share + 1) / BATCH_SHARES);
-                       }
+                       call_by_shares(kernel.address, parameters, rows, begin, end);
                      });
   }
   put_results(stack, operands.direction.reads.size() + 1, kernel.problem, operands.direction, results);
-}
-
-// A kernel of a convolution: its name, whether it goes by sender, and its operands among those read and written.
-struct Pass {
-  std::string name;
-  bool by_sender;
-  std::vector<size_t> operands;
-};
-
-inline std::vector<Pass> passes_of(const std::string& direction) {
-  if (direction == "forward") return {{"conv_forward", false, {0, 1, 2, 3}}};
-  if (direction == "backward") return {{"conv_backward", true, {0, 1, 2, 3, 4, 5, 6}}};
-  return {{"conv_double_outputs", false, {0, 1, 2, 4, 5, 6, 10}},
-          {"conv_double_inputs", true, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}}};
 }
 
 inline at::Tensor checked_index(const char* name, const at::Tensor& index) {
@@ -188,7 +115,7 @@ inline void run_pass(const Kernel& kernel, const Pass& pass, const Order& order,
   for (const size_t n : pass.operands) parameters.push_back(address_of(operands.tensors[n]));
   const int64_t edges = std::max<int64_t>(1, operands.edges);
   at::parallel_for(0, order.n_shares(), std::max<int64_t>(1, order.n_shares() * LEAST_EDGES / edges),
-                   [&](int64_t begin, int64_t end) { call_kernel(kernel, parameters, begin, end); });
+                   [&](int64_t begin, int64_t end) { call_kernel(kernel.address, parameters, begin, end); });
 }
 
 // Convolutions. The stack has the operands, rows, cols, the text of the problem, `deterministic` and `kahan`.
@@ -200,7 +127,8 @@ inline void convolve(const std::string& name, torch::jit::Stack& stack) {
   TORCH_CHECK(rows.numel() == cols.numel(), "expected as many receivers as senders, found ", rows.numel(), " rows, ",
               cols.numel(), " cols");
   operands.edges = rows.numel();
-  const auto graph = graph_of(rows, cols, operands.nodes);
+  const auto graph = graph_of(rows.const_data_ptr<int64_t>(), cols.const_data_ptr<int64_t>(), operands.edges,
+                              operands.nodes);
   const std::string dtype = dtype_of(operands.tensors[0]), suffix = tail[4].toBool() ? "_kahan" : "";
   const auto passes = passes_of(name);
   const auto kernel_of = [&](const Pass& pass) -> const Kernel& {

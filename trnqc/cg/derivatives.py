@@ -10,14 +10,14 @@ operators are derivatives of L:
 Second derivatives are symmetric, so forward mode needs no further operators.
 """
 
-# No `from __future__ import annotations`, as in operators.py.
+from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
-
+# An array of any library.
+Tensor = Any
 Tensors = Sequence[Tensor]
 
 

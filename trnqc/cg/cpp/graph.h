@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
+#include <string>
 #include <vector>
-
-#include <ATen/core/Tensor.h>
 
 namespace trnqc {
 
@@ -73,38 +74,36 @@ struct Graph {
         by_receiver(rows, cols, nodes),
         by_sender(cols, rows, nodes) {}
 
-  bool is(const at::Tensor& receivers, const at::Tensor& senders, int64_t count) const {
-    return count == nodes && equal(rows, receivers) && equal(cols, senders);
-  }
-
- private:
-  static bool equal(const Integers& known, const at::Tensor& index) {
-    const int64_t* data = index.const_data_ptr<int64_t>();
-    return index.numel() == static_cast<int64_t>(known.size()) && std::equal(known.begin(), known.end(), data);
+  template <typename Index>
+  bool is(const Index* receivers, const Index* senders, int64_t edges, int64_t count) const {
+    return count == nodes && edges == static_cast<int64_t>(rows.size()) &&
+           std::equal(rows.begin(), rows.end(), receivers) && std::equal(cols.begin(), cols.end(), senders);
   }
 };
 
-// Return the numbers of an index tensor, which must be nodes of the graph.
-inline Integers checked_nodes(const char* name, const at::Tensor& index, int64_t nodes) {
-  const int64_t* data = index.const_data_ptr<int64_t>();
-  Integers numbers(data, data + index.numel());
-  for (size_t edge = 0; edge < numbers.size(); ++edge)
-    TORCH_CHECK(numbers[edge] >= 0 && numbers[edge] < nodes, name, ": expected nodes 0 .. ", nodes - 1, ", found ",
-                numbers[edge], " at edge ", edge);
+// Return the numbers of an index array, which must be nodes of the graph.
+template <typename Index>
+Integers checked_nodes(const std::string& name, const Index* index, int64_t edges, int64_t nodes) {
+  Integers numbers(index, index + edges);
+  for (int64_t edge = 0; edge < edges; ++edge)
+    if (numbers[edge] < 0 || numbers[edge] >= nodes)
+      throw std::runtime_error(name + ": expected nodes 0 .. " + std::to_string(nodes - 1) + ", found " +
+                               std::to_string(numbers[edge]) + " at edge " + std::to_string(edge));
   return numbers;
 }
 
 // Return the graph of these edges, which is kept for later calls.
-inline std::shared_ptr<const Graph> graph_of(const at::Tensor& rows, const at::Tensor& cols, int64_t nodes) {
+template <typename Index>
+std::shared_ptr<const Graph> graph_of(const Index* rows, const Index* cols, int64_t edges, int64_t nodes) {
   static std::mutex mutex;
   static std::vector<std::shared_ptr<const Graph>> kept;
   {
     std::lock_guard<std::mutex> guard(mutex);
     for (const auto& graph : kept)
-      if (graph->is(rows, cols, nodes)) return graph;
+      if (graph->is(rows, cols, edges, nodes)) return graph;
   }
-  auto graph = std::make_shared<const Graph>(checked_nodes("rows", rows, nodes), checked_nodes("cols", cols, nodes),
-                                             nodes);
+  auto graph = std::make_shared<const Graph>(checked_nodes("rows", rows, edges, nodes),
+                                             checked_nodes("cols", cols, edges, nodes), nodes);
   std::lock_guard<std::mutex> guard(mutex);
   if (kept.size() == KEPT_GRAPHS) kept.erase(kept.begin());
   kept.push_back(graph);

@@ -1,0 +1,76 @@
+"""The C++ compiler of this machine, and shared libraries that it makes of the sources of this package.
+
+sources, compiler, options -> key -> shared library in the cache of kernels
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from trnqc.errors import CompilerError
+from trnqc.jit.cache import key_of, library_cache
+
+# Libraries check whether the CPU can run the kernels, so they may not need the CPU's own instructions themselves.
+FLAGS = ("-shared", "-fPIC", "-std=c++20", "-O2")
+SHARED = Path(__file__).parent
+
+
+def shared_library(name: str, main: Path, headers: Sequence[Path], flags: Sequence[str], after: Sequence[str]) -> Path:
+    """Return the path of a library in the cache. It is compiled at the first call.
+
+    Parameters
+    ----------
+    name : str
+        The first part of the name of the file.
+    main : Path
+        The source file.
+    headers : sequence of Path
+        The other sources of this package that it includes.
+    flags, after : sequence of str
+        Options of the compiler before and after the source file.
+
+    Raises
+    ------
+    CompilerError
+        If there is no C++ compiler, or if it fails.
+    """
+    compiler = cpp_compiler()
+    before = (*FLAGS, f"-I{SHARED}", *flags)
+
+    def build(out: Path) -> None:
+        _run([*compiler, *before, str(main), "-o", str(out), *after])
+
+    texts = [path.read_text() for path in (main, *headers)]
+    key = key_of(_run([*compiler, "--version"]), *before, *after, *texts)
+    return library_cache().get(f"{name}-{key}", build)
+
+
+def cpp_compiler() -> list[str]:
+    """Return the command of the C++ compiler: $CXX, else c++, g++ or clang++. Raises CompilerError if there is none."""
+    if command := shlex.split(os.environ.get("CXX", "")):
+        return command
+    for name in ("c++", "g++", "clang++"):
+        if shutil.which(name):
+            return [name]
+    raise CompilerError(
+        "there is no C++ compiler: install one (Debian and Ubuntu: apt-get install g++; Fedora: dnf install gcc-c++; "
+        "macOS: xcode-select --install), or name one in the environment variable CXX"
+    )
+
+
+def _run(command: list[str]) -> str:
+    try:
+        process = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    except OSError as error:
+        raise CompilerError(f"cannot start the C++ compiler\n  command: {shlex.join(command)}\n  {error}") from error
+    if process.returncode:
+        raise CompilerError(
+            f"the C++ compiler failed with exit status {process.returncode}\n  command: {shlex.join(command)}\n"
+            f"{process.stdout}{process.stderr}"
+        )
+    return process.stdout
