@@ -14,7 +14,7 @@ from trnqc.mace.edges.density import EdgeDensity
 from trnqc.mace.edges.geometry.kernels import Geometry
 from trnqc.mace.edges.kernels import LayerConvolution, spline_network
 from trnqc.mace.edges.splines.tables import SplineTables, spline_tables
-from trnqc.mace.model import Model
+from trnqc.mace.model import Density, Model, Network
 
 RADIALS = ("exact", "spline")
 # Default of the largest relative error of the weights of edges and of their derivatives, if they are splines.
@@ -91,7 +91,7 @@ def convolutions(model: Model, radial: Radial, elements: np.ndarray, dtype: str)
     densities = [block.density for block in model.interactions]
     learned = [density for density in densities if density is not None]
     if radial.kind == "spline":
-        functions = [*(spline_network(block, dtype) for block in blocks), *learned]
+        functions: list[Network | Density] = [*(spline_network(block, dtype) for block in blocks), *learned]
         present = [int(n) for n in np.unique(elements)]
         tables = spline_tables(functions, model.basis, present, len(model.numbers), radial.tolerance, dtype)
     layers = tuple(LayerConvolution(block, model.basis, dtype, tables, n) for n, block in enumerate(blocks))
