@@ -106,9 +106,7 @@ def main() -> int:
 
     atoms.calc = calc
     dynamics = VelocityVerlet(atoms, timestep=args.timestep * units.fs)
-    dynamics.attach(
-        lambda: of_ase.append((atoms.get_potential_energy(), atoms.get_forces(), atoms.get_positions()))
-    )
+    dynamics.attach(lambda: of_ase.append((atoms.get_potential_energy(), atoms.get_forces(), atoms.get_positions())))
     dynamics.run(args.steps)
     scale = np.abs(of_ase[0][1]).max()
     energy, forces = (max(np.abs(a[n] - b[n]).max() for a, b in zip(of_lammps, of_ase)) for n in (0, 1))

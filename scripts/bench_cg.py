@@ -1,6 +1,6 @@
 """How fast are the tensor products of irreps beside e3nn: batches, convolutions, real models, and threads?
 
-    python -m scripts.bench_cg [--parts batch tuned uvw conv cue mace threads build] [--quick]
+    python -m scripts.bench_cg [--parts batch tuned uvw conv cue mace training threads build] [--quick]
                                 [--vectors avx2] [--out FILE]
 
     batch    uvu products of published models, every direction alone, one thread, by CPU time; and their accuracy
@@ -10,6 +10,7 @@
     cue      uvu products beside cuEquivariance's on a CPU; asks for cuequivariance-torch
     mace     energies and forces of a MACE model with random weights; asks for mace-torch,
              here or in the environment whose python MACE_PYTHON names
+    training the gradients of a loss of energy and forces with respect to the weights of the same model
     threads  one thread over two, by wall time
     build    CPU seconds to make and compile a batch's directions with an empty cache
 
@@ -46,7 +47,7 @@ CONV_TARGETS = {
 TUNED = {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=8589934592"}
 ALLOCATOR = ("GLIBC_TUNABLES", "THP_MEM_ALLOC_ENABLE", "LD_PRELOAD")
 # Parts that ask for packages beyond the tests'.
-ELSEWHERE = ("cue", "mace")
+ELSEWHERE = ("cue", "mace", "training")
 
 
 def batch(asked: argparse.Namespace) -> Rows:
@@ -99,6 +100,15 @@ def mace(asked: argparse.Namespace) -> Rows:
             yield case(dtype, asked.rounds, tuned=tuned) | {"target": {"energy and forces": target}}
 
 
+def training(asked: argparse.Namespace) -> Rows:
+    from scripts.cg.mace import case
+
+    for dtype in DTYPES:
+        yield case(dtype, min(asked.rounds, 5), training=True, cells=1 if asked.quick else 2) | {
+            "target": {"training step": 4.0}
+        }
+
+
 def threads(asked: argparse.Namespace) -> Rows:
     from scripts.cg.batch import threads
 
@@ -131,6 +141,7 @@ PARTS: Parts = {
     "conv": conv,
     "cue": cue,
     "mace": mace,
+    "training": training,
     "threads": threads,
     "build": build,
 }

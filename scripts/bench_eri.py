@@ -1,6 +1,6 @@
-"""Times of generated integral kernels, J and K, three-centre integrals and a whole job relative to PySCF.
+"""Times of generated integral kernels, J and K, three-centre integrals and gradients relative to PySCF.
 
-    python -m scripts.bench_eri [--parts classes jk fitting gradient scf_gradient job]
+    python -m scripts.bench_eri [--parts classes jk fitting gradient scf_gradient]
                                  [--threads 1 2] [--quick] [--vectors avx2] [--out FILE]
 
     classes   dense batches of one class, 1 and 3 primitives per shell, against libcint of PySCF's wheel, one thread
@@ -8,7 +8,6 @@
     fitting   three-centre integrals against PySCF's incore.aux_e2
     gradient  derivatives of sums of three-centre integrals with weights against PySCF's derivative integrals
     scf_gradient  two-electron gradients of Hartree-Fock against PySCF's
-    job       density-fitted RHF and MP2 of caffeine/cc-pVTZ from the geometry on, against PySCF as installed
 
 Contestants run in turns in one process. Times are medians, and ratios are medians of the ratios within each round.
 Classes are timed in CPU seconds of the thread, the rest in wall and CPU seconds. A part replaces the same part in the
@@ -40,8 +39,7 @@ JK = {
 FITTING = {"caffeine/cc-pvtz/cc-pvtz-ri": 4.0}
 GRADIENT = {"caffeine/cc-pvtz/cc-pvtz-ri": 4.0}
 SCF_GRADIENT = {"caffeine/def2-svp/fitted": 4.0, "caffeine/def2-tzvp/fitted": 4.0, "caffeine/def2-svp/direct": 4.0}
-JOB = {"caffeine/cc-pvtz": 3.0}
-QUICK = {"classes": ("0000", "1111", "2222"), "jk": ("water5/cc-pvdz",), "fitting": (), "job": ()}
+QUICK = {"classes": ("0000", "1111", "2222"), "jk": ("water5/cc-pvdz",), "fitting": ()}
 
 
 def class_target(digits: str, primitives: int) -> float | None:
@@ -99,24 +97,12 @@ def scf_gradient(asked: argparse.Namespace) -> Rows:
             yield scf_gradient(molecule, basis, way, threads) | {"target": target}
 
 
-def job(asked: argparse.Namespace) -> Rows:
-    from scripts.eri.whole_job import whole_job
-
-    for title, target in JOB.items() if not asked.quick else ():
-        molecule, basis = title.split("/")
-        yield whole_job(molecule, basis, threads=max(asked.threads), rounds=asked.job_rounds) | {
-            "case": title,
-            "target": target,
-        }
-
-
 PARTS: Parts = {
     "classes": classes,
     "jk": jk,
     "fitting": fitting,
     "gradient": gradient,
     "scf_gradient": scf_gradient,
-    "job": job,
 }
 
 
@@ -146,7 +132,6 @@ def table(part: str, rows: list[dict[str, Any]]) -> Table:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--job-rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="a few cases of a few seconds")
     add_arguments(parser, PARTS, "eri_cpu")
     asked = parser.parse_args()

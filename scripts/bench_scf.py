@@ -1,14 +1,16 @@
-"""Whole SCF jobs and gradients, with the time of every part, beside PySCF.
+"""Whole SCF and DF-MP2 jobs and gradients, with the time of every part, beside PySCF.
 
-    python -m scripts.bench_scf [--parts jobs scaling] [--cases caffeine/def2-svp/b3lyp/fitted ...] [--quick]
+    python -m scripts.bench_scf [--parts jobs mp2 open scaling] [--cases caffeine/def2-svp/b3lyp/fitted ...] [--quick]
                                 [--threads 1 2] [--rounds 1] [--no-gradient] [--vectors avx2] [--out FILE]
 
     jobs      caffeine with HF, PBE, B3LYP and r2SCAN, density-fitted and direct, with its gradient
+    mp2       Hartree-Fock and DF-MP2 of caffeine from the geometry on, density-fitted
+    open      UHF and ROHF of the cation of caffeine, density-fitted
     scaling   B3LYP energies of (H2O)5 to (H2O)30, density-fitted
 
 Every job runs in a process of its own, PySCF and trnqc in turns, with all kernels compiled before. Seconds are medians
 over the rounds, wall and CPU, by part: grid, XC (density, functional and potential), J and K, fitted integrals,
-diagonalisation, DIIS, and the rest. Ratios are medians of the ratios within each round. Rows of other cases in the
+diagonalisation, DIIS, MP2, and the rest. Ratios are medians of the ratios within each round. Rows of other cases in the
 record are kept. A figure of the parts (.svg) is written beside the record.
 """
 
@@ -41,7 +43,18 @@ JOBS = [
 ]
 # Sizes of water clusters: 5 to 30 molecules, of 120 to 720 basis functions.
 SCALING = [f"water{n}/def2-svp/b3lyp/fitted" for n in (5, 10, 20, 30)]
-QUICK = {"jobs": ["water5/def2-svp/b3lyp/fitted"], "scaling": SCALING[:2]}
+CASES = {
+    "jobs": JOBS,
+    "mp2": [f"caffeine/{basis}/mp2/fitted" for basis in ("cc-pvdz", "cc-pvtz")],
+    "open": [f"caffeine/def2-svp/{reference}/fitted" for reference in ("uhf", "rohf")],
+    "scaling": SCALING,
+}
+QUICK = {
+    "jobs": ["water5/def2-svp/b3lyp/fitted"],
+    "mp2": ["water5/cc-pvdz/mp2/fitted"],
+    "open": ["water5/def2-svp/uhf/fitted"],
+    "scaling": SCALING[:2],
+}
 
 
 def process(who: str, case: str, threads: int, gradient: bool) -> dict[str, Any]:
@@ -78,7 +91,11 @@ def compare(case: str, threads: int, rounds: int, gradient: bool) -> dict[str, A
         },
         "ratio": {stage: ratios(runs, key) for stage, key in stages.items()},
         "max_error": {
-            "e_scf": abs(last["trnqc"]["e_scf"] - last["PySCF"]["e_scf"]),
+            **{
+                name: abs(last["trnqc"][name] - last["PySCF"][name])
+                for name in ("e_scf", "e_corr")
+                if name in last["PySCF"]
+            },
             **({"gradient": gradient_error(last)} if gradient else {}),
         },
     }
@@ -112,7 +129,7 @@ def gradient_error(last: dict[str, dict[str, Any]]) -> float:
 
 
 def rows_of(part: str, asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    cases = asked.cases or (QUICK[part] if asked.quick else {"jobs": JOBS, "scaling": SCALING}[part])
+    cases = asked.cases or (QUICK if asked.quick else CASES)[part]
     for case in cases:
         for threads in asked.threads:
             yield compare(case, threads, asked.rounds, part == "jobs" and not asked.no_gradient)
@@ -149,7 +166,7 @@ def show(console: Console, rows: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", nargs="+", choices=("jobs", "scaling"), default=["jobs", "scaling"])
+    parser.add_argument("--parts", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--cases", nargs="+", metavar="MOLECULE/BASIS/FUNCTIONAL/WAY")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=1)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from pyscf import df, gto, lib
 
-from trnqc.eri.gradient.three_centre import CUTOFF, three_centre_gradient
+from trnqc.eri.gradient.three_centre import three_centre_gradient
+from trnqc.eri.gradient.three_centre_pass import CUTOFF
 from trnqc.eri.library.programs import words
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
 

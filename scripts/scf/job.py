@@ -1,8 +1,10 @@
-"""One SCF with its gradient in a process of its own, whose parts are timed; `bench_scf.py` starts it.
+"""One SCF with MP2 or its gradient in a process of its own, whose parts are timed; `bench_scf.py` starts it.
 
     python -m scripts.scf.job {PySCF,trnqc} caffeine/def2-svp/b3lyp/fitted [--no-gradient] [--cycles N]
 
-It prints JSON with the wall and CPU seconds of every part. trnqc is imported only if it is measured.
+The functional hf is Hartree-Fock, uhf and rohf are those of the cation, and mp2 is Hartree-Fock with density-fitted MP2
+(frozen core, no gradient). It prints JSON with the wall and CPU seconds of every part. trnqc is imported only if it is
+measured, or before the measurement.
 """
 
 from __future__ import annotations
@@ -17,11 +19,11 @@ from typing import Any
 
 from scripts import ROOT
 
-WAYS = ("fitted", "direct")
 REST = "rest"
-# Methods whose time is a part of its own, by the attribute of the SCF object that holds them ("" is the object itself).
-SCF_PARTS = {
-    "": {"get_jk": "J and K", "get_j": "J and K", "get_k": "J and K", "eig": "diagonalisation", "get_fock": "DIIS"},
+# Methods of an SCF object whose time is a part of its own.
+SCF_PARTS = {"get_jk": "J and K", "get_j": "J and K", "get_k": "J and K", "eig": "diagonalisation", "get_fock": "DIIS"}
+# The same for objects that it holds, by attribute.
+PARTS_OF_MEMBERS = {
     "grids": {"build": "grid"},
     "_numint": dict.fromkeys(("nr_rks", "nr_uks", "nr_nlc_vxc", "get_rho"), "XC"),
     "with_df": {"build": "fitted integrals"},
@@ -77,24 +79,26 @@ class Clock:
             row[n] += new - old
 
 
-def molecule(name: str, basis: str) -> Any:
+def molecule(name: str, basis: str, charge: int = 0) -> Any:
     """A molecule of examples/molecules, or a cluster such as water15 as the water cluster benchmarks build it."""
     from pyscf import gto
 
+    more = {"basis": basis, "charge": charge, "spin": charge, "verbose": 0, "max_memory": MEMORY}
     file = ROOT / "examples" / "molecules" / f"{name}.xyz"
     if name.startswith("water") and name != "water":
         from scripts.workloads.waters import waters
 
         geometry = waters(int(name.removeprefix("water")))
-        return gto.M(atom=list(zip(geometry.symbols, geometry.coordinates)), basis=basis, verbose=0, max_memory=MEMORY)
-    return gto.M(atom=str(file), basis=basis, verbose=0, max_memory=MEMORY)
+        return gto.M(atom=list(zip(geometry.symbols, geometry.coordinates)), **more)
+    return gto.M(atom=str(file), **more)
 
 
 def scf_object(who: str, mol: Any, functional: str, way: str) -> Any:
     """The SCF object of a contestant; `direct` keeps no integrals, however much memory there is."""
     from pyscf import dft, scf
 
-    mf = scf.RHF(mol) if functional == "hf" else dft.RKS(mol, xc=functional)
+    references = {"hf": scf.RHF, "mp2": scf.RHF, "uhf": scf.UHF, "rohf": scf.ROHF}
+    mf = references[functional](mol) if functional in references else dft.RKS(mol, xc=functional)
     if way == "fitted":
         mf = mf.density_fit()
     else:
@@ -106,10 +110,10 @@ def scf_object(who: str, mol: Any, functional: str, way: str) -> Any:
     return mf
 
 
-def watch(clock: Clock, of: type, names: dict[str, str]) -> None:
-    """Replace methods of a class by timed ones.
+def watch(clock: Clock, of: Any, names: dict[str, str]) -> None:
+    """Replace methods of an object, or of a class, by timed ones.
 
-    Methods that an object itself has would be taken for the user's own, with which no cycle is in single precision.
+    Methods that an SCF object itself has would be taken for the user's own, with which no cycle is in single precision.
     """
     for name, part in names.items():
         if hasattr(of, name):
@@ -119,17 +123,19 @@ def watch(clock: Clock, of: type, names: dict[str, str]) -> None:
 def measure(who: str, case: str, gradient: bool, cycles: int | None) -> dict[str, Any]:
     name, basis, functional, way = case.split("/")
     begin = time.process_time()
-    mol = molecule(name, basis)
+    mol = molecule(name, basis, charge=functional in ("uhf", "rohf"))
     mf = scf_object(who, mol, functional, way)
+    correlate = mp2(who, mol) if functional == "mp2" else None
     imports = {"cpu_s": time.process_time() - begin}
     clock = Clock()
-    for attribute, names in SCF_PARTS.items():
-        watched = getattr(mf, attribute, None) if attribute else mf
-        if watched is not None:
-            watch(clock, type(watched), names)
+    watch(clock, type(mf), SCF_PARTS)
+    for attribute, names in PARTS_OF_MEMBERS.items():
+        if hasattr(mf, attribute):
+            watch(clock, getattr(mf, attribute), names)
     if cycles is not None:
         mf.max_cycle = cycles
     energy = mf.kernel()
+    correlation = {"e_corr": clock.timed("MP2", correlate)(mf)} if correlate else {}
     record: dict[str, Any] = {
         "nao": mol.nao,
         "points": len(mf.grids.weights) if hasattr(mf, "grids") else 0,
@@ -138,6 +144,7 @@ def measure(who: str, case: str, gradient: bool, cycles: int | None) -> dict[str
         "cycles": mf.cycles,
         "converged": bool(mf.converged),
         "e_scf": float(energy),
+        **correlation,
         "ran_on": str(getattr(mf, "ran_on", "PySCF")),
     }
     if gradient:
@@ -151,6 +158,28 @@ def measure(who: str, case: str, gradient: bool, cycles: int | None) -> dict[str
     # A direct SCF would need other kernels for J alone and K alone than for both.
     record["once"] = apart(mf, clock) if way == "fitted" else {}
     return record
+
+
+def mp2(who: str, mol: Any) -> Callable[[Any], float]:
+    """The function of an SCF object that computes the correlation energy of density-fitted MP2 with a frozen core.
+
+    Both contestants fit with the RI set of the basis.
+    """
+    from pyscf import df
+    from pyscf.mp import dfmp2
+
+    from trnqc import DFMP2
+    from trnqc.mp2.factors.auxiliary_basis import auxiliary_basis
+    from trnqc.mp2.reference.orbitals import chemical_core
+
+    core, auxbasis = chemical_core(mol), auxiliary_basis(mol, None).auxmol.basis
+
+    def theirs(mf: Any) -> float:
+        method = dfmp2.DFMP2(mf, frozen=core)
+        method.with_df = df.DF(mol, auxbasis)
+        return float(method.kernel(with_t2=False)[0])
+
+    return theirs if who == "PySCF" else lambda mf: float(DFMP2(mf, auxbasis, core, backend="cpu").kernel()[0])
 
 
 def apart(mf: Any, clock: Clock) -> dict[str, Any]:

@@ -14,6 +14,7 @@ COLOURS = {
     "grid": "#6cc5b0",
     "diagonalisation": "#ff725c",
     "DIIS": "#a463f2",
+    "MP2": "#3ca951",
     "rest": "#9498a0",
 }
 

@@ -39,6 +39,13 @@ def test_all_purposes(trnqc, directory):
     assert all(words in out for words in ("in memory", "gradients", "density fitting", "fitted gradients"))
 
 
+def test_hessians_and_seminumerical_exchange(trnqc):
+    options = ("--hessians", "--seminumerical", "--workers", 1)
+    status, out, _ = trnqc("eri", "build", "--basis", "sto-3g", "--elements", "H", *options)
+    assert status == 0
+    assert all(words in out for words in ("gradients", "Hessians", "seminumerical K"))
+
+
 def test_cartesian_fitting_functions(trnqc):
     options = ("--aux", "weigend", "--cartesian", "--workers", 1)
     status, out, _ = trnqc("eri", "build", "--basis", "sto-3g", "--elements", "H", *options)

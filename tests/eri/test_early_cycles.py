@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from pyscf import dft, gto, scf
+from pyscf import dft, gto, lib, scf
 
 import trnqc
 from trnqc.eri.fitting.density_fitting import DF
@@ -111,12 +111,34 @@ def test_a_potential_that_is_not_accurate_enough_is_computed_again(monkeypatch, 
     assert mf.converged
 
 
-def test_rounded_integrals_that_do_not_fit_are_not_made():
+def test_integrals_on_disk_are_not_rounded():
     fitting = trnqc.accelerate(fitted()).with_df
-    fitting.build()
     fitting.max_memory = 0
+    fitting.build()
     with fitting.single_precision() as possible:
         assert not possible and fitting.rounded is None
+
+
+@pytest.mark.parametrize("shape", [(), (2,)], ids=["one density", "two densities"])
+@pytest.mark.parametrize("with_j", [True, False])
+def test_single_precision_is_that_of_rounded_numbers(shape, with_j):
+    """Of the first densities J is exact; of others it differs by rounding errors of the difference from the first."""
+    fitting = trnqc.accelerate(fitted()).with_df
+    rng, nao = np.random.default_rng(2), fitting.mol.nao
+    for turn in range(2):
+        c, occupation = rng.standard_normal((*shape, nao, 7)), np.broadcast_to([2.0] * 5 + [0.0] * 2, (*shape, 7))
+        dm = (c * occupation[..., None, :]) @ c.swapaxes(-1, -2)
+        tagged = lib.tag_array(dm, mo_coeff=c, mo_occ=occupation)
+        vj, vk = fitting.get_jk(dm)
+        if turn == 0:
+            context = fitting.single_precision()
+            assert context.__enter__()
+        ours = fitting.get_jk(tagged, with_j=with_j)
+        assert 0 < np.abs(ours[1] - vk).max() < 1e-5 * np.abs(vk).max()
+        assert (ours[0] is None) is not with_j
+        if with_j:
+            np.testing.assert_allclose(ours[0], vj, rtol=0, atol=(1e-12 if turn == 0 else 1e-5) * np.abs(vj).max())
+    context.__exit__(None, None, None)
 
 
 @pytest.mark.parametrize("method", [scf.RHF, scf.UHF, scf.ROHF], ids=lambda m: m.__name__)

@@ -11,6 +11,7 @@ from trnqc.eri.gradient.three_centre import three_centre_gradient, two_centre_gr
 from trnqc.eri.integrals import int2c2e, int2e, int3c2e
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.library import prebuild, programs
+from trnqc.eri.seminumerical.exchange import SeminumericalExchange
 from trnqc.errors import InputError, MoleculeError
 
 BASIS = "6-31g"
@@ -77,6 +78,12 @@ def test_fitted_gradients(asked):
     two_centre_gradient(auxmol, np.ones((auxmol.nao, auxmol.nao)))
     auxiliary = prebuild.atoms("weigend", ["H"])
     assert asked == names(prebuild.atoms(BASIS, ["H"]), ["fitted gradient"], auxmol=auxiliary)
+
+
+def test_seminumerical_exchange(asked):
+    mol = molecule("Be 0 0 0", "sto-3g")
+    SeminumericalExchange(mol, level=0).get_k(np.eye(mol.nao))
+    assert asked == names(prebuild.atoms("sto-3g", ["Be"]), ["seminumerical"])
 
 
 def test_atoms():

@@ -33,7 +33,7 @@ CASES: dict[str, dict[str, Any]] = {
     "wide": {"hidden": "40x0e+40x1o", "correlation": 2},
     "agnostic first": {"first": "agnostic"},
     "density": {"first": "agnostic density", "others": "residual density", "transform": "agnesi", "repulsion": True},
-    "nonlinear": {"first": "nonlinear", "others": "nonlinear", "sent": "3x0e+5x1o", "cutoff_on_weights": True},
+    "nonlinear": {"first": "nonlinear", "others": "nonlinear", "sent": "5x0e+5x1o", "cutoff_on_weights": True},
     "three layers": {"layers": 3, "correlation": 2, "hidden": "6x0e+6x1o+6x2e"},
     "one layer": {"layers": 1, "biases": True},
     "soft": {"transform": "soft", "kind": "gaussian"},

@@ -12,6 +12,7 @@ from pyscf.mp import dfmp2, dfmp2_native, dfump2, dfump2_native
 
 import trnqc
 from trnqc.errors import InputError, MemoryLimit, UnsupportedError
+from trnqc.mp2.density.sets import PairMemory
 
 WATER = "O 0 0 0; H 0 -0.757 0.587; H 0 0.757 0.587"
 
@@ -171,6 +172,19 @@ def test_the_gradient_is_that_of_the_scaled_energy():
         scanner(mean_field().mol.set_geom_(moved, unit="Bohr", inplace=False))
         energies.append(scanner.e_tot_scs)
     assert de[0, 2] == pytest.approx((energies[0] - energies[1]) / (2 * step), abs=2e-6)
+
+
+def test_factors_leave_room_for_densities():
+    """Where factors and the smallest block of pairs, which has the degenerate orbitals, do not fit together."""
+    mf = scf.RHF(gto.M(atom="N 0 0 0; N 0 0 1.1", basis="cc-pvdz", verbose=0)).run()
+    plain = trnqc.DFMP2(mf, frozen=2, threads=1)
+    memory = PairMemory((plain.ao2mo().shape,), threads=1)
+    needed = (memory.factors + memory.block(2)) / 1e6
+    for limit, where in ((0.99 * needed, "on disk"), (10 * needed, "in memory")):
+        method = trnqc.DFMP2(mf, frozen=2, threads=1, max_memory=limit)
+        with method._open_factors(for_densities=True) as (factors, _):
+            assert factors.where.startswith(where)
+        np.testing.assert_allclose(method.make_rdm1(), plain.make_rdm1(), atol=1e-11)
 
 
 def test_wrong_factors_and_scalings_are_refused():

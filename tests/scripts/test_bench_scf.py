@@ -7,8 +7,8 @@ import time
 import pytest
 
 from scripts.bench_scf import enter, medians, ratios
-from scripts.scf.job import REST, Clock, molecule, scf_object, watch
-from scripts.scf.plot import plot
+from scripts.scf.job import REST, Clock, molecule, mp2, scf_object, watch
+from scripts.scf.plot import COLOURS, plot
 from trnqc.eri.pyscf.early_cycles import why_not
 
 
@@ -30,6 +30,19 @@ def test_timed_methods_are_not_the_users(monkeypatch: pytest.MonkeyPatch) -> Non
     watch(Clock(), type(mf), {"get_fock": "DIIS"})
     assert hasattr(type(mf).get_fock, "__wrapped__")
     assert not why_not(mf, None)
+
+
+@pytest.mark.slow
+def test_mp2_of_both_contestants_is_that_of_one_basis() -> None:
+    mol = molecule("water", "cc-pvdz")
+    ours, theirs = (mp2(who, mol)(scf_object(who, mol, "mp2", "fitted").run()) for who in ("trnqc", "PySCF"))
+    assert ours == pytest.approx(theirs, abs=1e-8) and ours < -0.1
+
+
+def test_open_shells_are_cations() -> None:
+    mol = molecule("water", "sto-3g", charge=1)
+    assert (mol.nelectron, mol.spin) == (9, 1)
+    assert [type(scf_object("PySCF", mol, name, "fitted")).__name__ for name in ("uhf", "rohf")] == ["DFUHF", "DFROHF"]
 
 
 def test_clusters_are_those_of_the_scaling_benchmark() -> None:
@@ -56,5 +69,5 @@ def test_rows_replace_those_of_the_same_case_and_are_drawn() -> None:
     rows = record["parts"]["jobs"]["rows"]
     assert [(r["threads"], r.get("rounds")) for r in rows] == [(1, 2), (2, None)]
     figure = plot(record)
-    assert figure.count("<rect") == 7 + 2 * 2 * 7
+    assert figure.count("<rect") == len(COLOURS) * (1 + 2 * 2)
     assert "7.0 s" in figure and "3.0 s" in figure

@@ -75,3 +75,9 @@ def test_gradients_and_scanners(water):
         np.testing.assert_allclose(*energies, rtol=0, atol=1e-9)
     forces = [mf.run().nuc_grad_method().kernel() for mf in (plain, ours)]
     np.testing.assert_allclose(*forces, rtol=0, atol=1e-7)
+
+
+def test_a_functional_that_libxc_lacks_is_refused(water):
+    mf = trnqc.accelerate(dft.RKS(water, xc="no_such_functional"))
+    with pytest.raises(KeyError, match="not found"):
+        mf.kernel()

@@ -8,7 +8,7 @@ from pyscf import dft, gto, lib
 from pyscf.grad import rks, uks
 
 import trnqc
-from trnqc.xc.forces import xc_gradient
+from trnqc.xc.forces import gradient_on, xc_gradient
 
 # The sums of a few thousand points differ by the order of their terms.
 TOLERANCE = 1e-10
@@ -101,6 +101,11 @@ def test_a_functional_without_semilocal_part_gives_nothing() -> None:
     assert not xc_gradient(dft.numint.NumInt(), mol, grids.build(), "hf", density(mol)).any()
 
 
+def test_no_points() -> None:
+    mol = small()
+    assert not gradient_on(dft.numint.NumInt(), mol, np.zeros((0, 3)), np.zeros(0), "pbe", density(mol)).any()
+
+
 def few_cycles(mf):
     """Orbitals of some cycles, from which both compute the same gradient."""
     mf.grids.atom_grid = (20, 50)
@@ -145,20 +150,33 @@ def test_some_atoms_only() -> None:
     np.testing.assert_allclose(some, mf.nuc_grad_method().grad_elec()[[2, 0]], rtol=0, atol=1e-9)
 
 
-def test_grid_response_is_left_to_pyscf() -> None:
-    mf = few_cycles(dft.RKS(small(), xc="pbe"))
+@pytest.mark.parametrize("name", ["RKS", "UKS"])
+@pytest.mark.parametrize("xc", ["lda,vwn", "pbe", "m06"])
+def test_grid_response_is_that_of_pyscf(name, xc) -> None:
+    method, _, spin = OBJECTS[name]
+    mf = few_cycles(method(small(spin), xc=xc))
     plain, ours = mf.nuc_grad_method(), trnqc.accelerate(mf).nuc_grad_method()
     plain.grid_response = ours.grid_response = True
     np.testing.assert_allclose(ours.kernel(), plain.kernel(), rtol=0, atol=1e-9)
-    assert ours.xc_ran_on.startswith("PySCF: the response")
+    assert ours.xc_ran_on == "generated programs"
+
+
+def test_grid_response_with_nonlocal_correlation() -> None:
+    mf = dft.RKS(small(), xc="b97m_v")
+    mf.nlcgrids.atom_grid = (10, 14)
+    mf = few_cycles(mf)
+    plain, ours = mf.nuc_grad_method(), trnqc.accelerate(mf).nuc_grad_method()
+    plain.grid_response = ours.grid_response = True
+    np.testing.assert_allclose(ours.kernel(), plain.kernel(), rtol=0, atol=1e-9)
 
 
 def test_nonlocal_correlation_stays() -> None:
     mf = dft.RKS(small(), xc="b97m_v")
     mf.nlcgrids.atom_grid = (10, 14)
     mf = few_cycles(mf)
-    ours = trnqc.accelerate(mf).nuc_grad_method().kernel()
-    np.testing.assert_allclose(ours, mf.nuc_grad_method().kernel(), rtol=0, atol=1e-9)
+    ours = trnqc.accelerate(mf).nuc_grad_method()
+    np.testing.assert_allclose(ours.kernel(), mf.nuc_grad_method().kernel(), rtol=0, atol=1e-9)
+    assert ours.xc_ran_on == "generated programs, non-local correlation by PySCF"
 
 
 def test_hartree_fock_has_no_layer() -> None:

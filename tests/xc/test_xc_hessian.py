@@ -110,3 +110,25 @@ def test_a_functional_without_a_density_is_refused() -> None:
     mf = kohn_sham("H 0 0 0; H 0 0 0.8", "hf")
     with pytest.raises(UnsupportedError, match="LDA, GGA and meta-GGA"):
         quadrature(mf).energy()
+
+
+def test_the_number_of_threads_does_not_change_the_bits() -> None:
+    mf = kohn_sham(WATER, "pbe", cycles=2)
+    results = []
+    for threads in (1, 3):
+        one = quadrature(mf)
+        one.threads = threads
+        occupied = [mf.mo_coeff[:, mf.mo_occ > 0]]
+        changes = [np.random.default_rng(1).normal(size=(4, *occupied[0].shape))]
+        results.append((one.energy(), one.fock(), PotentialResponse(one, occupied)(changes)[0]))
+    assert all(np.array_equal(a, b) for a, b in zip(*results))
+
+
+def test_no_points_contribute_nothing() -> None:
+    mf = kohn_sham(WATER, "pbe", cycles=1)
+    functional, dms = Functional(mf._numint, mf.xc, 1), mf.make_rdm1()[None]
+    none = HessianQuadrature(mf.mol, (np.zeros((0, 3)), np.zeros(0)), functional, dms, 2)
+    occupied = [mf.mo_coeff[:, mf.mo_occ > 0]]
+    assert not none.energy().any()
+    assert not none.fock().any()
+    assert not PotentialResponse(none, occupied)([occupied[0][None]])[0].any()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from trnqc.cg.problem.coefficients import clebsch_gordan
     from trnqc.cg.problem.irreps import Irreps
     from trnqc.cg.problem.problem import TPProblem, from_e3nn
+    from trnqc.cg.torch.contraction import SymmetricContraction
     from trnqc.cg.torch.cpp.folder import write_kernels
     from trnqc.cg.torch.modules import TensorProduct, TensorProductConv
     from trnqc.cg.torch.products import (
@@ -28,6 +29,7 @@ __all__ = [
     "FullTensorProduct",
     "FullyConnectedTensorProduct",
     "Irreps",
+    "SymmetricContraction",
     "TPProblem",
     "TensorProduct",
     "TensorProductConv",
@@ -45,6 +47,7 @@ _HOMES = {
     "FullTensorProduct": "trnqc.cg.torch.products",
     "FullyConnectedTensorProduct": "trnqc.cg.torch.products",
     "Irreps": "trnqc.cg.problem.irreps",
+    "SymmetricContraction": "trnqc.cg.torch.contraction",
     "TPProblem": "trnqc.cg.problem.problem",
     "TensorProduct": "trnqc.cg.torch.modules",
     "TensorProductConv": "trnqc.cg.torch.modules",

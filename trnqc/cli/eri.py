@@ -36,6 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--aux", metavar="SET", help="build: also for density fitting with this set")
     parser.add_argument("--cartesian", action="store_true", help="build: for Cartesian functions (mol.cart)")
     parser.add_argument("--gradients", action="store_true", help="build: also for gradients of J and K")
+    parser.add_argument("--hessians", action="store_true", help="build: also for Hessians and their gradients")
+    parser.add_argument("--seminumerical", action="store_true", help="build: also for K with exchange='seminumerical'")
     parser.add_argument(
         "--operator",
         choices=OPERATORS,
@@ -107,8 +109,11 @@ def _build(args: argparse.Namespace) -> int:
 def _wanted(args: argparse.Namespace) -> prebuild.Wanted:
     mol = prebuild.atoms(args.basis, args.elements, args.cartesian)
     auxmol = prebuild.atoms(args.aux, args.elements, args.cartesian) if args.aux else None
-    kinds = ["jk", *["memory"] * (args.operator == "coulomb"), *["gradient"] * args.gradients]
-    kinds += ["fitting", *["fitted gradient"] * args.gradients] * bool(args.aux)
+    gradients, hessians = args.gradients or args.hessians, args.hessians
+    kinds = ["jk", *["memory"] * (args.operator == "coulomb"), *["gradient"] * gradients, *["hessian"] * hessians]
+    kinds += ["seminumerical"] * args.seminumerical
+    if args.aux:
+        kinds += ["fitting", *["fitted gradient"] * gradients, *["fitted hessian"] * hessians]
     try:
         return prebuild.programs(mol, kinds, args.operator, auxmol)
     except UnsupportedClass as error:
@@ -125,8 +130,11 @@ def _compiled(program: Recipe, kind: str, cls: QuartetClass) -> Built:
 WORDS = {
     "memory": "in memory",
     "gradient": "gradients",
+    "hessian": "Hessians",
+    "seminumerical": "seminumerical K",
     "fitting": "density fitting",
     "fitted gradient": "fitted gradients",
+    "fitted hessian": "fitted Hessians",
 }
 # Headings of programs for J and K, by the first part of the program's name.
 MATRICES = {"jk": "J and K", "j": "J", "k": "K"}

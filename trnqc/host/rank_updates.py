@@ -1,4 +1,4 @@
-"""Symmetric rank-k updates by SciPy's BLAS, without the interpreter's lock, so that several threads run them at a time.
+"""Products that SciPy's BLAS adds to matrices in place, without the interpreter's lock, so that threads run together.
 
 SciPy's own functions for these routines keep the lock. It publishes their addresses for Cython, which are used here.
 """
@@ -54,6 +54,34 @@ def add_products(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
         letter, real = LETTERS[c.dtype]
         rows = _at(a), _by(_int, k), _at(b), _by(_int, k)
         _routine(f"{letter}syr2k", 12)(*_head(n, k), _one(real), *rows, _one(real), _at(c), _by(_int, n))
+
+
+def add_general_product(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
+    """Add a b to c.
+
+    Parameters
+    ----------
+    c : ndarray [m, n]
+        The sum. The elements of a row are consecutive in memory.
+    a, b : ndarray [m, k], [k, n]
+        The factors, of the type of c, f64 or f32. The elements of a row, or those of a column, are consecutive in
+        memory, so that blocks of larger matrices and their transposes are not copied.
+    """
+    (m, k), n = a.shape, b.shape[1]
+    if m and n and k:
+        letter, real = LETTERS[c.dtype]
+        # Fortran reads arrays in C order transposed: c^T = b^T a^T.
+        (flag_b, step_b), (flag_a, step_a) = _layout(b), _layout(a)
+        sizes = (_by(_int, n), _by(_int, m), _by(_int, k))
+        factors = _at(b), _by(_int, step_b), _at(a), _by(_int, step_a)
+        result = _at(c), _by(_int, c.strides[0] // c.itemsize)
+        _routine(f"{letter}gemm", 13)(flag_b, flag_a, *sizes, _one(real), *factors, _one(real), *result)
+
+
+def _layout(matrix: np.ndarray) -> tuple[bytes, int]:
+    """Return whether BLAS has to transpose a matrix that it reads as a transposed one, and the distance of its rows."""
+    steps = [step // matrix.itemsize for step in matrix.strides]
+    return (b"N", steps[0]) if steps[1] == 1 else (b"T", steps[1])
 
 
 _int = ctypes.c_int

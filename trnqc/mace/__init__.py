@@ -1,4 +1,31 @@
 """Whole MACE models, evaluated by generated kernels without PyTorch: energies, forces and stress.
 
-torch file -> reader -> description (model.py)
+module of mace-torch -> reader -> description (model.py) -> evaluate.py: edges/ and nodes/ -> energies, forces, stress
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trnqc.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from trnqc.mace.calculator import Calculator
+    from trnqc.mace.evaluate import Evaluator, Result
+    from trnqc.mace.files import save
+    from trnqc.mace.model import Model
+    from trnqc.mace.source import description
+
+__all__ = ["Calculator", "Evaluator", "Model", "Result", "description", "save"]
+
+# The calculator needs ASE, and an evaluation needs a compiler.
+_HOMES = {
+    "Calculator": "trnqc.mace.calculator",
+    "Evaluator": "trnqc.mace.evaluate",
+    "Model": "trnqc.mace.model",
+    "Result": "trnqc.mace.evaluate",
+    "description": "trnqc.mace.source",
+    "save": "trnqc.mace.files",
+}
+
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

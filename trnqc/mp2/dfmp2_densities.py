@@ -65,7 +65,7 @@ class Densities(FactorSteps):
 
     def _density(self, relaxed: bool = False, eris: Any = None) -> CorrelationDensity:
         if eris is None:
-            with self._open_factors() as (factors, store):
+            with self._open_factors(for_densities=True) as (factors, store):
                 return self._density_of(factors, relaxed, store)
         return self._density_of(checked_eris(eris, self.orbitals()), relaxed)
 

@@ -16,6 +16,7 @@ from pyscf import gto, lib
 from trnqc.errors import InputError
 from trnqc.host.memory import memory_limit
 from trnqc.host.threads import thread_count
+from trnqc.mp2.density.sets import LEAST_GAP, PairMemory, least_width
 from trnqc.mp2.execution import Execution, Progress, choose
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis, auxiliary_basis
 from trnqc.mp2.factors.build import build_spin_factors
@@ -121,23 +122,37 @@ class FactorSteps:
             progress=self.progress,
         )
 
-    def _store(self, auxiliary: AuxiliaryBasis, execution: Execution) -> AbstractContextManager[Store | None]:
+    def _store(
+        self, auxiliary: AuxiliaryBasis, execution: Execution, on_disk: bool = False
+    ) -> AbstractContextManager[Store | None]:
         """The checkpoint, which rank 0 keeps, or files without names, or None."""
         if self.ranks.rank:
             return nullcontext()
         if self.checkpoint is None:
-            return nullcontext(Scratch() if self.force_outcore else None)
+            return nullcontext(Scratch() if self.force_outcore or on_disk else None)
         kind = kind_of_reference(self._scf)
         about = job_of(self.mol, auxiliary, self.frozen, execution, kind) | self._scf_settings
         return Checkpoint(self.checkpoint, about)
 
     @contextmanager
-    def _open_factors(self) -> Iterator[tuple[Factors | SpinFactors, Store | None]]:
-        """The factors, and the checkpoint for further work with them, or None."""
+    def _open_factors(self, for_densities: bool = False) -> Iterator[tuple[Factors | SpinFactors, Store | None]]:
+        """The factors, and the checkpoint for further work with them, or None.
+
+        Factors for densities are kept on disk if they would leave too little memory for a block of pairs.
+        """
         execution, auxiliary = self._execution(), self.auxiliary_basis()
-        with self._store(auxiliary, execution) as store:
+        on_disk = for_densities and execution.ranks.size == 1 and not self._leave_room_for_pairs(auxiliary, execution)
+        with self._store(auxiliary, execution, on_disk) as store:
             factors = self._factors(auxiliary, execution, store)
             yield factors, store if isinstance(store, Checkpoint) else None
+
+    def _leave_room_for_pairs(self, auxiliary: AuxiliaryBasis, execution: Execution) -> bool:
+        """Whether the smallest block of pairs of densities fits beside the factors."""
+        spins, naux, choice = self.orbitals(), auxiliary.auxmol.nao_nr(), execution.choice
+        memory = PairMemory(tuple((spin.nocc, spin.nvir, naux) for spin in spins), execution.threads)
+        gap = LEAST_GAP[choice.precision if choice.backend.has_gamma else "fp64"]
+        width = least_width([spin.eps_occ for spin in spins], gap)
+        return memory.factors + memory.block(width) <= execution.memory
 
     def _factors(self, auxiliary: AuxiliaryBasis, execution: Execution, store: Store | None) -> Factors | SpinFactors:
         spins, auxmol = self.orbitals(), auxiliary.auxmol

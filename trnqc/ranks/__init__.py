@@ -11,7 +11,18 @@ torch_ranks  the interface `Ranks` over torch.distributed
 watch        the heartbeat of every rank
 """
 
-from trnqc.ranks.groups import ALONE, SCHEDULES, Alone, Message, Pending, Ranks, balanced, dealt, dearest_first
+from trnqc.ranks.groups import (
+    ALONE,
+    SCHEDULES,
+    Alone,
+    Message,
+    Pending,
+    Ranks,
+    balanced,
+    dealt,
+    dearest_first,
+    in_order,
+)
 from trnqc.ranks.launch import TRANSPORTS
 
 __all__ = [
@@ -25,4 +36,5 @@ __all__ = [
     "balanced",
     "dealt",
     "dearest_first",
+    "in_order",
 ]

@@ -19,10 +19,14 @@ from trnqc.errors import InputError
 T = TypeVar("T")
 Message = tuple[int, np.ndarray]
 """Another rank, and the array that is sent to it or received from it."""
+Map = Callable[..., Iterable[np.ndarray]]
+"""The built-in map, or the method map of a pool of threads."""
 # Ways to divide tasks; see `dealt`.
 SCHEDULES = ("static", "dynamic")
 # The largest number of rounds in which `balanced` moves tasks. A few rounds are enough in practice.
 PASSES = 50
+# Tasks of each rank whose results `in_order` gathers at once.
+GATHERED = 8
 
 
 class Pending(Protocol):
@@ -158,6 +162,39 @@ def dealt(costs: Sequence[float], ranks: Ranks, schedule: str = "dynamic", name:
         return
     owners = balanced(costs, ranks.size)
     yield from (n for n in order if owners[n] == ranks.rank)
+
+
+def in_order(
+    compute: Callable[[int], np.ndarray], count: int, shape: tuple[int, ...], ranks: Ranks, map: Map = map
+) -> Iterator[np.ndarray]:
+    """Yield the results of tasks in their order, on all ranks; each rank computes some of them.
+
+    A sum of the results thus has the same digits for any number of ranks. Rank n modulo the number of ranks computes
+    task n.
+
+    Parameters
+    ----------
+    compute
+        Returns the result of task n, an array of real numbers.
+    count
+        The number of tasks.
+    shape
+        The shape of a result.
+    ranks
+        The ranks of the job, which all iterate over the results.
+    map
+        The built-in map, or the method map of a pool of threads.
+    """
+    if ranks.size == 1:
+        yield from map(compute, range(count))
+        return
+    for first in range(0, count, GATHERED * ranks.size):
+        numbers = range(first, min(first + GATHERED * ranks.size, count))
+        results = np.zeros((len(numbers), *shape))
+        own = slice(ranks.rank, None, ranks.size)
+        for result, values in zip(results[own], map(compute, numbers[own])):
+            result[...] = values
+        yield from ranks.sum(results)
 
 
 def dearest_first(costs: Sequence[float]) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import io
 import re
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from trnqc.cg import accelerate, undo  # noqa: E402
+from trnqc.cg import SymmetricContraction, accelerate, undo  # noqa: E402
 from trnqc.errors import InputError, UnsupportedError  # noqa: E402
 
 # Largest difference over largest force; in float32 both sides round in every layer.
@@ -124,9 +125,31 @@ def test_blocks_of_other_libraries_are_refused(case):
 @pytest.mark.parametrize("package", ["mace"], indirect=True)
 def test_dynamics_conserve_energy(package):
     """The example: kinetic and potential energy are exchanged, their sum moves a thousand times less."""
-    command = [sys.executable, "-m", "examples.md_mace", "--steps", "20", "--hidden", "8x0e+8x1o+8x2e"]
+    options = ["--evaluator", "torch", "--steps", "20", "--hidden", "8x0e+8x1o+8x2e"]
+    command = [sys.executable, "-m", "examples.md_mace", *options]
     printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
     assert "swapped: interactions.0.conv_tp, interactions.1.conv_tp" in printed
     kinetic, total = map(float, re.search(r"moved by (\S+) eV, total energy by (\S+) eV", printed).groups())
     assert kinetic > 1e-4
     assert total < 1e-3 * kinetic
+
+
+@pytest.mark.parametrize("package", ["mace"], indirect=True)
+@pytest.mark.parametrize("correlation", [1, 2, 3, 4])
+def test_symmetric_contractions_are_those_of_mace(package, correlation):
+    """MACE's module and its coupling tensors, with weights of three elements."""
+    from mace.modules.symmetric_contraction import SymmetricContraction as Theirs
+
+    o3 = importlib.import_module("e3nn.o3")
+    irreps = {4: "4x0e+4x1o"}.get(correlation, "4x0e+4x1o+4x2e")
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        theirs = Theirs(o3.Irreps(irreps), o3.Irreps("4x0e+4x1o"), correlation, num_elements=3)
+        ours = SymmetricContraction(irreps, "4x0e+4x1o", correlation, num_elements=3)
+        x, elements = torch.randn(6, 4, o3.Irreps(irreps).dim // 4), torch.tensor([2, 0, 1, 1, 2, 2])
+        b = theirs(x, torch.eye(3)[elements])
+    finally:
+        torch.set_default_dtype(before)
+    ordered = [w for c in theirs.contractions for w in (*reversed(list(c.weights)), c.weights_max)]
+    assert (ours(x, elements, torch.cat(ordered, 1)) - b).abs().max() <= 1e-13 * b.abs().max()

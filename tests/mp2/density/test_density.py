@@ -144,6 +144,21 @@ def test_too_little_memory():
         pair_sums(parts.factors, MP2, replace(parts.execution, memory=3e4))
 
 
+def test_every_limit_above_the_smallest_is_enough():
+    """Γ goes to disk where it would leave too little memory for a set of degenerate orbitals."""
+    mf = scf.RHF(gto.M(atom="N 0 0 0; N 0 0 1.1", basis="6-31g", verbose=0)).density_fit().run()
+    parts = Parts(mf, 2)
+    energies = pair_sums(parts.factors, MP2, parts.execution).energies
+    (shape,) = (factors.shape for factors in parts.factors)
+    memory = sets.PairMemory((shape,), parts.execution.threads)
+    least = memory.factors + memory.block(2)
+    with pytest.raises(MemoryLimit, match="densities of 2 occupied orbitals"):
+        pair_sums(parts.factors, MP2, replace(parts.execution, memory=least - 1))
+    for more in np.linspace(0, 2 * memory.factors, 6):
+        limited = pair_sums(parts.factors, MP2, replace(parts.execution, memory=least + more)).energies
+        assert limited.os == pytest.approx(energies.os, abs=1e-12)
+
+
 def test_closed_shell_as_two_spins():
     """A closed shell as two spins has the density of the closed shell."""
     mf = converged("water", True)

@@ -11,6 +11,7 @@ import pytest
 import trnqc
 from tests.mp2.density.references import Parts, converged
 from tests.mp2.thread_ranks import on_threads, same
+from trnqc.eri.gradient import three_centre
 from trnqc.errors import CheckpointError, MemoryLimit
 from trnqc.mp2.density import sets
 from trnqc.mp2.density.pair_sums import pair_sums
@@ -20,7 +21,9 @@ from trnqc.mp2.factors.disk_arrays import RowsOnDisk
 from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.factors.metric import factorise
 from trnqc.mp2.factors.ranks import on_every_rank
+from trnqc.mp2.gradient import terms
 from trnqc.mp2.jobs.store import Scratch
+from trnqc.mp2.response import fitted
 
 SCS = (6 / 5, 1 / 3)
 
@@ -71,10 +74,23 @@ def test_factors_that_are_spread_over_ranks():
 
 
 @pytest.mark.parametrize("name", ["water", "water cation"])
-def test_a_gradient_on_ranks(name):
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_gradient_on_ranks(name, size, monkeypatch):
+    """Pairs, products of the orbital response, and derivatives of integrals are shared."""
+    monkeypatch.setattr(fitted, "_GROUP", 4)
+    monkeypatch.setattr(terms, "_COMFORTABLE_BLOCK", 8.0 * 13**2 * 10)
     expected = mp2_of(name).nuc_grad_method().kernel()
-    gradients = on_threads(2, lambda ranks: mp2_of(name, ranks=ranks).nuc_grad_method().kernel())
+    blocks, groups = [], []
+    tasks, transformed = three_centre._tasks, fitted.transformed
+    monkeypatch.setattr(three_centre, "_tasks", lambda *given: blocks.append(given) or tasks(*given))
+    monkeypatch.setattr(fitted, "transformed", lambda *given, **k: groups.append(given) or transformed(*given, **k))
+    mp2_of(name).nuc_grad_method().kernel()
+    alone = len(blocks), len(groups)
+    blocks.clear(), groups.clear()
+    gradients = on_threads(size, lambda ranks: mp2_of(name, ranks=ranks).nuc_grad_method().kernel())
     np.testing.assert_array_equal(same(gradients), expected)
+    # Derivatives of (P|Q), one block for each of the two fitting sets, are those of every rank.
+    assert (len(blocks) - 2 * (size - 1), len(groups)) == alone and len(groups) > 20
 
 
 def stop(at):

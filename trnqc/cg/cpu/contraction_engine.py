@@ -65,23 +65,21 @@ def packed(coefficients: np.ndarray, lanes: int) -> np.ndarray:
     The last block is filled up with zeros.
     """
     elements, terms, channels = coefficients.shape
-    blocks = -(-channels // lanes)
-    result = zeros((elements, blocks, terms, lanes), coefficients.dtype)
-    whole = channels // lanes * lanes
-    result[:, : channels // lanes] = (
-        coefficients[:, :, :whole].reshape(elements, terms, -1, lanes).transpose(0, 2, 1, 3)
-    )
-    if whole < channels:
-        result[:, -1, :, : channels - whole] = coefficients[:, :, whole:]
+    result = zeros((elements, -(-channels // lanes), terms, lanes), coefficients.dtype)
+    for block in range(result.shape[1]):
+        part = coefficients[:, :, block * lanes : (block + 1) * lanes]
+        result[:, block, :, : part.shape[2]] = part
     return result
 
 
 def unpacked(coefficients: np.ndarray, channels: int) -> np.ndarray:
     """The inverse of `packed` for a number of channels."""
-    elements, blocks, terms, lanes = coefficients.shape
-    result = empty((elements, terms, blocks * lanes), coefficients.dtype)
-    result.reshape(elements, terms, blocks, lanes)[...] = coefficients.transpose(0, 2, 1, 3)
-    return result[:, :, :channels]
+    elements, _, terms, lanes = coefficients.shape
+    result = empty((elements, terms, channels), coefficients.dtype)
+    for block in range(coefficients.shape[1]):
+        part = result[:, :, block * lanes : (block + 1) * lanes]
+        part[...] = coefficients[:, block, :, : part.shape[2]]
+    return result
 
 
 class ContractionEngine:

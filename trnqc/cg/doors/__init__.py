@@ -1,6 +1,6 @@
-"""Replacement of the convolutions in models of other packages, with one module for each package.
+"""Replacement of layers in models of other packages, with one module for each package.
 
-Each module has three functions: ``prepare(model)`` returns (name, layer, problem) of the layers that can be swapped,
-``swap(layer, problem)`` swaps one, and ``undo(model)`` restores all and returns their names. Swapping changes the class
+Each module has three functions: ``prepare(model)`` returns (name, owner, problem) of the layers that can be swapped,
+``swap(owner, problem)`` swaps one, and ``undo(model)`` restores all and returns their names. Swapping changes the class
 of a layer to a subclass. The layer stays the same object with the same state, so references to it remain valid.
 """

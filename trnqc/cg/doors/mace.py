@@ -1,15 +1,27 @@
-"""MACE: the `conv_tp` of interaction blocks. A block with the attribute `conv_fusion` passes it the edges."""
+"""MACE: the `conv_tp` of interaction blocks and the `symmetric_contractions` of product blocks.
+
+An interaction block with the attribute `conv_fusion` passes the edges to its `conv_tp`. GPUs have no kernel of
+symmetric contractions, so that operands on a GPU are contracted by MACE's own code.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
 from e3nn import o3
+from mace.modules.blocks import EquivariantProductBasisBlock, InteractionBlock
+from mace.modules.symmetric_contraction import SymmetricContraction
 from torch import Tensor, nn
 
+from trnqc.cg.problem.contraction import contraction_problem, folding_of
 from trnqc.cg.problem.problem import TPProblem, from_e3nn
+from trnqc.cg.torch.contraction import PolynomialContraction, element_numbers
 from trnqc.cg.torch.modules import TensorProductConv
 from trnqc.errors import UnsupportedError
+
+# What replaces a layer: the problem of a convolution, or a contraction.
+Replacement = TPProblem | PolynomialContraction
 
 
 class Convolution(o3.TensorProduct):
@@ -20,43 +32,90 @@ class Convolution(o3.TensorProduct):
         return self.fused(x, y, weights, edge_index[1], edge_index[0])
 
 
-def prepare(model: nn.Module) -> list[tuple[str, nn.Module, TPProblem]]:
-    """Return (name, block, problem) of each interaction block that is not swapped yet."""
-    from mace.modules.blocks import InteractionBlock
+class Contraction(SymmetricContraction):
+    """The `symmetric_contractions` of a block."""
 
-    swaps = []
-    for name, block in _blocks(model, InteractionBlock):
-        if isinstance(block.conv_tp, Convolution):
-            continue
-        if type(block.conv_tp) is not o3.TensorProduct or hasattr(block, "conv_fusion"):
-            raise UnsupportedError(
-                f"{name}.conv_tp: expected e3nn's TensorProduct, found {type(block.conv_tp)} with conv_fusion = "
-                f"{getattr(block, 'conv_fusion', None)!r}: build the model without cuEquivariance and OpenEquivariance"
-            )
-        swaps.append((f"{name}.conv_tp", block, from_e3nn(block.conv_tp, label=name)))
-    if not swaps and not _blocks(model, InteractionBlock):
+    fused: PolynomialContraction
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return B of x [nodes, channels, components] and of the one-hot elements y [nodes, elements]."""
+        if x.device.type != "cpu":
+            return super().forward(x, y)
+        weights = [w for contraction in self.contractions for w in _by_degree(contraction)]
+        return self.fused(x, element_numbers(y), torch.cat(weights, dim=1))
+
+
+def _by_degree(contraction: Any) -> list[Tensor]:
+    """Return the weights [elements, paths, channels] of one output, from degree 1 on; MACE begins with the largest."""
+    return [*reversed(list(contraction.weights)), contraction.weights_max]
+
+
+def prepare(model: nn.Module) -> list[tuple[str, Any, Replacement]]:
+    """Return (name, block, replacement) of each convolution and contraction that is not swapped yet."""
+    blocks = _blocks(model, InteractionBlock)
+    if not blocks:
         raise UnsupportedError(f"expected interaction blocks with a conv_tp, found none in {type(model)}")
-    return swaps
+    products = _blocks(model, EquivariantProductBasisBlock)
+    return [
+        *((f"{name}.conv_tp", block, _convolution(name, block)) for name, block in blocks if not _is_swapped(block)),
+        *(
+            (f"{name}.symmetric_contractions", block, _contraction(name, block.symmetric_contractions))
+            for name, block in products
+            if not isinstance(block.symmetric_contractions, Contraction)
+        ),
+    ]
 
 
-def swap(block: Any, problem: TPProblem) -> None:
-    """Replace the `conv_tp` of a block by a `Convolution`."""
-    block.conv_tp.__class__ = Convolution
-    block.conv_tp.fused = TensorProductConv(problem)
-    block.conv_fusion = "trnqc"
+def _is_swapped(block: Any) -> bool:
+    return isinstance(block.conv_tp, Convolution)
+
+
+def _convolution(name: str, block: Any) -> TPProblem:
+    if type(block.conv_tp) is not o3.TensorProduct or hasattr(block, "conv_fusion"):
+        raise UnsupportedError(
+            f"{name}.conv_tp: expected e3nn's TensorProduct, found {type(block.conv_tp)} with conv_fusion = "
+            f"{getattr(block, 'conv_fusion', None)!r}: build the model without cuEquivariance and OpenEquivariance"
+        )
+    return from_e3nn(block.conv_tp, label=name)
+
+
+def _contraction(name: str, layer: Any) -> PolynomialContraction:
+    if type(layer) is not SymmetricContraction:
+        raise UnsupportedError(
+            f"{name}.symmetric_contractions: expected MACE's SymmetricContraction, found {type(layer)}: build the "
+            "model without cuEquivariance"
+        )
+    problem = contraction_problem(layer.irreps_in, layer.irreps_out, [c.correlation for c in layer.contractions])
+    # The coupling tensors of the model itself: they may be rounded to single precision, or in a reduced basis.
+    tensors = [c.U_tensors(n).detach().cpu().numpy() for c in layer.contractions for n in range(1, c.correlation + 1)]
+    return PolynomialContraction(problem, folding_of(problem, tensors)).to(layer.contractions[0].weights_max)
+
+
+def swap(block: Any, replacement: Replacement) -> None:
+    """Replace the `conv_tp` of a block by a `Convolution`, or its `symmetric_contractions` by a `Contraction`."""
+    if isinstance(replacement, TPProblem):
+        block.conv_tp.__class__ = Convolution
+        block.conv_tp.fused = TensorProductConv(replacement)
+        block.conv_fusion = "trnqc"
+    else:
+        block.symmetric_contractions.__class__ = Contraction
+        block.symmetric_contractions.fused = replacement
 
 
 def undo(model: nn.Module) -> list[str]:
-    """Restore e3nn's `conv_tp` in all swapped blocks and return their names."""
-    from mace.modules.blocks import InteractionBlock
-
+    """Restore the layers of e3nn and MACE in all swapped blocks and return their names."""
     names = []
     for name, block in _blocks(model, InteractionBlock):
-        if isinstance(block.conv_tp, Convolution):
+        if _is_swapped(block):
             del block.conv_tp.fused
             block.conv_tp.__class__ = o3.TensorProduct
             del block.conv_fusion
             names.append(f"{name}.conv_tp")
+    for name, block in _blocks(model, EquivariantProductBasisBlock):
+        if isinstance(block.symmetric_contractions, Contraction):
+            del block.symmetric_contractions.fused
+            block.symmetric_contractions.__class__ = SymmetricContraction
+            names.append(f"{name}.symmetric_contractions")
     return names
 
 

@@ -11,7 +11,7 @@ over the terms t, each of which is a component M and a monomial m_t. C does not 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -20,7 +20,11 @@ import numpy as np
 
 from trnqc.cg.problem.irreps import Irrep, Irreps
 from trnqc.cg.problem.polynomials import Monomial, Node, coupled, horner, monomials
-from trnqc.errors import InputError, IrrepsError
+from trnqc.errors import InputError, IrrepsError, OperandError
+
+# Coefficients of a coupling tensor in single precision that are smaller than this, relative to the largest, are zeros
+# with rounding errors.
+NOISE = 1e-5
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class ContractionProblem:
     Parameters
     ----------
     irreps_in, irreps_out : Irreps
-        The slots of x and of the results; see `contraction_problem` for other types.
+        The slots of x and of the results. `contraction_problem` also takes other types.
     correlation : tuple of int
         The largest degree for each slot of the results, at least 1.
 
@@ -143,7 +147,7 @@ class ContractionProblem:
         return coupled(irreps, self.irreps_out[output].ir, degree)
 
     def __str__(self) -> str:
-        return f"{self.irreps_in} -> {self.irreps_out}, correlation {','.join(map(str, self.correlation))}"
+        return contraction_text(self)
 
 
 def _rows(paths: np.ndarray, dim: int, degree: int) -> Any:
@@ -151,12 +155,6 @@ def _rows(paths: np.ndarray, dim: int, degree: int) -> Any:
     names = monomials(dim, degree)
     for component, number in np.argwhere(paths.any(axis=0)):
         yield int(component), names[number], paths[:, component, number]
-
-
-@lru_cache(maxsize=256)
-def problem_of(irreps_in: str, irreps_out: str, correlation: tuple[int, ...]) -> ContractionProblem:
-    """Return the problem with these irreps as text, which is kept for later calls."""
-    return ContractionProblem(Irreps.of(irreps_in), Irreps.of(irreps_out), correlation)
 
 
 def contraction_problem(irreps_in: Any, irreps_out: Any, correlation: Any) -> ContractionProblem:
@@ -171,4 +169,67 @@ def contraction_problem(irreps_in: Any, irreps_out: Any, correlation: Any) -> Co
     """
     ins, outs = Irreps.of(irreps_in), Irreps.of(irreps_out)
     degrees = (correlation,) * len(outs) if isinstance(correlation, int) else tuple(map(int, correlation))
-    return problem_of(str(ins), str(outs), degrees)
+    return ContractionProblem(ins, outs, degrees)
+
+
+def contraction_text(problem: ContractionProblem) -> str:
+    """Return a problem as text, from which `problem_of_text` restores it."""
+    return f"{problem.irreps_in} -> {problem.irreps_out}, {','.join(map(str, problem.correlation))}"
+
+
+@lru_cache(maxsize=256)
+def problem_of_text(text: str) -> ContractionProblem:
+    """Return the problem of a text by `contraction_text`, which is kept for later calls."""
+    ins, _, rest = text.partition(" -> ")
+    outs, _, degrees = rest.partition(", ")
+    return ContractionProblem(Irreps.of(ins), Irreps.of(outs), tuple(map(int, degrees.split(","))))
+
+
+def folding_of(problem: ContractionProblem, couplings: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the matrix `ContractionProblem.folding` of other coupling tensors, such as those of a MACE model.
+
+    Parameters
+    ----------
+    problem : ContractionProblem
+    couplings : sequence of numpy.ndarray
+        U[M, i1, ..., in, k] for each output and for each degree from 1 on. The first axis may be left out if the output
+        has one component. The number of paths may be any.
+
+    Returns
+    -------
+    numpy.ndarray
+        S[t, k], float64 [terms, paths of all couplings].
+
+    Raises
+    ------
+    OperandError
+        If the tensors have other shapes, or couple components that no equivariant polynomial does.
+    """
+    dim, columns = problem.dims[0], []
+    starts = np.cumsum([0, *(slot.ir.dim for slot in problem.irreps_out)])
+    if len(couplings) != len(problem.weights):
+        raise OperandError(f"expected {len(problem.weights)} coupling tensors, found {len(couplings)}")
+    for weights, u in zip(problem.weights, couplings):
+        size, n = problem.irreps_out[weights.output].ir.dim, weights.degree
+        if u.shape[:-1] not in ((size, *[dim] * n), (dim,) * n if size == 1 else None):
+            raise OperandError(f"expected a coupling tensor [{size}, {f'{dim}, ' * n}paths], found {list(u.shape)}")
+        paths = _symmetrised(u.reshape(size, dim**n, u.shape[-1]).astype(np.float64), dim, n)
+        column = np.zeros((len(problem.terms), u.shape[-1]))
+        largest = np.abs(paths).max(initial=0)
+        for component, m, rows in _rows(paths, dim, n):
+            term = problem.terms.get((int(starts[weights.output]) + component, m))
+            if term is not None:
+                column[term] = rows
+            elif np.abs(rows).max() > NOISE * largest:
+                raise OperandError(f"the coupling tensor to {problem.irreps_out[weights.output]} is not equivariant")
+        columns.append(column)
+    return np.concatenate(columns, axis=1)
+
+
+def _symmetrised(u: np.ndarray, dim: int, degree: int) -> np.ndarray:
+    """Return the sums over the orders of the components, [paths, M, monomials], of U [M, dim^degree, paths]."""
+    indices = np.sort(np.stack(np.unravel_index(np.arange(dim**degree), (dim,) * degree)), axis=0)
+    names = np.ravel_multi_index(tuple(np.array(monomials(dim, degree)).T), (dim,) * degree)
+    numbers = np.searchsorted(names, np.ravel_multi_index(tuple(indices), (dim,) * degree))
+    sums = [[np.bincount(numbers, row, len(names)) for row in rows.T] for rows in u]
+    return np.array(sums).reshape(len(u), u.shape[2], len(names)).transpose(1, 0, 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from trnqc.cg.problem.contraction import problem_of_text
 from trnqc.cg.problem.text import problem_of
 from trnqc.errors import UnsupportedError
 
@@ -25,6 +26,14 @@ def cpu_engine(text: str, dtype: str, threads: int) -> Any:
     from trnqc.cg.cpu.engine import engine_for
 
     return engine_for(problem_of(text), dtype, threads)
+
+
+@functools.lru_cache(maxsize=1024)
+def contraction_engine_of(text: str, dtype: str, threads: int) -> Any:
+    """Return the engine of a symmetric contraction on the CPU; for the arguments see `cpu_engine`."""
+    from trnqc.cg.cpu.contraction_engine import contraction_engine
+
+    return contraction_engine(problem_of_text(text), dtype, threads)
 
 
 @functools.lru_cache(maxsize=1024)

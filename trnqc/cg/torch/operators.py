@@ -124,11 +124,11 @@ def _run(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], opt
         return getattr(cuda_engine(text, dtype, device.index, kahan, atomic), name)(*tensors, *graph)
     engine = cpu_engine(text, dtype, torch.get_num_threads())
     extra = {"kahan": True} if kahan else {}
-    results = getattr(engine, name)(*map(_array, tensors), *graph, **extra)
+    results = getattr(engine, name)(*map(as_array, tensors), *graph, **extra)
     return tuple(map(torch.from_numpy, results)) if isinstance(results, tuple) else torch.from_numpy(results)
 
 
-def _array(tensor: Tensor) -> Any:
+def as_array(tensor: Tensor) -> Any:
     """Return the tensor as a contiguous, aligned array; it is copied only if it is not. Raises MemoryLimit."""
     if not tensor.is_contiguous():
         # Expanded tensors can be larger than any memory.

@@ -16,7 +16,7 @@ from pyscf.lib import logger
 
 from trnqc.eri.fitting import half_transform, jk
 from trnqc.eri.fitting.fitted_integrals import fitted_integrals
-from trnqc.eri.fitting.rounded import RoundedIntegrals
+from trnqc.eri.fitting.rounded import RoundedJK
 from trnqc.eri.fitting.tagged import fitted_jk, has_orbitals
 from trnqc.eri.library import background, needs, programs
 from trnqc.errors import CompilerError, InputError, StorageError, UnsupportedClass
@@ -50,7 +50,7 @@ class DF(df.DF):
     _keys = frozenset({"kernels", "ran_on"})
     _cderi: Any
     auxmol: Any
-    rounded: RoundedIntegrals | None = None
+    rounded: RoundedJK | None = None
 
     def __init__(self, mol: gto.Mole, auxbasis: Any = None, kernels: str = "wait") -> None:
         super().__init__(mol, auxbasis)
@@ -168,7 +168,7 @@ class DF(df.DF):
         norms = self.__dict__.setdefault("_norms", jk.Norms())(self._cderi)
         room = memory_left(self.max_memory)
         if self.rounded and with_k and has_orbitals(dm):
-            return self.rounded.jk(dm, norms, with_j, room)
+            return self.rounded(dm, norms, with_j, room)
         return fitted_jk(self._cderi, dm, norms, with_j, with_k, room)
 
     def _jk_from_file(self, dm: Any, with_j: bool, with_k: bool) -> tuple[Any, Any]:
@@ -201,20 +201,15 @@ class DF(df.DF):
         Yields
         ------
         bool
-            False if that is not possible: the integrals are not in memory, their copy does not fit below max_memory,
-            or PySCF computes J and K. Then J and K are as outside of the context.
+            False if that is not possible, because the integrals are not in memory, or PySCF computes J and K. Then J
+            and K are as outside of the context.
         """
         if self._cderi is None:
             self.build()
-        rows = self._cderi
-        if (
-            not isinstance(rows, np.ndarray)
-            or rows.nbytes / 2 >= memory_left(self.max_memory)
-            or not self._can_transform()
-        ):
+        if not isinstance(self._cderi, np.ndarray) or not self._can_transform():
             yield False
             return
-        self.rounded = RoundedIntegrals(rows)
+        self.rounded = RoundedJK(self._cderi)
         try:
             yield True
         finally:

@@ -66,18 +66,19 @@ class HalfTransform:
             groups_begin=0,
         )
 
-    def __call__(self, rows: np.ndarray, out: np.ndarray) -> np.ndarray:
+    def __call__(self, rows: np.ndarray, out: np.ndarray, first: int = 0) -> np.ndarray:
         """Write X_Q of some rows, and return tr(C^T X_Q) [n], float64.
 
         Parameters
         ----------
         rows [n, nao (nao + 1) / 2]
             Matrices B_Q, packed.
-        out [nao, n, m]
-            X_Q.
+        out [nao, at least first + n, m]
+            The array into whose columns first .. first + n X_Q is written.
         """
         traces = np.empty(len(rows))
-        self._function(n=len(rows), rows=rows, out=out, traces=traces, groups_end=len(rows))
+        size = {"n": len(rows), "columns": out.shape[1], "first": first}
+        self._function(rows=rows, out=out, traces=traces, groups_end=len(rows), **size)
         return traces
 
 
@@ -110,15 +111,17 @@ class _Parameters:
 
     def __init__(self, dtype: str) -> None:
         self.nao, self.n, self.vectors = (Var(name, "i64") for name in ("nao", "n", "vectors"))
+        self.columns, self.first = Var("columns", "i64"), Var("first", "i64")
         self.rows = Array("rows", dtype, (None, self.nao * (self.nao + 1) // 2))
         self.orbitals = Array("orbitals", dtype, (self.nao, self.vectors), lanes=True)
         self.work = Array("work", dtype, (self.nao, self.vectors), lanes=True)
-        self.out = Array("out", dtype, (self.nao, self.n, self.vectors), lanes=True)
+        self.out = Array("out", dtype, (self.nao, self.columns, self.vectors), lanes=True)
         self.traces = Array("traces", "f64", (self.n,))
 
     @property
     def all(self) -> tuple[Value | Array, ...]:
-        return self.nao, self.n, self.vectors, self.rows, self.orbitals, self.work, self.out, self.traces
+        arrays = (self.rows, self.orbitals, self.work, self.out, self.traces)
+        return self.nao, self.n, self.columns, self.first, self.vectors, *arrays
 
 
 @dataclass(frozen=True)
@@ -150,7 +153,7 @@ class _Writer:
                 with b.when(eq(of.vectors - whole, rest)):
                     self._tile(begin, end, whole, rest)
         with b.block("the rows of X_Q to their places in X"), b.loop("i", of.nao) as i, b.loop("v", of.vectors) as v:
-            b.store(of.out[i, self.q, v], of.work[i, v])
+            b.store(of.out[i, of.first + self.q, v], of.work[i, v])
         self._trace()
         return b.function("half_transform", of.all, group=self.q, title="X_Q = B_Q C")
 

@@ -72,7 +72,7 @@ def coulomb(cderi: np.ndarray, dms: np.ndarray, norms: np.ndarray, ranks: Ranks 
     Parameters
     ----------
     cderi [naux, pairs]
-        This rank's rows of fitted integrals, packed, float64 or float32.
+        This rank's rows of fitted integrals, packed.
     dms [n, nao, nao]
         Real densities.
     norms [nao, nao]
@@ -84,9 +84,7 @@ def coulomb(cderi: np.ndarray, dms: np.ndarray, norms: np.ndarray, ranks: Ranks 
     -------
     numpy.ndarray [n, nao, nao]
     """
-    nao = dms.shape[-1]
-    i, j = np.tril_indices(nao)
-    folded = ((dms + dms.transpose(0, 2, 1))[:, i, j] * np.where(i == j, 0.5, 1.0)).astype(cderi.dtype)
+    folded = packed_densities(dms)
 
     def worker() -> AddRows:
         def add(begin: int, end: int, out: np.ndarray) -> None:
@@ -96,14 +94,26 @@ def coulomb(cderi: np.ndarray, dms: np.ndarray, norms: np.ndarray, ranks: Ranks 
 
         return add
 
-    bound = _bound_of_coulomb(dms, norms)
-    (packed,) = _sums_of_groups(worker, len(cderi), lib.num_threads(), [folded.shape], [bound], ranks)
+    bound = bound_of_coulomb(dms, norms)
+    (packed,) = sums_of_groups(worker, len(cderi), lib.num_threads(), [folded.shape], [bound], ranks)
     return lib.unpack_tril(packed)
 
 
-def _bound_of_coulomb(dms: np.ndarray, norms: np.ndarray) -> np.ndarray:
+def packed_densities(dms: np.ndarray) -> np.ndarray:
+    """Return D_ij + D_ji, and D_ii on the diagonal, for pairs i >= j; [n, pairs] for densities [n, nao, nao]."""
+    i, j = np.tril_indices(dms.shape[-1])
+    return (dms + dms.transpose(0, 2, 1))[:, i, j] * np.where(i == j, 0.5, 1.0)
+
+
+def bound_of_coulomb(dms: np.ndarray, norms: np.ndarray) -> np.ndarray:
     """Return what no element of J of each density can exceed."""
     return np.asarray(norms.max(initial=0.0) * (np.abs(dms) * norms).sum(axis=(1, 2)))
+
+
+def bound_of_exchange(orbitals: np.ndarray, norms: np.ndarray) -> np.ndarray:
+    """Return what no element of a row of K of the density C C^T can exceed; [nao]."""
+    diagonal = ((norms @ np.abs(orbitals)) ** 2).sum(axis=1)
+    return np.asarray(np.sqrt(diagonal * diagonal.max(initial=0.0)))
 
 
 def of_orbitals(
@@ -122,8 +132,7 @@ def of_orbitals(
     Parameters
     ----------
     cderi [naux, pairs]
-        This rank's rows of fitted integrals B_Q, packed. With float32 all products are in single precision, and the
-        sum over groups is in double precision.
+        This rank's rows of fitted integrals B_Q, packed.
     orbitals [nao, nocc]
         C, the orbitals times the square roots of their occupations.
     norms, ranks
@@ -140,13 +149,13 @@ def of_orbitals(
     """
     nao, nocc = orbitals.shape
     pairs = nao * (nao + 1) // 2
-    matrix = half_transform.padded(orbitals, cderi.dtype)
+    matrix = half_transform.padded(orbitals, np.dtype(float))
     # Each thread has the sums of a group with their integers, an update of K, and one X_Q.
-    threads, wide = _division(room, fixed=3 * nao**2 + 3 * pairs + matrix.size, each=matrix.size)
+    threads, wide = division(room, fixed=3 * nao**2 + 3 * pairs + matrix.size, each=matrix.size)
 
     def worker() -> AddRows:
         transform = half_transform.HalfTransform(matrix)
-        update, halves = np.empty((nao, nao), cderi.dtype), np.empty(wide * matrix.size, cderi.dtype)
+        update, halves = np.empty((nao, nao)), np.empty(wide * matrix.size)
 
         def add(begin: int, end: int, exchange: np.ndarray, *coulomb: np.ndarray) -> None:
             for first in range(begin, end, wide):
@@ -160,12 +169,11 @@ def of_orbitals(
 
         return add
 
-    diagonal = ((norms @ np.abs(orbitals)) ** 2).sum(axis=1)
-    shapes, bounds = [(nao, nao)], [np.sqrt(diagonal * diagonal.max(initial=0.0))]
+    shapes, bounds = [(nao, nao)], [bound_of_exchange(orbitals, norms)]
     if with_j:
         shapes.append((1, pairs))
-        bounds.append(_bound_of_coulomb((orbitals @ orbitals.T)[None], norms))
-    vk, *packed = _sums_of_groups(worker, len(cderi) if nocc else 0, threads, shapes, bounds, ranks)
+        bounds.append(bound_of_coulomb((orbitals @ orbitals.T)[None], norms))
+    vk, *packed = sums_of_groups(worker, len(cderi) if nocc else 0, threads, shapes, bounds, ranks)
     return (lib.unpack_tril(packed[0][0]) if with_j else None), vk
 
 
@@ -191,7 +199,7 @@ def exchange(cderi: np.ndarray, dm: np.ndarray, norms: np.ndarray, room: float, 
 def _exchange_of_matrix(cderi: np.ndarray, dm: np.ndarray, norms: np.ndarray, room: float, ranks: Ranks) -> np.ndarray:
     nao = len(dm)
     left = np.ascontiguousarray(dm.T)
-    threads, wide = _division(room, fixed=4 * nao**2, each=2 * nao**2)
+    threads, wide = division(room, fixed=4 * nao**2, each=2 * nao**2)
 
     def worker() -> AddRows:
         update = np.empty((nao, nao))
@@ -208,10 +216,10 @@ def _exchange_of_matrix(cderi: np.ndarray, dm: np.ndarray, norms: np.ndarray, ro
         return add
 
     bound = (norms @ np.abs(dm) @ norms).max(axis=1, initial=0.0)
-    return _sums_of_groups(worker, len(cderi), threads, [(nao, nao)], [bound], ranks)[0]
+    return sums_of_groups(worker, len(cderi), threads, [(nao, nao)], [bound], ranks)[0]
 
 
-def _division(room: float, fixed: int, each: int) -> tuple[int, int]:
+def division(room: float, fixed: int, each: int) -> tuple[int, int]:
     """Return the threads, and the auxiliary functions of one update, whose arrays fit into `room` bytes.
 
     fixed, each: f64 elements that a thread needs in any case, and for each function. Both results are at least one.
@@ -222,7 +230,7 @@ def _division(room: float, fixed: int, each: int) -> tuple[int, int]:
     return threads, int(max(1, min(WIDE, (room / 8 / threads - fixed) // max(each, 1))))
 
 
-def _sums_of_groups(
+def sums_of_groups(
     worker: Callable[[], AddRows],
     count: int,
     threads: int,

@@ -1,6 +1,7 @@
-"""J and K from fitted integrals that are rounded to single precision.
+"""J and K from fitted integrals that are rounded to single precision as they are read.
 
-exact rows -> rounded rows -> K of a density, and J of its difference from the first density, whose J is exact
+rows of (Q|ij), a few at a time -> rounded into the cache -> K of a density, and J of its difference from the first
+density, whose J is exact
 
 The elements of J are large and cancel with the attraction of the nuclei. Between two densities of one SCF J changes by
 a hundredth of itself or less, so that the rounding error of J stays below that of K.
@@ -8,25 +9,27 @@ a hundredth of itself or less, so that the rounding error of J stays below that 
 
 from __future__ import annotations
 
-from itertools import repeat
 from typing import Any
 
 import numpy as np
 from pyscf import lib
 
 from trnqc.eri.fitting import jk
-from trnqc.eri.fitting.tagged import fitted_jk
-from trnqc.eri.fitting.thread_pool import single_threaded_pool
-from trnqc.host.arrays import zeros
+from trnqc.eri.fitting.half_transform import HalfTransform, padded
+from trnqc.eri.fitting.tagged import occupied
+from trnqc.ranks import ALONE
+
+# Rows that are rounded together. They stay in the cache for J and K.
+NEAR = 8
 
 
-class RoundedIntegrals:
-    """Fitted integrals in single precision for the densities of one SCF.
+class RoundedJK:
+    """J and K in single precision for the densities of one SCF.
 
     Parameters
     ----------
-    exact [naux, pairs]
-        The integrals in double precision.
+    rows [naux, pairs]
+        The fitted integrals in double precision.
 
     Attributes
     ----------
@@ -34,26 +37,79 @@ class RoundedIntegrals:
         K of the last call.
     """
 
-    def __init__(self, exact: np.ndarray) -> None:
-        self._exact, self._rows = exact, zeros(exact.shape, np.float32)
-        with single_threaded_pool(lib.num_threads()) as pool:
-            list(pool.map(np.copyto, self._rows, exact, repeat("same_kind")))
+    def __init__(self, rows: np.ndarray) -> None:
+        self._rows = rows
         self._first: tuple[np.ndarray, np.ndarray] | None = None
         self.exchange = np.zeros((0, 0))
 
-    def jk(self, dm: Any, norms: np.ndarray, with_j: bool, room: float) -> tuple[np.ndarray | None, np.ndarray]:
+    def __call__(self, dm: Any, norms: np.ndarray, with_j: bool, room: float) -> tuple[np.ndarray | None, np.ndarray]:
         """Compute J, or None, and K of densities [..., nao, nao] that are tagged with their orbitals.
 
         Other arguments are as in `trnqc.eri.fitting.jk`.
         """
-        self.exchange = vk = fitted_jk(self._rows, dm, norms, False, True, room)[1]
-        return (self._coulomb(np.asarray(dm), norms) if with_j else None), vk
+        dms = np.asarray(dm).reshape(-1, *np.shape(dm)[-2:])
+        orbitals = occupied(dm, *dms.shape[:2])
+        first, exact = self._reference(dms, norms) if with_j else (None, 0.0)
+        changes = [None] * len(dms) if first is None else dms - first
+        vjs, vks = zip(*(rounded_jk(self._rows, c, d, norms, room) for c, d in zip(orbitals, changes)))
+        self.exchange = np.array(vks).reshape(np.shape(dm))
+        return ((exact + np.array(vjs)).reshape(np.shape(dm)) if with_j else None), self.exchange
 
-    def _coulomb(self, dm: np.ndarray, norms: np.ndarray) -> np.ndarray:
-        square = dm.reshape(-1, *dm.shape[-2:])
-        if self._first is None or self._first[0].shape != dm.shape:
-            exact = jk.coulomb(self._exact, square, norms).reshape(dm.shape)
-            self._first = dm.copy(), exact
-            return exact
-        first, exact = self._first
-        return exact + jk.coulomb(self._rows, square - first.reshape(square.shape), norms).reshape(dm.shape)
+    def _reference(self, dms: np.ndarray, norms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the first densities of this shape, and their J in double precision."""
+        if self._first is None or self._first[0].shape != dms.shape:
+            self._first = dms.copy(), jk.coulomb(self._rows, dms, norms)
+        return self._first
+
+
+def rounded_jk(
+    rows: np.ndarray, orbitals: np.ndarray, change: np.ndarray | None, norms: np.ndarray, room: float
+) -> tuple[np.ndarray | None, np.ndarray]:
+    """Compute K of the density C C^T, and J of a change of density, in single precision and in one pass over the rows.
+
+    The contribution of a group of rows is computed in single precision, and the sum over groups in double precision.
+
+    Parameters
+    ----------
+    rows, orbitals, norms, room
+        As in `trnqc.eri.fitting.jk.of_orbitals`.
+    change [nao, nao]
+        The density for J, symmetric, or None if J is not wanted.
+
+    Returns
+    -------
+    vj, vk : numpy.ndarray [nao, nao]
+        vj is None if `change` is.
+    """
+    (nao, nocc), pairs, single = orbitals.shape, rows.shape[1], np.dtype(np.float32)
+    matrix = padded(orbitals, single)
+    fixed = 3 * nao**2 + (3 + NEAR) * pairs + matrix.size
+    threads, wide = jk.division(room, fixed, each=matrix.size)
+    changes = [] if change is None else [jk.packed_densities(change[None]).astype(single)]
+
+    def worker() -> jk.AddRows:
+        transform = HalfTransform(matrix)
+        update, halves = np.empty((nao, nao), single), np.empty(wide * matrix.size, single)
+        near = np.empty((NEAR, pairs), single)
+
+        def add(begin: int, end: int, exchange: np.ndarray, *coulomb: np.ndarray) -> None:
+            for first in range(begin, end, wide):
+                count = min(wide, end - first)
+                half = halves[: count * matrix.size].reshape(nao, count, -1)
+                for n in range(0, count, NEAR):
+                    block = near[: min(NEAR, count - n)]
+                    np.copyto(block, rows[first + n : first + n + len(block)], casting="same_kind")
+                    transform(block, half, n)
+                    for packed, folded in zip(coulomb, changes):
+                        packed += (folded @ block.T) @ block
+                both = half.reshape(nao, -1)
+                exchange += np.matmul(both, both.T, out=update)
+
+        return add
+
+    shapes, bounds = [(nao, nao)], [jk.bound_of_exchange(orbitals, norms)]
+    if change is not None:
+        shapes.append((1, pairs))
+        bounds.append(jk.bound_of_coulomb(change[None], norms))
+    vk, *packed = jk.sums_of_groups(worker, len(rows) if nocc else 0, threads, shapes, bounds, ALONE)
+    return (lib.unpack_tril(packed[0][0]) if packed else None), vk

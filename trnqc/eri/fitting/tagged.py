@@ -41,7 +41,7 @@ def fitted_jk(
     dms = np.asarray(dm, float)
     square = dms.reshape(-1, *dms.shape[-2:])
     if with_k and has_orbitals(dm):
-        orbitals = _occupied(dm, len(square), dms.shape[-1])
+        orbitals = occupied(dm, len(square), dms.shape[-1])
         vjs, vks = zip(*(jk.of_orbitals(rows, c, norms, room, ranks, with_j=with_j) for c in orbitals))
         return (np.array(vjs).reshape(dms.shape) if with_j else None), np.array(vks).reshape(dms.shape)
     vj = jk.coulomb(rows, square, norms, ranks).reshape(dms.shape) if with_j else None
@@ -49,7 +49,7 @@ def fitted_jk(
     return vj, (np.array(vk).reshape(dms.shape) if with_k else None)
 
 
-def _occupied(dm: Any, count: int, nao: int) -> list[np.ndarray]:
+def occupied(dm: Any, count: int, nao: int) -> list[np.ndarray]:
     """Return sqrt(occupation) times the occupied orbitals of each of `count` densities; for ROHF, of each spin."""
     coefficients = np.asarray(dm.mo_coeff).reshape(-1, nao, np.shape(dm.mo_coeff)[-1])
     occupations = np.asarray(dm.mo_occ).reshape(-1, coefficients.shape[-1])

@@ -44,7 +44,7 @@ def parameters(cls: QuartetClass) -> tuple[Value | Array, ...]:
     i64 = {name: Var(name, "i64") for name in (*_SCALARS, *BRA)}
     a, b, c, d = cls.extents
     matrix = (None, i64["n_mixed"], i64["n_ao"])
-    arrays = (
+    arrays: tuple[Value | Array, ...] = (
         *bra_arrays(cls),
         Array("ao_i", "i64"),
         Array("ao_j", "i64"),

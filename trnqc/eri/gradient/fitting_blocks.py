@@ -22,6 +22,11 @@ class FittingShells:
     packed: PackedPairs
     place: np.ndarray
 
+    @property
+    def shells(self) -> np.ndarray:
+        """The number of the shell on each lane of each vector, flattened."""
+        return self.pairs.first[self.packed.members].ravel()
+
 
 @dataclass(frozen=True, eq=False)
 class FittingBlock:

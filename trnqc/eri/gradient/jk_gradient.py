@@ -19,6 +19,7 @@ from trnqc.eri.gradient.three_centre import three_centre_gradient, two_centre_gr
 from trnqc.eri.jk.builder import CUTOFF
 from trnqc.eri.operators import signed_omega
 from trnqc.host.blas import single_threaded
+from trnqc.ranks import ALONE, Ranks
 
 
 def exact_jk_gradient(
@@ -97,6 +98,7 @@ def fitted_jk_gradient(
     coulomb: float = 1.0,
     exchange: float = 1.0,
     rows: np.ndarray | None = None,
+    ranks: Ranks = ALONE,
 ) -> np.ndarray:
     """Compute the derivative of E2(D1, D2) with fitted integrals (pq|rs) = sum_PQ (pq|P) (P|Q)^-1 (Q|rs).
 
@@ -108,13 +110,15 @@ def fitted_jk_gradient(
         As in `exact_jk_gradient`.
     max_memory : float, optional
         Bytes that the largest arrays may take, by default `mol.max_memory`, which is in megabytes. They hold naux nao r
-        elements twice, with r the smaller rank of D1 and D2, or naux r^2 elements if both densities have the same r
+        elements, with r the smaller rank of D1 and D2, or naux r^2 elements if both densities have the same r
         orbitals, as in Hartree-Fock.
     coulomb, exchange
         As in `exact_jk_gradient`.
     rows : ndarray [naux, nao (nao + 1) / 2], optional
         Fitted integrals L^-1 (P|rs) of this operator, r >= s, with L the Cholesky factor of (P|Q), as an object of
         density fitting keeps them; see `trnqc.eri.gradient.fitted.half_transform.rows_of`. They spare the integrals.
+    ranks : Ranks, optional
+        The processes that share the derivatives of integrals, see `three_centre_gradient`.
 
     Returns
     -------
@@ -146,5 +150,5 @@ def fitted_jk_gradient(
     with single_threaded(), mol.with_range_coulomb(signed), auxmol.with_range_coulomb(signed):
         factors = {"coulomb": coulomb, "exchange": exchange}
         weights = FittedWeights(mol, auxmol, pair, **factors, rows=rows, memory=memory, threads=threads)
-    three = three_centre_gradient(mol, auxmol, weights.three_centre, **options)
+    three = three_centre_gradient(mol, auxmol, weights.three_centre, ranks=ranks, **options)
     return three + two_centre_gradient(auxmol, weights.two_centre(), **options)

@@ -16,6 +16,7 @@ from trnqc.eri.gradient.builder import GradientBuilder
 from trnqc.eri.gradient.derivative_basis import derivative_basis
 from trnqc.eri.hessian import atom_pass
 from trnqc.eri.hessian.atom_pass import Block
+from trnqc.eri.hessian.blocks import completed
 from trnqc.eri.hessian.densities import Densities, largest_of_pairs
 from trnqc.eri.hessian.passes import CROSS, CROSS_SWAPPED, FOCK, ONE_SIDE
 from trnqc.eri.hessian.sides import Ket, Side, bra_of, ket_of, side_of
@@ -88,7 +89,7 @@ class HessianBuilder:
         one, two = self._one_side(densities, with_j, with_k), self._cross(densities, with_j, with_k)
         exchange = 1.0 if len(dms) == 1 else 2.0
         ej, ek = 2 * one[0] + 4 * two[0], exchange * (one[1] + two[1])
-        return _complete(ej), _complete(ek)
+        return completed(ej), completed(ek)
 
     def fock(self, dms: np.ndarray, with_j: bool = True, with_k: bool = True) -> tuple[Any, Any]:
         """Compute first derivatives of J and K by the positions of all atoms, at constant densities.
@@ -288,11 +289,3 @@ def _added(sums: Sums) -> Sums:
         else:
             by_ket[id(block.ket)] = (block, pairs, values)
     return list(by_ket.values())
-
-
-def _complete(blocks: np.ndarray) -> np.ndarray:
-    """Set the blocks of one atom from those of two by translational invariance."""
-    diagonal = -blocks.sum(axis=1)
-    for atom, block in enumerate(diagonal):
-        blocks[atom, atom] = (block + block.T) / 2
-    return blocks

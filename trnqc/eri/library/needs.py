@@ -71,5 +71,11 @@ def for_fitted_gradients(mol: gto.Mole, auxmol: gto.Mole, omegas: Iterable[float
     return _sorted(wanted)
 
 
+def for_fitted_hessians(mol: gto.Mole, auxmol: gto.Mole, omega: float) -> Programs:
+    """Return the programs of `FittedHessian` and of `FittedResponse`."""
+    molecules = one_of_each(mol), one_of_each(auxmol)
+    return _sorted(prebuild.programs(molecules[0], ("fitting", "fitted hessian"), operator_of(omega), molecules[1]))
+
+
 def _sorted(wanted: prebuild.Wanted) -> Programs:
     return tuple(sorted(wanted, key=lambda program: -wanted[program][1].order))

@@ -24,13 +24,15 @@ from trnqc.eri.jk.batch import Batch
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.kernels.recurrence import FITTED
 from trnqc.eri.kernels.variants import STANDARD, Variant, form_of
+from trnqc.eri.seminumerical.pairs import point_pairs
+from trnqc.eri.seminumerical.program import program as seminumerical_program
 from trnqc.eri.shells.pairs import fitting_shells, pairs_between, pairs_of, quartet_class
 from trnqc.errors import InputError, MoleculeError
 from trnqc.jit import Recipe
 
-KINDS = ("jk", "memory", "gradient", "hessian", "fitting", "fitted gradient")
+KINDS = ("jk", "memory", "gradient", "hessian", "seminumerical", "fitting", "fitted gradient", "fitted hessian")
 """Purposes of programs: J and K; integrals in memory; gradients of J and K; Hessians, beside the gradients' programs;
-integrals with a fitting set and their gradients."""
+seminumerical K; integrals with a fitting set, their gradients, and Hessians, beside the integrals."""
 
 Wanted = dict[Recipe, tuple[str, QuartetClass]]
 
@@ -70,7 +72,7 @@ def programs(
     operator : str
         One of `classes.OPERATORS`.
     auxmol : pyscf.gto.Mole, optional
-        The fitting set, for the purposes "fitting" and "fitted gradient".
+        The fitting set, for the purposes that begin with "fit".
 
     Returns
     -------
@@ -79,7 +81,7 @@ def programs(
     """
     if operator not in OPERATORS or not set(kinds) <= set(KINDS):
         raise InputError(f"operator is one of {OPERATORS}, kinds are of {KINDS}; found {operator!r} and {kinds}")
-    if bool({"fitting", "fitted gradient"} & set(kinds)) != (auxmol is not None):
+    if any(kind.startswith("fit") for kind in kinds) != (auxmol is not None):
         raise InputError("kernels for density fitting need a fitting set, and no others do")
     wanted: Wanted = {}
     for kind in kinds:
@@ -90,6 +92,8 @@ def programs(
 
 def form(kind: str, cls: QuartetClass) -> str:
     """The form of a program's recurrence, one of `variants.FORMS`."""
+    if kind == "seminumerical":
+        return "straight"
     if kind == "fitted gradient":
         return GradientClass(cls.la, cls.lb, cls.lc, cls.cartesian, cls.general, cls.operator).form
     return form_of(cls, Variant(rule=FITTED) if kind == "fitting" and not cls.cartesian else STANDARD)
@@ -134,6 +138,12 @@ def _hessian(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> RecipesOf
         yield hessian_program(kind, cls), cls
 
 
+def _seminumerical(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> RecipesOfClasses:
+    for pairs in point_pairs(mol):
+        cls = QuartetClass(pairs.la, pairs.lb, 0, 0, True, pairs.n_ab > 1, operator)
+        yield seminumerical_program(cls.la, cls.lb, cls.general, operator), cls
+
+
 def _fitting(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> RecipesOfClasses:
     shells = fitting_shells(auxmol)
     for side, ket in ((pairs_of(mol), shells), (shells, shells)):
@@ -149,9 +159,30 @@ def _fitted_gradient(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> R
     shells = fitting_shells(segmented(auxmol))
     for bra in (*pairs_of(mol), *shells):
         for ket in shells:
-            cls = class_of(bra, ket, operator)
-            same = QuartetClass(cls.la, cls.lb, cls.lc, 0, cls.cartesian, cls.general, operator)
-            yield three_centre_program.program(cls), same
+            yield _contracted(class_of(bra, ket, operator))
+
+
+def _contracted(cls: GradientClass) -> tuple[Recipe, QuartetClass]:
+    same = QuartetClass(cls.la, cls.lb, cls.lc, 0, cls.cartesian, cls.general, cls.operator)
+    return three_centre_program.program(cls), same
+
+
+def _fitted_hessian(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> RecipesOfClasses:
+    basis, aux = derivative_basis(mol), derivative_basis(auxmol)
+    mixed, shells = pairs_between(basis.mol, basis.cartesian), fitting_shells(aux.cartesian)
+    moved = fitting_shells(aux.mol)
+    both = (*shells, *moved)
+    sides = [(mixed, shells), (pairs_of(basis.cartesian), moved), (both, both)]
+    for bras, kets in sides:
+        for bra in bras:
+            for ket in kets:
+                if bras is kets and (bra.la, bra.lb) < (ket.la, ket.lb):
+                    continue
+                cls = quartet_class(bra, ket, operator)
+                yield Writer(cls, fitted=True).program, cls
+    for bra in mixed:
+        for ket in fitting_shells(segmented(aux.cartesian)):
+            yield _contracted(class_of(bra, ket, operator))
 
 
 _PROGRAMS = {
@@ -159,6 +190,8 @@ _PROGRAMS = {
     "memory": _memory,
     "gradient": _gradient,
     "hessian": _hessian,
+    "seminumerical": _seminumerical,
     "fitting": _fitting,
     "fitted gradient": _fitted_gradient,
+    "fitted hessian": _fitted_hessian,
 }

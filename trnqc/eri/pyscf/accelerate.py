@@ -20,6 +20,7 @@ from trnqc.eri.jk.builder import builder
 from trnqc.eri.library import background
 from trnqc.eri.pyscf import exchange as exchange_methods
 from trnqc.eri.pyscf.coulomb_exchange import COVERED, CoulombExchange
+from trnqc.eri.pyscf.diis import CDIIS
 from trnqc.eri.pyscf.early_cycles import SMALLEST, EarlyCycles, why_not
 from trnqc.eri.pyscf.fitted_gradients import accelerate_fitted_gradients
 from trnqc.eri.pyscf.gradients import accelerate_gradients
@@ -134,6 +135,7 @@ class _Accelerated(CoulombExchange):
 
     __name_mixin__ = "Accelerated"
     _keys = frozenset({"backend", "kernels", "early_precision", "exchange", "ran_on", "timings"})
+    DIIS = CDIIS
     _run: EarlyCycles | None = None
     _eri: Any
     _opt: dict[float | None, Any]
@@ -268,8 +270,7 @@ class _Accelerated(CoulombExchange):
     Gradients = nuc_grad_method
 
     def Hessian(self) -> Any:
-        """Return PySCF's Hessian object with derivatives by our integrals; with density fitting it is PySCF's own."""
+        """Return PySCF's Hessian object with derivatives by our integrals."""
         if self._on_grid(self.mol):
             exchange_methods.refuse_derivatives("Hessians")
-        hessian = super().Hessian()
-        return hessian if isinstance(self, _DFHF) else accelerate_hessian(hessian)
+        return accelerate_hessian(super().Hessian())

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from pyscf import gto, lib, scf
+from pyscf import lib, scf
+from pyscf.df.df_jk import _DFHF
 from pyscf.lib import logger
 from pyscf.scf._response_functions import _gen_rhf_response, _gen_uhf_response
 
-from trnqc.eri.classes import LMAX
 from trnqc.eri.hessian.one_electron import one_electron_energy
-from trnqc.eri.hessian.two_electron import HessianBuilder
-from trnqc.eri.jk.builder import JKBuilder
-from trnqc.eri.library import background, needs, programs
-from trnqc.eri.operators import signed_omega
-from trnqc.eri.pyscf.molecule_cache import MoleculeCache, is_covered
+from trnqc.eri.library import background, programs
+from trnqc.eri.pyscf.hessian_terms import ExactTerms, FittedTerms, Orbitals
+from trnqc.eri.pyscf.molecule_cache import MoleculeCache
 from trnqc.eri.pyscf.orbital_response import OrbitalResponse
+from trnqc.errors import MemoryLimit
 from trnqc.xc.ao import programs_for
 from trnqc.xc.hessian.quadrature import Functional, HessianQuadrature
 from trnqc.xc.hessian.response import PotentialResponse
@@ -40,11 +38,13 @@ class _AcceleratedHessian(lib.StreamObject):
     def __init__(self, hessian: Any) -> None:
         self.__dict__.update(hessian.__dict__)
         self._cache, self.ran_on = MoleculeCache(), "nothing yet"
+        self._terms = (FittedTerms if isinstance(hessian.base, _DFHF) else ExactTerms)(hessian.base)
 
     def undo(self) -> Any:
         """Return the object without this layer, with the same state."""
         plain = lib.view(self, lib.drop_class(self.__class__, _AcceleratedHessian))
-        del plain.__dict__["_cache"], plain.__dict__["ran_on"]
+        for name in ("_cache", "_terms", "ran_on"):
+            del plain.__dict__[name]
         return plain
 
     def partial_hess_elec(
@@ -57,14 +57,17 @@ class _AcceleratedHessian(lib.StreamObject):
         verbose: Any = None,
     ) -> np.ndarray:
         """Return second derivatives of the energy at constant orbitals, [natm, natm, 3, 3], as PySCF does."""
-        orbitals = _Orbitals.of(self.base, mo_energy, mo_coeff, mo_occ)
-        if self._is_left_to_pyscf():
-            return super().partial_hess_elec(mo_energy, mo_coeff, mo_occ, atmlst, max_memory, verbose)
+        if not self._is_left_to_pyscf():
+            try:
+                return self._partial_hessian(Orbitals.of(self.base, mo_energy, mo_coeff, mo_occ), atmlst)
+            except MemoryLimit as error:
+                self._leave_to_pyscf(error)
+        return super().partial_hess_elec(mo_energy, mo_coeff, mo_occ, atmlst, max_memory, verbose)
+
+    def _partial_hessian(self, orbitals: Orbitals, atmlst: Sequence[int] | None) -> np.ndarray:
         start = logger.process_clock(), logger.perf_counter()
         terms = one_electron_energy(self, orbitals.dms.sum(axis=0), orbitals.weighted)
-        for omega, coulomb, exchange in _interactions(self.base):
-            ej, ek = self._builder(omega).energy(orbitals.dms, coulomb, exchange != 0)
-            terms += coulomb * ej - exchange * ek
+        terms += self._terms.energy(orbitals)
         if self._functional:
             terms += self._quadrature(orbitals).energy()
         logger.timer(self, "second derivatives at constant orbitals", *start)
@@ -80,22 +83,21 @@ class _AcceleratedHessian(lib.StreamObject):
         verbose: Any = None,
     ) -> Any:
         """Return first derivatives of the Fock matrix by each atom at constant orbitals, as PySCF does."""
-        if self._is_left_to_pyscf():
-            return super().make_h1(mo_coeff, mo_occ, chkfile, atmlst, verbose)
+        if not self._is_left_to_pyscf():
+            try:
+                return self._fock_derivatives(Orbitals.of(self.base, None, mo_coeff, mo_occ), atmlst)
+            except MemoryLimit as error:
+                self._leave_to_pyscf(error)
+        return super().make_h1(mo_coeff, mo_occ, chkfile, atmlst, verbose)
+
+    def _fock_derivatives(self, orbitals: Orbitals, atmlst: Sequence[int] | None) -> Any:
         start = logger.process_clock(), logger.perf_counter()
-        orbitals = _Orbitals.of(self.base, None, mo_coeff, mo_occ)
-        total: Any = 0.0
-        for omega, coulomb, exchange in _interactions(self.base):
-            vj, vk = self._builder(omega).fock(orbitals.dms, coulomb, exchange != 0)
-            total = total + (vj if coulomb else 0.0)
-            total = total - (exchange * orbitals.share * vk if exchange else 0.0)
+        total = self._terms.fock(orbitals)
         if self._functional:
-            total = total + self._quadrature(orbitals).fock()
-        total = np.broadcast_to(total, (len(orbitals.dms), *total.shape[-4:]))
+            total += self._quadrature(orbitals).fock()
         core = self.base.nuc_grad_method().hcore_generator(self.mol)
-        atoms = range(self.mol.natm) if atmlst is None else atmlst
         matrices: list[list[Any]] = [[None] * self.mol.natm for _ in orbitals.dms]
-        for atom in atoms:
+        for atom in range(self.mol.natm) if atmlst is None else atmlst:
             one = core(atom)
             for spin, by_atom in enumerate(matrices):
                 by_atom[atom] = total[spin, atom] + one
@@ -116,23 +118,22 @@ class _AcceleratedHessian(lib.StreamObject):
         """Return first-order orbitals and orbital energies as PySCF does, with the response by our kernels."""
         own = getattr(self.base.gen_response, "__func__", None) in (_gen_rhf_response, _gen_uhf_response)
         if fx is None and own and not self._is_left_to_pyscf():
-            fx = self._response(_Orbitals.of(self.base, mo_energy, mo_coeff, mo_occ))
+            try:
+                fx = self._response(Orbitals.of(self.base, mo_energy, mo_coeff, mo_occ))
+            except MemoryLimit as error:
+                self._leave_to_pyscf(error)
         return super().solve_mo1(mo_energy, mo_coeff, mo_occ, h1ao, fx, atmlst, max_memory, verbose)
 
-    def _response(self, orbitals: _Orbitals) -> OrbitalResponse:
-        interactions = _interactions(self.base)
+    def _response(self, orbitals: Orbitals) -> OrbitalResponse:
+        terms = self._terms.response(orbitals)
+        if self._functional:
+            terms.append(PotentialResponse(self._quadrature(orbitals), orbitals.occupied))
+        return OrbitalResponse(orbitals.coefficients, orbitals.occupied, terms)
 
-        def jk(dms: np.ndarray) -> np.ndarray:
-            result = np.zeros_like(dms)
-            for omega, coulomb, exchange in interactions:
-                vj, vk = self._jk_builder(omega).get_jk(dms, 1, coulomb, exchange != 0)
-                result += 0.0 if vj is None else vj.sum(axis=0)
-                result -= 0.0 if vk is None else exchange * orbitals.share * vk
-            return result
-
-        occupied = orbitals.occupied
-        potential = PotentialResponse(self._quadrature(orbitals), occupied) if self._functional else None
-        return OrbitalResponse(orbitals.coefficients, occupied, jk, potential)
+    def _leave_to_pyscf(self, error: MemoryLimit) -> None:
+        """Say that PySCF computes this step."""
+        self.ran_on = f"PySCF: {error}"
+        logger.note(self, "%s", self.ran_on)
 
     @property
     def _functional(self) -> Functional | None:
@@ -143,7 +144,7 @@ class _AcceleratedHessian(lib.StreamObject):
         mf._numint.libxc.test_deriv_order(mf.xc, 2, raise_error=True)
         return Functional(mf._numint, mf.xc, 2 if isinstance(mf, scf.uhf.UHF) else 1)
 
-    def _quadrature(self, orbitals: _Orbitals) -> HessianQuadrature:
+    def _quadrature(self, orbitals: Orbitals) -> HessianQuadrature:
         functional, grids = self._functional, self.base.grids if self.grids is None else self.grids
         assert functional is not None
         if grids.coords is None:
@@ -152,72 +153,25 @@ class _AcceleratedHessian(lib.StreamObject):
 
     def _is_left_to_pyscf(self) -> bool:
         """Return whether PySCF's integrals are used now, and say in `ran_on` what is used."""
-        mol = self.mol
-        if isinstance(self.base, scf.hf.KohnShamDFT) and self.base.do_nlc():
-            self.ran_on = "PySCF: derivatives of non-local correlation"
+        if reason := self._why_not():
+            self.ran_on = f"PySCF: {reason}"
             return True
-        if not self._cache.get(mol, "covered", lambda: is_covered(mol, LMAX - 1, "second derivatives")):
-            self.ran_on = "PySCF"
-            return True
-        omegas = tuple(omega for omega, _, _ in _interactions(self.base))
-        needed = self._cache.get(mol, ("needed", omegas), lambda: self._needed(mol, omegas))
+        needed = self._cache.get(self.mol, "needed", self._needed)
         self.ran_on = programs.words() if needed.ready() else f"PySCF ({needed.reason})"
         return not needed.ready()
 
-    def _needed(self, mol: gto.Mole, omegas: Sequence[float | None]) -> background.Needed:
+    def _why_not(self) -> str:
+        """Return in words why PySCF has to compute the Hessian, or ""."""
+        if isinstance(self.base, scf.hf.KohnShamDFT) and self.base.do_nlc():
+            return "derivatives of non-local correlation"
+        if getattr(self, "auxbasis_response", 2) < 2:
+            return "auxbasis_response is below 2"
+        return self._terms.why_not()
+
+    def _needed(self) -> background.Needed:
         kernels = background.chosen(getattr(self.base, "kernels", None))
-        signed = {signed_omega(mol, omega) for omega in omegas}
-        wanted = [p for omega in signed for p in needs.for_hessians(mol, omega)]
+        wanted = self._terms.programs()
         if (functional := self._functional) is not None:
             for order in range(functional.order, functional.order + 3):
-                wanted += programs_for(mol, order)
-        for omega, coulomb, exchange in _interactions(self.base):
-            wanted += needs.for_jk(mol, signed_omega(mol, omega), coulomb, exchange != 0)
+                wanted += programs_for(self.mol, order)
         return background.Needed(tuple(dict.fromkeys(wanted)), kernels)
-
-    def _builder(self, omega: float | None) -> HessianBuilder:
-        signed = signed_omega(self.mol, omega)
-        tolerance = self.base.direct_scf_tol
-        return self._cache.get(self.mol, signed, lambda: HessianBuilder(self.mol, signed, tolerance, lib.num_threads()))
-
-    def _jk_builder(self, omega: float | None) -> JKBuilder:
-        signed = signed_omega(self.mol, omega)
-        tolerance = self.base.direct_scf_tol
-        return self._cache.get(self.mol, ("jk", signed), lambda: JKBuilder(self.mol, signed, tolerance))
-
-
-@dataclass(frozen=True)
-class _Orbitals:
-    """The orbitals of an SCF and what follows from them.
-
-    coefficients, occupied: those of one or two spins. dms [1 or 2, nao, nao]: the spin-summed density or those of both
-    spins. weighted: the energy-weighted density. share: what K of a density counts in the Fock matrix.
-    """
-
-    coefficients: list[np.ndarray]
-    occupied: list[np.ndarray]
-    dms: np.ndarray
-    weighted: np.ndarray
-    share: float
-
-    @classmethod
-    def of(cls, mf: Any, energies: Any, coefficients: Any, occupations: Any) -> _Orbitals:
-        energies = mf.mo_energy if energies is None else energies
-        coefficients = mf.mo_coeff if coefficients is None else coefficients
-        occupations = mf.mo_occ if occupations is None else occupations
-        if not isinstance(mf, scf.uhf.UHF):
-            energies, coefficients, occupations = [energies], [coefficients], [occupations]
-        spins = list(zip(energies, coefficients, occupations, strict=True))
-        dms = np.array([(c * n) @ c.T for _, c, n in spins])
-        weighted = np.array([(c * (n * e)) @ c.T for e, c, n in spins]).sum(axis=0)
-        occupied = [c[:, n > 0] for _, c, n in spins]
-        return cls([c for _, c, _ in spins], occupied, dms, weighted, 0.5 if len(dms) == 1 else 1.0)
-
-
-def _interactions(mf: Any) -> list[tuple[float | None, bool, float]]:
-    """Return the terms of the two-electron energy: omega, whether there is a J, and the factor of K."""
-    if not isinstance(mf, scf.hf.KohnShamDFT):
-        return [(None, True, 1.0)]
-    omega, alpha, hybrid = mf._numint.rsh_and_hybrid_coeff(mf.xc, spin=mf.mol.spin)
-    terms: list[tuple[float | None, bool, float]] = [(None, True, hybrid)]
-    return terms + ([(omega, False, alpha - hybrid)] if omega and alpha != hybrid else [])

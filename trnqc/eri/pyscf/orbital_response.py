@@ -1,6 +1,6 @@
 """The response of Fock matrices to changes of the occupied orbitals, which coupled-perturbed equations iterate.
 
-changes of orbitals -> J and K of all changes of densities at once, and the kernel of exchange and correlation
+changes of orbitals -> terms: exact J and K, fitted J and K, exchange and correlation -> F' C
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from typing import Any
 
 import numpy as np
 
-Matrices = list[np.ndarray]
+Matrices = Sequence[np.ndarray]
+# Takes changes U [n, nao, nocc] of the occupied orbitals C of each spin, and returns the products of the change of a
+# part of the Fock matrices with C, of the same shapes. The change of the density is U C^T + C U^T.
+Term = Callable[[Matrices], Matrices]
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,17 +27,13 @@ class OrbitalResponse:
         All orbitals of each spin.
     occupied : sequence of ndarray [nao, nocc]
         The occupied ones.
-    jk : callable
-        Takes densities [spins, n, nao, nao], returns the two-electron part of the Fock matrices, of the same shape.
-    potential : callable, optional
-        Takes changes U [n, nao, nocc] of each spin and returns the products of the potential's changes with the
-        occupied orbitals, as `PotentialResponse` does.
+    terms : sequence of callable
+        The parts of the Fock matrices.
     """
 
     coefficients: Sequence[np.ndarray]
     occupied: Sequence[np.ndarray]
-    jk: Callable[[np.ndarray], np.ndarray]
-    potential: Callable[[Matrices], Matrices] | None
+    terms: Sequence[Term]
 
     def __call__(self, mo1: Any) -> np.ndarray:
         """Return C^T F' C_occ for first-order orbitals of all perturbations, in the shape of mo1."""
@@ -46,12 +45,30 @@ class OrbitalResponse:
         changes = [
             electrons * np.matmul(c, one.reshape(len(one), c.shape[1], -1)) for c, one in zip(self.coefficients, flat)
         ]
-        products = self._two_electron(changes)
-        if self.potential:
-            products = [a + b for a, b in zip(products, self.potential(changes))]
+        products = [np.zeros(u.shape) for u in changes]
+        for term in self.terms:
+            for product, addition in zip(products, term(changes)):
+                product += addition
         parts = [np.matmul(c.T, p).reshape(len(p), -1) for c, p in zip(self.coefficients, products)]
         return np.concatenate(parts, axis=1).reshape(mo1.shape)
 
-    def _two_electron(self, changes: Matrices) -> Matrices:
+
+@dataclass(frozen=True, eq=False)
+class DensityResponse:
+    """J' C and K' C by way of changes of the density.
+
+    Parameters
+    ----------
+    occupied : sequence of ndarray [nao, nocc]
+        The occupied orbitals of each spin.
+    jk : callable
+        Takes densities [spins, n, nao, nao], returns the two-electron part of the Fock matrices, of the same shape.
+    """
+
+    occupied: Sequence[np.ndarray]
+    jk: Callable[[np.ndarray], np.ndarray]
+
+    def __call__(self, changes: Matrices) -> list[np.ndarray]:
+        """Return the products with the occupied orbitals, [n, nao, nocc] of each spin."""
         half = np.array([np.matmul(u, o.T) for u, o in zip(changes, self.occupied)])
         return [np.matmul(v, o) for v, o in zip(self.jk(half + half.swapaxes(2, 3)), self.occupied)]

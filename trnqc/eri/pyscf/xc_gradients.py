@@ -20,6 +20,7 @@ from trnqc.eri.library import background
 from trnqc.eri.pyscf.molecule_cache import MoleculeCache
 from trnqc.xc.densities import VARIABLES
 from trnqc.xc.forces import programs_for, xc_gradient
+from trnqc.xc.grid_response import xc_gradient_of_moving_grid
 
 
 def accelerate_xc_gradients(gradients: Any) -> Any:
@@ -38,8 +39,8 @@ def accelerate_xc_gradients(gradients: Any) -> Any:
 
     Notes
     -----
-    `kernel` and `grad_elec` are accelerated; `get_veff` returns the matrices of PySCF. PySCF also computes the response
-    of the grid (`grid_response`), nonlocal correlation, and the gradient while programs are being compiled.
+    `kernel` and `grad_elec` are accelerated, also with `grid_response`; `get_veff` returns the matrices of PySCF. PySCF
+    also computes nonlocal correlation, and the gradient while programs are being compiled.
     """
     if isinstance(gradients, _XCGradients) or not isinstance(gradients.base, dft.rks.KohnShamDFT):
         return gradients
@@ -51,6 +52,7 @@ class _XCGradients(lib.StreamObject):
 
     __name_mixin__ = "XC"
     _keys = frozenset({"xc_ran_on"})
+    grid_response: bool
 
     def __init__(self, gradients: Any) -> None:
         self.__dict__.update(gradients.__dict__)
@@ -75,7 +77,7 @@ class _XCGradients(lib.StreamObject):
             gradient = super().grad_elec(mo_energy, mo_coeff, mo_occ, atmlst)
         finally:
             self._apart = False
-        self.xc_ran_on = "generated programs"
+        self.xc_ran_on = "generated programs" + ", non-local correlation by PySCF" * bool(self.base.do_nlc())
         return gradient + (self._xc_part if atmlst is None else self._xc_part[list(atmlst)])
 
     def get_veff(self, mol: gto.Mole | None = None, dm: Any = None) -> Any:
@@ -86,17 +88,24 @@ class _XCGradients(lib.StreamObject):
         dm = self.base.make_rdm1() if dm is None else dm
         start = logger.process_clock(), logger.perf_counter()
         grids = _initialize_grids(self)[0]
-        self._xc_part = xc_gradient(self.base._numint, mol, grids, self.base.xc, dm)
+        gradient = xc_gradient_of_moving_grid if self.grid_response else xc_gradient
+        self._xc_part = gradient(self.base._numint, mol, grids, self.base.xc, dm)
         logger.timer(self, "exchange-correlation gradient", *start)
         with _without_semilocal(self.base):
-            return super().get_veff(mol, dm)
+            if not self.grid_response or self.base.do_nlc():
+                return super().get_veff(mol, dm)
+            # PySCF's code for open shells expects a semilocal part here.
+            self.grid_response = False
+            try:
+                potential = super().get_veff(mol, dm)
+            finally:
+                self.grid_response = True
+            return lib.tag_array(potential, exc1_grid=np.zeros((mol.natm, 3)))
 
     def _xc_by_pyscf(self) -> str:
         """Return in words why PySCF computes the exchange-correlation part, or "" if our programs do."""
         ni, mol = self.base._numint, self.mol
         kind = ni._xc_type(self.base.xc)
-        if self.grid_response:
-            return "PySCF: the response of the grid is asked for"
         if kind not in VARIABLES or not isinstance(ni, numint.NumInt):
             return f"PySCF: the functional is of the kind {kind}"
         kernels = background.chosen(getattr(self.base, "kernels", None))

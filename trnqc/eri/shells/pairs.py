@@ -171,11 +171,13 @@ def _tighter_first(shells: Shells, i: np.ndarray, j: np.ndarray) -> tuple[np.nda
     return np.where(turned, j, i), np.where(turned, i, j)
 
 
-def pairs_between(mol_a: gto.Mole, mol_b: gto.Mole, cutoff: float = NEGLIGIBLE) -> tuple[ShellPairs, ...]:
+def pairs_between(
+    mol_a: gto.Mole, mol_b: gto.Mole, cutoff: float = NEGLIGIBLE, exponents: bool = False
+) -> tuple[ShellPairs, ...]:
     """Return the classes of all pairs of a shell of one molecule with a shell of the other.
 
     Both molecules are Cartesian or both spherical, else a MoleculeError is raised. In a class that is `swapped`,
-    `first` numbers shells of mol_b, since la >= lb. cutoff: as in `pairs_of`.
+    `first` numbers shells of mol_b, since la >= lb. cutoff, exponents: as in `pairs_of`.
     """
     if mol_a.cart != mol_b.cart:
         raise MoleculeError(f"pairs need one kind of functions, found cart={mol_a.cart} and cart={mol_b.cart}")
@@ -184,7 +186,7 @@ def pairs_between(mol_a: gto.Mole, mol_b: gto.Mole, cutoff: float = NEGLIGIBLE) 
         i, j = _all_pairs(len(a.ids), len(b.ids))
         swapped = a.l < b.l
         one, two = (b.take(j), a.take(i)) if swapped else (a.take(i), b.take(j))
-        parts.append(_product(one, two, cutoff, mol_a.cart, swapped=swapped))
+        parts.append(_product(one, two, cutoff, mol_a.cart, swapped=swapped, exponents=exponents))
     return tuple(_joined(parts))
 
 

@@ -1,6 +1,6 @@
 """Programs of a layer's convolution over a share of the nodes, edges sorted by receiver, in blocks of edges.
 
-forward: block -> weights (network) -> for each node of the block: its sum (convolution)
+forward: block -> weights (network or spline) -> for each node of the block: its sum (convolution)
 reverse: block -> weights and slopes -> for each edge: gradients of x[sender], harmonics and length
 
 Weights are kept for the edges of one block only. A block may begin and end within the edges of a node.
@@ -16,46 +16,47 @@ from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
 from trnqc.gen.values import le, lt, minimum
 from trnqc.mace.edges import convolution, lane_sums
-from trnqc.mace.edges.geometry import EDGES, ELEMENTS, RECEIVERS, SENDERS
-from trnqc.mace.edges.network import Shape
-from trnqc.mace.edges.network import program as network
+from trnqc.mace.edges.block import PAIRS, Weights
+from trnqc.mace.edges.geometry.programs import EDGES, ELEMENTS, INTERVALS, RECEIVERS, SENDERS
 from trnqc.mace.edges.paths import Layout
 from trnqc.mace.edges.scratch import Scratch
 
 # Number of a share, whose nodes are shares[share] .. shares[share + 1], number of all nodes, node whose edges are next.
 SHARE, NODES, NODE = (Var(name, "i64") for name in ("share", "nodes", "node"))
 SHARES, STARTS = Array("shares", "i64"), Array("starts", "i64")
+GRAPH = (SHARES, STARTS, SENDERS, RECEIVERS, ELEMENTS)
 
 
-def forward(layout: Layout, shape: Shape, most: int) -> st.Function:
+def forward(layout: Layout, source: Weights, most: int) -> st.Function:
     """Return the program of z[receiver] = sum over edges, whose shares write rows of their own.
 
     Returns
     -------
     Function
         Its parameters are ``edges``, ``shares`` [S + 1], ``starts`` [N + 1], ``senders, receivers`` [E], ``elements``
-        [N], ``harmonics, radial, cutoff`` of the geometry, ``parameters`` of the network, the features ``x``
-        [N, d1, channels], ``scratch_vectors, scratch_numbers`` and the result ``z`` [N, d3, channels].
+        [N], ``harmonics, radial, cutoff, intervals`` of the geometry, ``pairs`` and ``parameters`` of the weights, the
+        features ``x`` [N, d1, channels], ``scratch_vectors, scratch_numbers`` and the result ``z`` [N, d3, channels].
     """
-    b, dtype, size = Builder(), shape.dtype, layout.dims[2] * layout.vectors
-    y, radial, _, cutoff = _geometry(layout, shape)
+    b, dtype, size = Builder(), source.dtype, layout.dims[2] * layout.vectors
+    y, radial, _, cutoff = _geometry(layout, source)
     parameters, x, z = (Array(name, dtype, lanes=True) for name in ("parameters", "x", "z"))
-    scratch = Scratch(layout, shape, 1)
+    scratch = Scratch(layout, source, 1)
     own = scratch.views(SHARE)
-    convolve = convolution.forward(layout, dtype, shape.edges, most)
+    convolve = convolution.forward(layout, dtype, source.edges, most)
     _clear(b, z, SHARES[SHARE] * size, SHARES[SHARE + 1] * size)
-    with _blocks(b, shape) as (first, count, rows):
-        inputs = (radial, cutoff, parameters, SENDERS, RECEIVERS, ELEMENTS, own["sums"], own["hidden"])
-        b.call(network(shape, slopes=False), first, rows, EDGES, *inputs, own["weights"])
+    with _blocks(b, source) as (first, count, rows):
+        tables = (INTERVALS, PAIRS, parameters, SENDERS, RECEIVERS, ELEMENTS)
+        results = (own["sums"], own["hidden"], own["weights"])
+        b.call(source.program(slopes=False), first, rows, EDGES, radial, cutoff, *tables, *results)
         b.call(convolution.couplings(layout, dtype), count, st.view(y[first, 0]), own["couplings"])
         with _nodes(b, first, count) as (node, begin, end):
             edges = (st.view(SENDERS[first]), own["couplings"], own["weights"])
             b.call(convolve, begin, end, *edges, x, st.view(z[node * size]))
-    arrays = (SHARES, STARTS, SENDERS, RECEIVERS, ELEMENTS, y, radial, cutoff, parameters, x, *scratch.params, z)
-    return b.function("layer", (EDGES, *arrays), group=SHARE)
+    arrays = (y, radial, cutoff, INTERVALS, PAIRS, parameters, x, *scratch.params, z)
+    return b.function("layer", (EDGES, *GRAPH, *arrays), group=SHARE)
 
 
-def reverse(layout: Layout, shape: Shape) -> st.Function:
+def reverse(layout: Layout, source: Weights) -> st.Function:
     """Return the program of the gradients of x, of the harmonics and of the lengths.
 
     Returns
@@ -65,35 +66,35 @@ def reverse(layout: Layout, shape: Shape) -> st.Function:
         the results ``g_x`` [S, N, d1, channels], a sum for each share, and ``g_harmonics`` [E, d2] and ``g_lengths``
         [E], to which is added.
     """
-    b, dtype, nv = Builder(), shape.dtype, layout.vectors
-    y, radial, slopes, cutoff = _geometry(layout, shape)
+    b, dtype, nv = Builder(), source.dtype, layout.vectors
+    y, radial, slopes, cutoff = _geometry(layout, source)
     parameters, x, g_z, g_x = (Array(name, dtype, lanes=True) for name in ("parameters", "x", "g_z", "g_x"))
     g_y, g_r = Array("g_harmonics", dtype, (None, layout.dims[1])), Array("g_lengths", dtype)
-    scratch, size = Scratch(layout, shape, 2), layout.dims[0] * nv
+    scratch, size = Scratch(layout, source, 2), layout.dims[0] * nv
     own = scratch.views(SHARE)
-    gradient = convolution.reverse(layout, dtype, 2 * shape.edges, shape.edges)
+    gradient = convolution.reverse(layout, dtype, 2 * source.edges, source.edges)
     mine = b.let("mine", SHARE * NODES * size)
     _clear(b, g_x, mine, mine + NODES * size)
-    with _blocks(b, shape) as (first, count, rows):
-        inputs = (radial, slopes, cutoff, parameters, SENDERS, RECEIVERS, ELEMENTS, own["sums"], own["hidden"])
-        b.call(network(shape, slopes=True), first, rows, EDGES, *inputs, own["weights"])
+    with _blocks(b, source) as (first, count, rows):
+        tables = (INTERVALS, PAIRS, parameters, SENDERS, RECEIVERS, ELEMENTS)
+        results = (own["sums"], own["hidden"], own["weights"])
+        b.call(source.program(slopes=True), first, rows, EDGES, radial, slopes, cutoff, *tables, *results)
         b.call(convolution.couplings(layout, dtype), count, st.view(y[first, 0]), own["couplings"])
         with _nodes(b, first, count) as (node, begin, end), b.loop("row", end, begin=begin) as row:
             sender = b.let("sender", SENDERS[first + row] * size)
             edge = (_at(own["couplings"], row * len(layout.couplings)), _at(own["weights"], row))
             nodes = (st.view(x[sender]), st.view(g_x[mine + sender]), st.view(g_z[node * (layout.dims[2] * nv)]))
             b.call(gradient, rows, *edge, *nodes, own["edge"], _at(own["kept"], row * layout.lanes))
-        add = lane_sums.program(layout.dims[1], dtype, layout.lanes, shape.edges)
+        add = lane_sums.program(layout.dims[1], dtype, layout.lanes, source.edges)
         b.call(add, count, own["kept"], own["part"], st.view(g_y[first, 0]), st.view(g_r[first]))
-    arrays = (y, radial, slopes, cutoff, parameters, x, *scratch.params, g_z, g_x, g_y, g_r)
-    graph = (SHARES, STARTS, SENDERS, RECEIVERS, ELEMENTS)
-    return b.function("layer_gradient", (EDGES, NODES, *graph, *arrays), group=SHARE)
+    arrays = (y, radial, slopes, cutoff, INTERVALS, PAIRS, parameters, x, *scratch.params, g_z, g_x, g_y, g_r)
+    return b.function("layer_gradient", (EDGES, NODES, *GRAPH, *arrays), group=SHARE)
 
 
-def _geometry(layout: Layout, shape: Shape) -> tuple[Array, Array, Array, Array]:
+def _geometry(layout: Layout, source: Weights) -> tuple[Array, Array, Array, Array]:
     """Harmonics, radial functions and their slopes, and the cutoff function."""
-    columns = {"harmonics": layout.dims[1], "radial": shape.widths[0], "slopes": shape.widths[0], "cutoff": 2}
-    y, radial, slopes, cutoff = (Array(name, shape.dtype, (None, n)) for name, n in columns.items())
+    columns = {"harmonics": layout.dims[1], "radial": source.size, "slopes": source.size, "cutoff": 2}
+    y, radial, slopes, cutoff = (Array(name, source.dtype, (None, n)) for name, n in columns.items())
     return y, radial, slopes, cutoff
 
 
@@ -107,13 +108,13 @@ def _clear(b: Builder, array: Array, begin: Value, end: Value) -> None:
 
 
 @contextmanager
-def _blocks(b: Builder, shape: Shape) -> Iterator[tuple[Value, Value, Value]]:
+def _blocks(b: Builder, source: Weights) -> Iterator[tuple[Value, Value, Value]]:
     """Loop over the blocks of a share: first edge, number of edges, and that number up to whole tiles."""
-    rows = shape.tile.rows
+    rows = source.multiple
     b.declare(NODE, SHARES[SHARE])
     last = b.let("last", STARTS[SHARES[SHARE + 1]])
-    with b.loop("first", last, begin=STARTS[SHARES[SHARE]], step=shape.edges) as first:
-        count = b.let("count", minimum(last - first, shape.edges))
+    with b.loop("first", last, begin=STARTS[SHARES[SHARE]], step=source.edges) as first:
+        count = b.let("count", minimum(last - first, source.edges))
         yield first, count, b.let("rows", (count + (rows - 1)) // rows * rows)
 
 

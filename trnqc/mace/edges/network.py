@@ -14,21 +14,19 @@ from functools import cached_property
 import numpy as np
 
 from trnqc.errors import UnsupportedError
-from trnqc.gen import Array, Value, Var, const
+from trnqc.gen import Array, Value, const
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
 from trnqc.gen.values import exp, fma, minimum
-from trnqc.mace.edges.geometry import EDGES, ELEMENTS, RECEIVERS, SENDERS
+from trnqc.mace.edges.block import FIRST, ROWS, params
+from trnqc.mace.edges.geometry.programs import EDGES, ELEMENTS, RECEIVERS, SENDERS
 from trnqc.mace.gemm import Tile, pack, product
 from trnqc.mace.model import Network
 
-# First edge of the block, and number of its rows, a multiple of those of a tile.
-FIRST, ROWS = Var("first_edge", "i64"), Var("rows", "i64")
-
 
 @dataclass(frozen=True)
-class Shape:
-    """What the program of a network depends on.
+class NetworkWeights:
+    """Weights by a network; what its program depends on.
 
     Parameters
     ----------
@@ -61,6 +59,16 @@ class Shape:
         return tuple(self.tile.vectors_of(n) for n in self.widths[1:])
 
     @property
+    def multiple(self) -> int:
+        """The rows of a block are whole tiles."""
+        return self.tile.rows
+
+    @property
+    def size(self) -> int:
+        """Number of radial functions."""
+        return self.widths[0]
+
+    @property
     def hidden(self) -> int:
         """Largest number of vectors of a row of a hidden layer."""
         return max(self.vectors[:-1], default=0)
@@ -79,8 +87,12 @@ class Shape:
             layers.append(layer)
         return tuple(layers)
 
+    def program(self, slopes: bool) -> st.Function:
+        """The program of a block, with the parameters of `block.params`."""
+        return _Program(self, slopes).function()
 
-def shape_of(network: Network, columns: int, cutoff: bool, tile: Tile, dtype: str, edges: int) -> Shape:
+
+def network_weights(network: Network, columns: int, cutoff: bool, tile: Tile, dtype: str, edges: int) -> NetworkWeights:
     """The shape of a network whose last layer is padded to `columns` outputs. Raises UnsupportedError."""
     layers = network.layers
     if any(layer.norm is not None for layer in layers):
@@ -88,7 +100,7 @@ def shape_of(network: Network, columns: int, cutoff: bool, tile: Tile, dtype: st
             "a radial network has layer normalisation, which the exact kernels do not have: use radial='spline'"
         )
     widths = (layers[0].weight.shape[0], *(layer.weight.shape[1] for layer in layers[:-1]), columns)
-    return Shape(
+    return NetworkWeights(
         widths,
         tuple(layer.bias is not None for layer in layers),
         tuple(layer.silu for layer in layers),
@@ -100,12 +112,12 @@ def shape_of(network: Network, columns: int, cutoff: bool, tile: Tile, dtype: st
     )
 
 
-def parameters(shape: Shape, network: Network, last: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
-    """Return the parameters of a network as vectors, in the order of `Shape.offsets`.
+def parameters(shape: NetworkWeights, network: Network, last: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
+    """Return the parameters of a network as vectors, in the order of `NetworkWeights.offsets`.
 
     Parameters
     ----------
-    shape : Shape
+    shape : NetworkWeights
     network : Network
     last, bias : numpy.ndarray
         Weights and bias of the last layer with the columns of the outputs, instead of those of the network.
@@ -129,40 +141,22 @@ def _rows(table: np.ndarray, tile: Tile) -> np.ndarray:
     return padded.reshape(-1, tile.lanes)
 
 
-def program(shape: Shape, slopes: bool) -> st.Function:
-    """Return the program of a block.
-
-    Parameters
-    ----------
-    shape : Shape
-    slopes : bool
-        Whether the derivatives by the length are computed too.
-
-    Returns
-    -------
-    Function
-        Its parameters are ``first_edge, rows, edges`` (of the block, and the number of all edges), ``radial`` and
-        ``slopes`` [E, size], ``cutoff`` [E, 2], ``parameters``, ``senders, receivers, elements``, the scratch
-        ``sums`` and ``hidden`` (`Shape.hidden` vectors for each row), and the result ``weights``: value of vector v of
-        row e at [v * step + e], slope at [v * step + rows + e], where the step is the number of edges of a block,
-        twice that with slopes.
-    """
-    return _Program(shape, slopes).function()
-
-
 class _Program:
     """The program under construction."""
 
-    def __init__(self, shape: Shape, slopes: bool) -> None:
+    def __init__(self, shape: NetworkWeights, slopes: bool) -> None:
         self.shape, self.slopes, self.b = shape, slopes, Builder()
         self.copies = 2 if slopes else 1
         self.step = shape.edges * self.copies
-        dtype, size = shape.dtype, shape.widths[0]
-        self.inputs = [Array(name, dtype, (None, size)) for name in ("radial", "slopes")][: self.copies]
-        self.cutoff = Array("cutoff", dtype, (None, 2))
-        self.parameters = Array("parameters", dtype, lanes=True)
-        self.sums, self.weights = Array("sums", dtype, lanes=True), Array("weights", dtype, lanes=True)
-        self.hidden = Array("hidden", dtype)
+        self.params = params(shape.dtype, shape.size, slopes)
+        self.inputs = [self.array(name) for name in ("radial", "slopes")[: self.copies]]
+        self.cutoff, self.parameters = self.array("cutoff"), self.array("parameters")
+        self.sums, self.hidden, self.weights = (self.array(name) for name in ("sums", "hidden", "weights"))
+
+    def array(self, name: str) -> Array:
+        array = self.params[name]
+        assert isinstance(array, Array)
+        return array
 
     def function(self) -> st.Function:
         s, b = self.shape, self.b
@@ -175,9 +169,7 @@ class _Program:
         if s.cutoff or self._adds(len(s.vectors) - 1):
             self._finish()
         name = f"network_{s.dtype}_{'_'.join(map(str, s.widths))}{'_slopes' * self.slopes}"
-        scratch = (self.sums, self.hidden)
-        arrays = (*self.inputs, self.cutoff, self.parameters, SENDERS, RECEIVERS, ELEMENTS, *scratch, self.weights)
-        return b.function(name, (FIRST, ROWS, EDGES, *arrays))
+        return b.function(name, self.params.values())
 
     def _multiply(self, n: int, out: Array, row: int, vector: int) -> None:
         """Products of layer n: of the radial functions, or of all rows of the hidden layer at once."""

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from trnqc.gen import Array, Value
 from trnqc.gen import statements as st
-from trnqc.mace.edges.network import Shape
+from trnqc.mace.edges.block import Weights
 from trnqc.mace.edges.paths import Layout
 
 # Names of the two arrays.
@@ -21,27 +21,27 @@ class Scratch:
     Parameters
     ----------
     layout : Layout
-    shape : Shape
+    source : Weights
     copies : int
         1 for the program `forward`, 2 for `reverse`.
     """
 
     layout: Layout
-    shape: Shape
+    source: Weights
     copies: int
 
     @cached_property
     def vectors(self) -> dict[str, int]:
         """Sizes of the arrays of vectors: weights of a block, sums of a hidden layer, and sums of an edge."""
-        rows = self.copies * self.shape.edges
+        rows = self.copies * self.source.edges
         weights = len(self.layout.paths) * self.layout.vectors * rows
-        return {"weights": weights, "sums": self.shape.hidden * rows, "edge": self.layout.dims[1]}
+        return {"weights": weights, "sums": self.source.hidden * rows, "edge": self.layout.dims[1]}
 
     @cached_property
     def numbers(self) -> dict[str, int]:
         """Sizes of the arrays of numbers: a hidden layer, couplings, sums before and after their lanes are added."""
-        rows, lanes, d2 = self.shape.edges, self.layout.lanes, self.layout.dims[1]
-        hidden = self.copies * rows * self.shape.hidden * lanes
+        rows, lanes, d2 = self.source.edges, self.layout.lanes, self.layout.dims[1]
+        hidden = self.copies * rows * self.source.hidden * lanes
         couplings = rows * len(self.layout.couplings)
         return {"hidden": hidden, "couplings": couplings, "kept": rows * d2 * lanes, "part": d2 * lanes}
 
@@ -51,11 +51,11 @@ class Scratch:
         for array, sizes in ((VECTORS, self.vectors), (NUMBERS, self.numbers)):
             place = share * sum(sizes.values())
             for name, size in sizes.items():
-                views[name] = st.View(Array(array, self.shape.dtype, lanes=array == VECTORS), place)
+                views[name] = st.View(Array(array, self.source.dtype, lanes=array == VECTORS), place)
                 place = place + size
         return views
 
     @property
     def params(self) -> tuple[Array, Array]:
         """The parameters of a program."""
-        return Array(VECTORS, self.shape.dtype, lanes=True), Array(NUMBERS, self.shape.dtype)
+        return Array(VECTORS, self.source.dtype, lanes=True), Array(NUMBERS, self.source.dtype)

@@ -128,6 +128,11 @@ class NodeRun:
                 *common, self.arrays[f"gb{t}"], self.arrays[f"gm{t}"]
             )
 
+    def features(self, name: str, channels: int) -> np.ndarray:
+        """An array as [atoms, components, channels], for slots of equal multiplicities."""
+        array = self.arrays[name]
+        return array.reshape(len(array), array[0].size // channels if len(array) else 0, channels)
+
     def forward(self, t: int) -> None:
         """Compute the features of layer t and what atoms send next, from the sums over edges in ``a``."""
         for name in ("messages", "contraction_value", "features"):

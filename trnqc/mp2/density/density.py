@@ -203,7 +203,7 @@ def relax(
         densities,
         spins,
         rotations,
-        response_of(mf, spins, execution.threads, parts.memory),
+        response_of(mf, spins, execution.threads, parts.memory, execution.ranks),
         options,
         minimal=minimal_response(mf, spins, parts.memory),
         report=lambda cycle: execution.report("orbital response", cycle, 0),
@@ -221,7 +221,7 @@ class Prepared:
     Attributes
     ----------
     memory
-        Bytes that are left of the memory limit.
+        Bytes that are left of the memory limit, on rank 0.
     """
 
     sums: PairSums
@@ -253,7 +253,8 @@ def prepare(
     gammas = tuple(gamma.to_auxiliary(metric, execution.threads) for gamma in sums.gamma)
     sums = replace(sums, gamma=gammas)
     held = sum(f.bytes_in_memory for f in factors) + sum(gamma.bytes_in_memory for gamma in gammas)
-    left = replace(execution, memory=execution.memory - held)
+    # All ranks decide alike what fits.
+    left = replace(execution, memory=execution.ranks.at_first(lambda: execution.memory - held))
     w = lagrangians(mf.mol, auxmol, spins, gammas, sums.y_vir, left)
     return Prepared(sums, w, two_centre, auxmol, left.memory)
 

@@ -25,6 +25,7 @@ from trnqc.mp2.density.gamma import Gamma
 from trnqc.mp2.density.spins import SpinOrbitals
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.shell_blocks import shell_blocks, three_centre_integrals
+from trnqc.ranks import in_order
 
 # Auxiliary functions of a block where memory allows it, as in the factor step.
 _COMFORTABLE_BLOCK = 64
@@ -67,7 +68,7 @@ def lagrangians(
     y_vir
         Y_ab of each spin, from `pair_sums`.
     execution
-        Threads, and the memory that is left beside Γ.
+        Threads, the memory that is left beside Γ, the same on all ranks, and the ranks, which share the blocks.
 
     Raises
     ------
@@ -79,20 +80,24 @@ def lagrangians(
     width = _width(mol.nao_nr(), auxmol, gammas, execution)
     parts = [_Orbitals.of(spin) for spin in spins]
 
-    def block(shells: tuple[int, int]) -> list[tuple[np.ndarray, np.ndarray]]:
-        functions = slice(*(int(loc[k]) for k in shells))
-        packed = integrals(shells)
-        return [_block(packed, g.functions(functions), orbitals) for g, orbitals in zip(gammas, parts)]
-
-    totals = [(np.zeros(o.occ.shape), np.zeros((o.rest.shape[1], o.vir.shape[1]))) for o in parts]
     blocks = list(shell_blocks(loc, width))
+
+    def block(number: int) -> np.ndarray:
+        first, last = blocks[number]
+        packed, functions = integrals((first, last)), slice(int(loc[first]), int(loc[last]))
+        terms = [_block(packed, g.functions(functions), orbitals) for g, orbitals in zip(gammas, parts)]
+        return np.concatenate([array.ravel() for term in terms for array in term])
+
+    total = np.zeros(sum(o.sizes[0] + o.sizes[1] for o in parts))
+    execution.ranks.at("orbital gradient")
     with single_threaded_pool(execution.threads) as pool:
-        for done, terms in enumerate(pool.map(block, blocks), start=1):
-            for total, term in zip(totals, terms):
-                total[0][...] += term[0]
-                total[1][...] += term[1]
+        terms = in_order(block, len(blocks), total.shape, execution.ranks, pool.map)
+        for done, term in enumerate(terms, start=1):
+            total += term
             execution.report("orbital gradient", done, len(blocks))
-    return tuple(_in_orbitals(*one) for one in zip(spins, totals, y_vir))
+    ends = np.cumsum([size for o in parts for size in o.sizes])[:-1]
+    sums = np.split(total, ends)
+    return tuple(_in_orbitals(*one) for one in zip(spins, parts, sums[::2], sums[1::2], y_vir))
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,12 +113,20 @@ class _Orbitals:
         c = spin.coefficients
         return cls(c[:, spin.active_occ], c[:, spin.active_vir], np.delete(c, spin.active_vir, axis=1))
 
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Numbers of elements of W[mu, i] and of W[q, a]."""
+        return self.occ.size, self.rest.shape[1] * self.vir.shape[1]
 
-def _in_orbitals(spin: SpinOrbitals, sums: tuple[np.ndarray, np.ndarray], y_vir: np.ndarray) -> Lagrangian:
-    """W from the sums W[mu, i] and W[q, a] for all q but the correlated virtual orbitals."""
-    vir = np.empty((spin.nmo, y_vir.shape[0]))
-    vir[spin.active_vir], vir[np.delete(np.arange(spin.nmo), spin.active_vir)] = y_vir.T, sums[1]
-    return Lagrangian(spin.coefficients.T @ sums[0], vir)
+
+def _in_orbitals(
+    spin: SpinOrbitals, orbitals: _Orbitals, w_occ: np.ndarray, w_vir: np.ndarray, y_vir: np.ndarray
+) -> Lagrangian:
+    """W from the sums W[mu, i] and W[q, a] for all q but the correlated virtual orbitals, each of one dimension."""
+    vir = np.empty((spin.nmo, len(y_vir)))
+    rest = np.delete(np.arange(spin.nmo), spin.active_vir)
+    vir[spin.active_vir], vir[rest] = y_vir.T, w_vir.reshape(len(rest), len(y_vir))
+    return Lagrangian(spin.coefficients.T @ w_occ.reshape(orbitals.occ.shape), vir)
 
 
 def _block(packed: np.ndarray, gamma: np.ndarray, orbitals: _Orbitals) -> tuple[np.ndarray, np.ndarray]:

@@ -20,11 +20,12 @@ import numpy as np
 
 from trnqc.backends.cpu.pair_amplitudes import AmplitudeSums, Elements, PairAmplitudes
 from trnqc.backends.cpu.pair_products import Slab
+from trnqc.host.rank_updates import add_general_product
 from trnqc.mp2.density.sectors import Sector
 from trnqc.mp2.density.sets import PRODUCT_PAIRS
 
 Term = tuple[np.ndarray, np.ndarray]
-"""Amplitudes [nvir, x] of one orbital, and factors [n, nvir, naux] with n * nvir = x."""
+"""Amplitudes [nvir, x] of one orbital, and the factors [x, naux] by which they are multiplied."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,13 +131,14 @@ class PairBlock:
 
     def _of_left(self, i: int) -> Iterator[Term]:
         """T̃ of orbital i of the left set as one matrix, and the factors by which it is multiplied for Γ_i."""
-        end = i + 1 if self.one_set else len(self.right.B)
-        yield self._w[i, :, :end].reshape(self._w.shape[1], -1), self.right.B[:end]
+        factors = self.right.B[: i + 1] if self.one_set else self.right.B
+        factors = factors.reshape(-1, factors.shape[2])
+        yield self._w[i].reshape(self._w.shape[1], -1)[:, : len(factors)], factors
 
     def _of_right(self, j: int) -> Iterator[Term]:
-        """The same for orbital j of the right set."""
-        first = j + 1 if self.one_set else 0
-        yield self._w[first:, :, j].reshape(-1, self._w.shape[3]).T, self.left.B[first:]
+        """The same for orbital j of the right set, with a matrix for each orbital of the left one."""
+        for i in range(j + 1 if self.one_set else 0, len(self.left.B)):
+            yield self._w[i, :, j].T, self.left.B[i]
 
     def _of_one_set(self, i: int) -> Iterator[Term]:
         """The same for an orbital of the only set."""
@@ -172,9 +174,9 @@ def _add(
         return
 
     def add_to_gamma(i: int) -> None:
-        for amplitudes, factors in terms(i):
-            if sums.gamma is not None and len(factors):
-                sums.gamma[i] += amplitudes @ factors.reshape(-1, factors.shape[2])
+        if sums.gamma is not None:
+            for amplitudes, factors in terms(i):
+                add_general_product(sums.gamma[i], amplitudes, factors)
 
     overlaps = pool.map(overlap, *side.occupied.T.tolist())
     list(pool.map(add_to_gamma, range(len(side.B))))

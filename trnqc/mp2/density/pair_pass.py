@@ -22,7 +22,7 @@ from trnqc.errors import UnsupportedError
 from trnqc.mp2.density.gamma import Gamma
 from trnqc.mp2.density.pair_block import PairBlock, Side, SideSums
 from trnqc.mp2.density.sectors import Sector
-from trnqc.mp2.density.sets import LEAST_GAP, PairMemory, elements, orbital_sets, require_block, widest
+from trnqc.mp2.density.sets import LEAST_GAP, PairMemory, elements, least_width, orbital_sets, require_block, widest
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.jobs.store import Store
@@ -62,7 +62,8 @@ class PairPass:
         self.gap = LEAST_GAP[execution.choice.precision if self.on_device else "fp64"]
         memory = PairMemory(tuple(f.shape for f in factors), execution.threads)
         left = execution.memory - sum(f.bytes_in_memory for f in factors)
-        on_disk = not memory.holds_gamma(left) or (self.by_sets and store is not None)
+        least = least_width([f.eps_occ for f in factors], self.gap)
+        on_disk = not memory.holds_gamma(left, least) or (self.by_sets and store is not None)
         self.room = left - (0 if on_disk else memory.factors)
         width = self._agreed(max(1, min(memory.comfortable(), memory.width(self.room))))
         self.sets = [orbital_sets(f.eps_occ, width, self.gap) for f in factors]

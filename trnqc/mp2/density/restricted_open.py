@@ -253,7 +253,7 @@ def relax_restricted_open(
         densities,
         shell.restricted,
         rotations,
-        response_of(mf, shell.restricted, execution.threads, parts.memory),
+        response_of(mf, shell.restricted, execution.threads, parts.memory, execution.ranks),
         options,
         minimal=minimal_response(mf, shell.restricted, parts.memory),
         report=lambda cycle: execution.report("orbital response", cycle, 0),

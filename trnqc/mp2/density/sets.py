@@ -54,9 +54,9 @@ class PairMemory:
         pairs = (width**2 + a_thread * self.threads + _SQUARES) * nvir**2
         return 8 * (pairs + (4 * width + _ROWS + self.threads) * nvir * naux)
 
-    def holds_gamma(self, room: float) -> bool:
-        """Return whether `room` bytes hold Γ and the smallest block."""
-        return room >= self.factors + self.block(1)
+    def holds_gamma(self, room: float, width: int = 1) -> bool:
+        """Return whether `room` bytes hold Γ and a block of sets of `width` orbitals."""
+        return room >= self.factors + self.block(width)
 
     def width(self, limit: float) -> int:
         """Return the largest number of orbitals in a set for which a block fits into `limit` bytes; 0 if none does."""
@@ -102,6 +102,11 @@ def elements(energies: np.ndarray, gap: float) -> np.ndarray:
         ],
         dtype=np.int64,
     ).reshape(-1, 2)
+
+
+def least_width(energies: Sequence[np.ndarray], gap: float) -> int:
+    """Return the number of orbitals in the largest set if sets are as small as possible; energies by spin."""
+    return max(widest(orbital_sets(of_a_spin, 1, gap)) for of_a_spin in energies)
 
 
 def widest(sets: Sequence[slice]) -> int:

@@ -133,7 +133,7 @@ def _relaxation(mp: Any) -> Relaxation:
         "scaling": mp.gradient_scaling,
         "options": ZVectorOptions(mp.cphf_tol, mp.cphf_max_cycle),
     }
-    with mp._open_factors() as (factors, store):
+    with mp._open_factors(for_densities=True) as (factors, store):
         rest = (
             list(factors) if isinstance(factors, SpinFactors) else [factors],
             mp.auxiliary_basis().auxmol,

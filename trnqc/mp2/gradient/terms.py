@@ -55,7 +55,9 @@ def two_electron_gradient(mf: Any, densities: EffectiveDensities, execution: Exe
         return exact_jk_gradient(mf.mol, left, right, threads=execution.threads)
     if fitting.auxmol is None:
         fitting.build()
-    return fitted_jk_gradient(mf.mol, fitting.auxmol, left, right, threads=execution.threads, rows=rows_of(fitting))
+    execution.ranks.at("two-electron gradient")
+    options: dict[str, Any] = {"threads": execution.threads, "rows": rows_of(fitting), "ranks": execution.ranks}
+    return fitted_jk_gradient(mf.mol, fitting.auxmol, left, right, **options)
 
 
 def correlation_gradient(mol: gto.Mole, relaxation: Relaxation, execution: Execution) -> np.ndarray:
@@ -80,7 +82,10 @@ def correlation_gradient(mol: gto.Mole, relaxation: Relaxation, execution: Execu
         return products.weights(right)
 
     held = sum(gamma.bytes_in_memory for gamma in relaxation.sums.gamma)
-    block = min(_COMFORTABLE_BLOCK, _SHARE * max(execution.memory - held, 0))
-    three = three_centre_gradient(mol, auxmol, density, block_bytes=block, threads=execution.threads)
+    ranks = execution.ranks
+    # The blocks have to be the same on all ranks.
+    block = ranks.at_first(lambda: min(_COMFORTABLE_BLOCK, _SHARE * max(execution.memory - held, 0)))
+    ranks.at("correlation gradient")
+    three = three_centre_gradient(mol, auxmol, density, block_bytes=block, threads=execution.threads, ranks=ranks)
     assert relaxation.two_centre is not None, "relaxed for a gradient"
     return three - factor * two_centre_gradient(auxmol, relaxation.two_centre, threads=execution.threads)

@@ -62,20 +62,20 @@ def relaxation(mf: Any, mp2: DFMP2, final: str | SeriesFunctional | None) -> Rel
             "relaxed densities and gradients are not available for functionals with VV10 correlation"
         )
     spins = spin_orbitals(mp2.mo_coeff, mp2.mo_energy, mp2.mo_occ, mp2.frozen)
-    factors = mp2.ao2mo()
     fock = None
     if final is not None:
         fock = [f[np.ix_(~s.occupied, s.occupied)] for s, f in zip(spins, _fock(with_functional(mf, final), spins))]
-    return relax(
-        mf,
-        spins,
-        (factors,) if isinstance(factors, Factors) else factors,
-        mp2.auxiliary_basis().auxmol,
-        mp2._execution(),
-        scaling=mp2.gradient_scaling,
-        options=ZVectorOptions(tolerance=mp2.cphf_tol, max_cycle=mp2.cphf_max_cycle),
-        reference_gradient=fock,
-    )
+    with mp2._open_factors(for_densities=True) as (factors, _):
+        return relax(
+            mf,
+            spins,
+            (factors,) if isinstance(factors, Factors) else factors,
+            mp2.auxiliary_basis().auxmol,
+            mp2._execution(),
+            scaling=mp2.gradient_scaling,
+            options=ZVectorOptions(tolerance=mp2.cphf_tol, max_cycle=mp2.cphf_max_cycle),
+            reference_gradient=fock,
+        )
 
 
 def electronic_gradient(mf: Any, mp2: DFMP2, final: str | SeriesFunctional | None) -> np.ndarray:

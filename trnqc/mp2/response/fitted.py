@@ -14,20 +14,23 @@ packed rows (`trnqc.eri.fitting.half_transform`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 from pyscf import lib
 
 from trnqc.eri.fitting.half_transform import HalfTransform, padded
 from trnqc.eri.fitting.thread_pool import single_threaded_pool
+from trnqc.host.blas import single_threaded
 from trnqc.mp2.density.spins import SpinOrbitals
+from trnqc.ranks import ALONE, Ranks, in_order
 
 # Auxiliary functions Q of one task of a thread: enough for fast matrix products, and many tasks.
 _GROUP = 16
 
 Halves = list[np.ndarray]
-"""H_Q of one spin: a matrix [nao, n nocc] for each group of n functions Q."""
+"""H_Q of one spin: a matrix [nao, n nocc] for each group of n functions Q that this rank has."""
 
 
 class FittedRotations:
@@ -39,21 +42,32 @@ class FittedRotations:
         Fitted integrals [naux, nao (nao + 1) / 2] in double precision.
     spins
         All orbitals; one entry for a closed shell.
-    threads
-        Number of threads. The bits do not depend on it.
     halves
-        H_Q of each spin, of the type of the products.
+        H_Q of each spin for the groups of this rank, of the type of the products.
+    threads, ranks
+        Threads of this process, and the processes that share the groups. The bits do not depend on their numbers.
+    dtype
+        The type of the products.
     """
 
-    def __init__(self, rows: np.ndarray, spins: Sequence[SpinOrbitals], threads: int, halves: Sequence[Halves]) -> None:
-        self._rows, self._spins, self._threads, self._halves = rows, tuple(spins), threads, halves
+    def __init__(
+        self,
+        rows: np.ndarray,
+        spins: Sequence[SpinOrbitals],
+        halves: Sequence[Halves],
+        threads: int,
+        ranks: Ranks = ALONE,
+        dtype: Any = np.float64,
+    ) -> None:
+        self._rows, self._spins, self._halves = rows, tuple(spins), halves
+        self._threads, self._ranks, self._type = threads, ranks, dtype
         self._factor = 2.0 if len(spins) == 1 else 1.0
-        self._type: np.dtype = halves[0][0].dtype
-        self._occupied = [np.ascontiguousarray(spin.c_occ, self._type) for spin in spins]
+        self._occupied = [np.ascontiguousarray(spin.c_occ, dtype) for spin in spins]
 
     def rotation(self, z: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return G[P]_qi [nmo, nocc] of densities whose only blocks are P_ai = P_ia = z[a, i], for each spin."""
-        changes = [spin.c_vir @ block for spin, block in zip(self._spins, z)]
+        with single_threaded():  # These products are too small to share among threads.
+            changes = [spin.c_vir @ block for spin, block in zip(self._spins, z)]
 
         def part(rows: np.ndarray, halves: list[np.ndarray]) -> list[np.ndarray]:
             rows = rows.astype(self._type, copy=False)
@@ -71,13 +85,19 @@ class FittedRotations:
 
     def _sum(self, part: Callable[[np.ndarray, list[np.ndarray]], list[np.ndarray]]) -> list[np.ndarray]:
         """Sum what a function of rows and H_Q returns, [nao, nocc] of each spin, over groups; [nmo, nocc]."""
-        totals = [np.zeros(spin.c_occ.shape) for spin in self._spins]
+        shapes, parts = [spin.c_occ.shape for spin in self._spins], groups(len(self._rows))
+
+        def of_group(n: int) -> np.ndarray:
+            terms = part(self._rows[parts[n]], [half[n // self._ranks.size] for half in self._halves])
+            return np.concatenate([term.ravel() for term in terms])
+
+        total = np.zeros(sum(rows * columns for rows, columns in shapes))
         with single_threaded_pool(self._threads) as pool:
-            rows = [self._rows[q] for q in groups(len(self._rows))]
-            for terms in pool.map(part, rows, map(list, zip(*self._halves))):
-                for total, term in zip(totals, terms):
-                    total += term
-        return [spin.coefficients.T @ g for spin, g in zip(self._spins, totals)]
+            for term in in_order(of_group, len(parts), total.shape, self._ranks, pool.map):
+                total += term
+            ends = np.cumsum([rows * columns for rows, columns in shapes])[:-1]
+            by_spin = (g.reshape(shape) for g, shape in zip(np.split(total, ends), shapes))
+            return [spin.coefficients.T @ g for spin, g in zip(self._spins, by_spin)]
 
 
 class FittedResponse(FittedRotations):
@@ -85,24 +105,34 @@ class FittedResponse(FittedRotations):
 
     Parameters
     ----------
-    rows, spins, threads
+    rows, spins, threads, ranks
         As in `FittedRotations`.
     rough
-        Whether rotations in single precision are wanted, too.
-
-    Attributes
-    ----------
-    rough
-        Rotations in single precision, for an approximation of six digits, or None.
+        Whether there are rotations in single precision, too. They take half as much memory besides.
     """
 
-    def __init__(self, rows: np.ndarray, spins: Sequence[SpinOrbitals], threads: int, rough: bool = True) -> None:
+    def __init__(
+        self,
+        rows: np.ndarray,
+        spins: Sequence[SpinOrbitals],
+        threads: int,
+        ranks: Ranks = ALONE,
+        *,
+        rough: bool = True,
+    ) -> None:
+        own = [rows[q] for q in groups(len(rows))[ranks.rank :: ranks.size]]
         with single_threaded_pool(threads) as pool:
-            parts = [rows[q] for q in groups(len(rows))]
-            halves = [list(pool.map(partial(transformed, orbitals=spin.c_occ), parts)) for spin in spins]
-        super().__init__(rows, spins, threads, halves)
-        rounded = [[h.astype(np.float32) for h in half] for half in halves] if rough else []
-        self.rough = FittedRotations(rows, spins, threads, rounded) if rough else None
+            halves = [list(pool.map(partial(transformed, orbitals=spin.c_occ), own)) for spin in spins]
+        super().__init__(rows, spins, halves, threads, ranks)
+        self._has_rough = rough
+
+    @cached_property
+    def rough(self) -> FittedRotations | None:
+        """Rotations in single precision, for an approximation of six digits, or None if they are not wanted."""
+        if not self._has_rough:
+            return None
+        rounded = [[h.astype(np.float32) for h in half] for half in self._halves]
+        return FittedRotations(self._rows, self._spins, rounded, self._threads, self._ranks, np.float32)
 
     @staticmethod
     def exact_bytes(naux: int, spins: Sequence[SpinOrbitals]) -> int:

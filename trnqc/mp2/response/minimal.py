@@ -109,5 +109,6 @@ def minimal_response(mf: Any, spins: Sequence[SpinOrbitals], room: float) -> Min
     if hasattr(mf, "xc"):
         omega, long_range, short_range = mf._numint.rsh_and_hybrid_coeff(mf.xc, spin=mf.mol.spin)
         exchange = (long_range + short_range) / 2 if omega else short_range
-    with single_threaded():  # The matrices are small, and there are many of them.
+    # The matrices are small, and there are many of them: threads of BLAS and of OpenMP would wait for one another.
+    with single_threaded(), lib.with_omp_threads(1):
         return MinimalResponse(mf.mol, spins, exchange)

@@ -18,6 +18,7 @@ from trnqc.eri.pyscf.accelerate import accelerate
 from trnqc.errors import CompilerError, UnsupportedError
 from trnqc.mp2.density.spins import SpinOrbitals
 from trnqc.mp2.response.fitted import FittedResponse
+from trnqc.ranks import ALONE, Ranks
 
 Densities = Sequence[np.ndarray]
 """One symmetric matrix [nmo, nmo] of molecular orbitals for each spin; for a closed shell that of one spin."""
@@ -95,7 +96,9 @@ def _orbitals_for_pyscf(spins: Sequence[SpinOrbitals]) -> tuple[np.ndarray, np.n
     return np.array([s.coefficients for s in spins]), np.array([1.0 * s.occupied for s in spins])
 
 
-def response_of(mf: Any, spins: Sequence[SpinOrbitals], threads: int, room: float = np.inf) -> Response:
+def response_of(
+    mf: Any, spins: Sequence[SpinOrbitals], threads: int, room: float = np.inf, ranks: Ranks = ALONE
+) -> Response:
     """Return the response of an SCF object: from fitted integrals where they are in memory, else the general one.
 
     Parameters
@@ -103,7 +106,9 @@ def response_of(mf: Any, spins: Sequence[SpinOrbitals], threads: int, room: floa
     threads
         Number of threads.
     room
-        Bytes that half-transformed integrals may take.
+        Bytes that half-transformed integrals may take, the same on all ranks.
+    ranks
+        The processes that share products with fitted integrals. All of them have the whole result.
     """
     mf = accelerated(mf)
     plain = isinstance(mf, _DFHF) and isinstance(mf, scf.hf.RHF | scf.uhf.UHF) and not hasattr(mf, "xc")
@@ -116,8 +121,8 @@ def response_of(mf: Any, spins: Sequence[SpinOrbitals], threads: int, room: floa
         return GeneralResponse(mf, spins)
     needed = FittedResponse.exact_bytes(len(rows), spins)
     try:
-        return (
-            FittedResponse(rows, spins, threads, 1.5 * needed <= room) if needed <= room else GeneralResponse(mf, spins)
-        )
+        if needed <= room:
+            return FittedResponse(rows, spins, threads, ranks, rough=1.5 * needed <= room)
     except CompilerError:
-        return GeneralResponse(mf, spins)
+        pass
+    return GeneralResponse(mf, spins)

@@ -20,7 +20,7 @@ from pyscf import lib
 from trnqc.errors import NotConverged
 from trnqc.mp2.density.spins import SpinOrbitals, spin_orbitals
 from trnqc.mp2.reference.orbitals import kind_of_reference
-from trnqc.mp2.response.response import Columns, response_of
+from trnqc.mp2.response.response import RotationResponse, response_of
 from trnqc.mp2.response.rotations import CanonicalRotations, Rotations
 
 # Hartree. A solution is called unstable if the lowest eigenvalue lies below -UNSTABLE, as in PySCF, because rotations
@@ -67,7 +67,7 @@ def stability_warnings(mf: Any, threads: int) -> tuple[str, ...]:
     """
     spins = spin_orbitals(mf.mo_coeff, mf.mo_energy, mf.mo_occ)
     if len(spins) == 1:
-        lowest = _lowest(BrokenSpinRotations(spins[0]), response_of(mf.to_uhf(), 2 * spins, threads, room=0.0))
+        lowest = _lowest(BrokenSpinRotations(spins[0]), response_of(mf.to_uhf(), 2 * spins, threads))
         if lowest >= -UNSTABLE:
             return ()
         external = (
@@ -75,7 +75,7 @@ def stability_warnings(mf: Any, threads: int) -> tuple[str, ...]:
             f"{lowest:.3f} Hartree), so that MP2 of the RHF solution may be poor. mf.stability(external=True)[1] are "
             "orbitals from which UHF finds it (docs/properties.md)"
         )
-    lowest_internal = _lowest(CanonicalRotations(spins), response_of(mf, spins, threads, room=0.0))
+    lowest_internal = _lowest(CanonicalRotations(spins), response_of(mf, spins, threads))
     kind = kind_of_reference(mf)
     internal = (
         f"the {kind} solution is unstable: another {kind} solution has a lower energy (eigenvalue "
@@ -85,7 +85,7 @@ def stability_warnings(mf: Any, threads: int) -> tuple[str, ...]:
     return (*messages, internal) if lowest_internal < -UNSTABLE else tuple(messages)
 
 
-def _lowest(rotations: Rotations, response: Columns) -> float:
+def _lowest(rotations: Rotations, response: RotationResponse) -> float:
     """Lowest eigenvalue of the second derivative, Hartree, by Davidson's method."""
     gap = rotations.gap
     if not gap.size:

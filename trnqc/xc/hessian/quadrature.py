@@ -6,8 +6,10 @@ The grid does not move with the atoms, as in PySCF.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,6 +22,9 @@ from trnqc.xc.blocks import Block, Blocks
 from trnqc.xc.hessian.block_densities import ORDER, SECOND, THIRD, VARIABLES, BlockDensities, potential
 
 T = TypeVar("T")
+
+# Blocks for each thread that are computed before their results are needed.
+AHEAD = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,26 +123,23 @@ class HessianQuadrature:
         """Compute first derivatives of the potential's matrices by all atoms, [spins, natm, 3, nao, nao]."""
         blocks, nao = Blocks.of(self.mol, *self.grid, self.functional.order + 1), len(self._atoms)
         total = np.zeros((len(self.dms), self.mol.natm, 3, nao, nao))
-        rows, lock = np.zeros((len(self.dms), 3, nao, nao)), threading.Lock()
+        rows = np.zeros((len(self.dms), 3, nao, nao))
 
-        def one(block: Block, ao: np.ndarray) -> None:
+        def one(block: Block, ao: np.ndarray) -> tuple[Block, np.ndarray, np.ndarray, np.ndarray]:
             atoms, starts = self._atoms_of(block)
             densities, weighted, kernel = self.evaluated(blocks, block, ao)
             by_atoms = np.einsum("svtug,axtug->saxvg", kernel, densities.by_atoms(starts), optimize=True)
-            own = np.array([_moved_functions(ao, w) for w in weighted])
-            place = np.ix_(block.functions, block.functions)
-            for spin, derivatives in enumerate(by_atoms):
-                for atom, axes in zip(atoms, derivatives):
-                    matrices = [potential(ao, weights) for weights in axes]
-                    with lock:
-                        for axis, matrix in enumerate(matrices):
-                            total[spin, atom, axis][place] += matrix
-            with lock:
-                for matrix, addition in zip(rows.reshape(-1, nao, nao), own.reshape(-1, *own.shape[2:])):
-                    matrix[place] += addition
+            matrices = [[[potential(ao, w) for w in axes] for axes in derivatives] for derivatives in by_atoms]
+            return block, atoms, np.array(matrices), np.array([_moved_functions(ao, w) for w in weighted])
 
-        for _ in self.over(AtomicOrbitals(blocks, blocks.order), one):
-            pass
+        # Blocks are added in order, so that the bits do not depend on the number of threads.
+        for block, atoms, by_atoms, own in self.over(AtomicOrbitals(blocks, blocks.order), one):
+            i, j = block.functions[:, None], block.functions
+            for spin, matrices in enumerate(by_atoms):
+                for atom, axes in zip(atoms, matrices):
+                    for axis, matrix in enumerate(axes):
+                        total[spin, atom, axis][i, j] += matrix
+            rows[:, :, i, j] += own
         for atom, (begin, end) in enumerate(self.mol.aoslice_by_atom()[:, 2:]):
             total[:, atom, :, begin:end] -= rows[:, :, begin:end]
             total[:, atom, :, :, begin:end] -= rows[:, :, begin:end].swapaxes(2, 3)
@@ -156,7 +158,10 @@ class HessianQuadrature:
         return densities, v * weights, f * weights
 
     def over(self, aos: AtomicOrbitals, one: Callable[[Block, np.ndarray], T]) -> Iterator[T]:
-        """Yield one(block, its AO values) for every block with functions, computed on threads, in order."""
+        """Yield one(block, its AO values) for every block with functions, computed on threads, in order.
+
+        Few results wait at any time.
+        """
         local = threading.local()
 
         def run(block: Block) -> T:
@@ -164,8 +169,13 @@ class HessianQuadrature:
                 local.buffer = aos.buffer()
             return one(block, aos(block, local.buffer))
 
+        blocks = iter([block for block in aos.blocks.blocks if len(block.functions)])
         with single_threaded_pool(self.threads) as pool:
-            yield from pool.map(run, [block for block in aos.blocks.blocks if len(block.functions)])
+            running = deque(pool.submit(run, block) for block in islice(blocks, AHEAD * self.threads))
+            while running:
+                result = running.popleft().result()
+                running.extend(pool.submit(run, block) for block in islice(blocks, 1))
+                yield result
 
 
 def _response_terms(by_atoms: np.ndarray, kernel: np.ndarray) -> np.ndarray:

@@ -8,14 +8,16 @@ orbitals on one side, and no density matrices: their work grows with nao nocc, n
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 
 import numpy as np
 
+from trnqc.eri.library import programs
 from trnqc.xc.ao import AtomicOrbitals
 from trnqc.xc.blocks import Block, Blocks
+from trnqc.xc.hessian.block_densities import VARIABLES
 from trnqc.xc.hessian.quadrature import HessianQuadrature
+from trnqc.xc.programs import point_programs
 
 # Points of a block: a few changes of the orbitals and their products then stay in the cache of a core.
 POINTS = 256
@@ -39,6 +41,7 @@ class PotentialResponse:
         self._order = quadrature.functional.order
         self._blocks = Blocks.of(quadrature.mol, *quadrature.grid, self._order, size=POINTS)
         self._aos = AtomicOrbitals(self._blocks, self._order)
+        self._programs = _Programs(quadrature.functional.kind)
         evaluated = quadrature.over(
             self._aos, lambda block, ao: (block, quadrature.evaluated(self._blocks, block, ao)[2])
         )
@@ -57,60 +60,87 @@ class PotentialResponse:
         list of ndarray [n, nao, nocc]
             The products of the potential's change with the occupied orbitals.
         """
-        totals, lock = [np.zeros(u.shape) for u in changes], threading.Lock()
+        totals = [np.zeros(u.shape) for u in changes]
 
-        def one(block: Block, ao: np.ndarray) -> None:
+        def one(block: Block, ao: np.ndarray) -> tuple[Block, list[np.ndarray]]:
             orbitals = [np.matmul(c[block.functions].T, ao) for c in self.occupied]
             own = [u[:, block.functions] for u in changes]
             step = max(1, TOGETHER // (ao.shape[1] * block.points))
             kernel = self._kernels[id(block)]
+            parts = []
             for begin in range(0, len(own[0]), step):
                 some = [u[begin : begin + step] for u in own]
-                rho = np.stack([_density_changes(ao, c, u, kernel.shape[1]) for c, u in zip(orbitals, some)], axis=1)
-                weights = np.einsum("svtug,ntug->snvg", kernel, rho, optimize=True)
-                products = [_potential_times_orbitals(ao, c, w) for c, w in zip(orbitals, weights)]
-                with lock:
-                    for total, product in zip(totals, products):
-                        total[begin : begin + step, block.functions] += product
+                rho = np.stack([self._programs.changes(ao, c, u) for c, u in zip(orbitals, some)], axis=1)
+                weights = np.ascontiguousarray(np.einsum("svtug,ntug->snvg", kernel, rho, optimize=True))
+                parts.append([self._programs.products(ao, c, w) for c, w in zip(orbitals, weights)])
+            return block, [np.concatenate(spin) for spin in zip(*parts)]
 
-        for _ in self.quadrature.over(self._aos, one):
-            pass
+        # Blocks are added in order, so that the bits do not depend on the number of threads.
+        for block, products in self.quadrature.over(self._aos, one):
+            for total, product in zip(totals, products):
+                total[:, block.functions] += product
         return totals
 
 
-def _density_changes(ao: np.ndarray, orbitals: np.ndarray, changes: np.ndarray, variables: int) -> np.ndarray:
-    """Return the changes of a density's variables, [n, variables, points].
+class _Programs:
+    """Compiled programs over functions and points, applied to the changes of one spin.
 
-    ao [components, N, points] and orbitals [components, nocc, points]: values and derivatives. changes [n, N, nocc].
+    ao [components, N, points] and orbitals [components, nocc, points] are values and derivatives.
     """
-    n, size, nocc = changes.shape
-    rows = np.ascontiguousarray(changes.swapaxes(1, 2)).reshape(n * nocc, size)
-    moved = (rows @ ao[0]).reshape(n, nocc, -1)
-    result = np.empty((n, variables, ao.shape[2]))
-    result[:, 0] = 2 * np.einsum("nig,ig->ng", moved, orbitals[0])
-    if variables > 1:
-        by_function = (changes.reshape(n * size, nocc) @ orbitals[0]).reshape(n, size, -1)
-        for c in (1, 2, 3):
-            result[:, c] = np.einsum("nig,ig->ng", moved, orbitals[c])
-            result[:, c] += np.einsum("nig,ig->ng", by_function, ao[c])
-        result[:, 1:4] *= 2
-    if variables > 4:
-        raised = ((rows @ ao[c]).reshape(n, nocc, -1) for c in (1, 2, 3))
-        result[:, 4] = sum(np.einsum("nig,ig->ng", r, orbitals[c + 1]) for c, r in enumerate(raised))
-    return result
 
+    def __init__(self, kind: str) -> None:
+        self._kind, self._lanes = kind, programs.lanes()
+        # tau is computed apart, since it needs derivatives of m.
+        recipes = [point_programs.density("LDA" if kind == "LDA" else "GGA"), point_programs.weighted()]
+        libraries = programs.build(recipes)
+        self._density, self._weighted = (getattr(libraries[recipe.name], recipe.name) for recipe in recipes)
 
-def _potential_times_orbitals(ao: np.ndarray, orbitals: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the products [n, N, nocc] of potentials with weights [n, variables, points] and the occupied orbitals."""
-    n, variables, _ = weights.shape
-    nocc, size = orbitals.shape[1], ao.shape[1]
-    right = weights[:, 0, None] * orbitals[0]
-    for c in range(1, min(variables, 4)):
-        right += weights[:, c, None] * orbitals[c]
-    product = ao[0] @ right.reshape(n * nocc, -1).T
-    for c in range(1, min(variables, 4)):
-        right = weights[:, c, None] * orbitals[0]
+    def changes(self, ao: np.ndarray, orbitals: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """Return the changes of a density's variables for U [n, N, nocc], [n, variables, points].
+
+        With psi = C^T chi and m = U^T chi, rho' = 2 psi m, and its gradient is 2 psi' m + 2 chi' (U psi).
+        """
+        n, size, nocc = u.shape
+        points, variables = ao.shape[2], VARIABLES[self._kind]
+        rows = np.ascontiguousarray(u.swapaxes(1, 2)).reshape(n * nocc, size)
+        moved = (rows @ ao[0]).reshape(n, nocc, points)
+        by_function = (u.reshape(n * size, nocc) @ orbitals[0]).reshape(n, size, points)
+        result = np.zeros((n, variables, points))
+        vectors = points // self._lanes
+        for rho, ket, other in zip(result, moved, by_function):
+            self._density(functions=nocc, vectors=vectors, bra=orbitals, ket=ket, rho=rho)
+            self._density(functions=size, vectors=vectors, bra=ao, ket=other, rho=rho)
         if variables > 4:
-            right += (0.5 * weights[:, 4, None]) * orbitals[c]
-        product += ao[c] @ right.reshape(n * nocc, -1).T
-    return product.reshape(size, n, nocc).swapaxes(0, 1)
+            raised = ((rows @ ao[c]).reshape(n, nocc, points) for c in (1, 2, 3))
+            result[:, 4] = sum(np.einsum("nig,ig->ng", r, orbitals[c + 1]) for c, r in enumerate(raised))
+        return result
+
+    def products(self, ao: np.ndarray, orbitals: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Return V' C [n, N, nocc] for potentials with weights [n, variables, points].
+
+        They are chi (w_0 psi + w . psi') + (w . chi') psi, and w_4/2 chi' . psi' for meta-GGA.
+        """
+        n, variables, points = weights.shape
+        size, nocc = ao.shape[1], orbitals.shape[1]
+        if variables == 1:
+            right = weights * orbitals[0]
+            return self._times(ao[0], right)
+        right, left = np.empty((n, nocc, points)), np.empty((n, size, points))
+        vectors = points // self._lanes
+        for own, to_orbitals, to_functions in zip(weights, right, left):
+            self._weighted(functions=nocc, vectors=vectors, ao=orbitals, weights=own, out=to_orbitals)
+            gradient = np.concatenate([np.zeros((1, points)), own[1:4]])
+            self._weighted(functions=size, vectors=vectors, ao=ao, weights=gradient, out=to_functions)
+        product = self._times(ao[0], right)
+        product += (left.reshape(n * size, points) @ orbitals[0].T).reshape(n, size, nocc)
+        if variables > 4:
+            for c in (1, 2, 3):
+                product += self._times(ao[c], (0.5 * weights[:, 4, None]) * orbitals[c])
+        return product
+
+    @staticmethod
+    def _times(functions: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """Return the products over points of functions [N, points] with right [n, nocc, points], [n, N, nocc]."""
+        n, nocc, points = right.shape
+        product = functions @ right.reshape(n * nocc, points).T
+        return product.reshape(len(functions), n, nocc).swapaxes(0, 1)

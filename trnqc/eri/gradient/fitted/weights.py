@@ -2,10 +2,10 @@
 
 With the metric V = L L^T, B^Q = L^-1 (rs|P), one density W w W^T of rank r and the other one A, for each spin:
 
-    X^Q = W^T B^Q [r, nao],  Y^Q = factor w X^Q A,  M = X Y [naux, naux]
-    weights of (P|Q): L^-T M L^-1,  of (pq|P): -2 W L^-T Y,  and both have Coulomb terms
+    X^P = W^T (L^-T B)^P [r, nao],  Y^P = factor w X^P A
+    weights of (P|Q): X^P Y^Q,  of (pq|P): -2 W Y^P,  and both have Coulomb terms
 
-If A = W alpha W^T, as in Hartree-Fock, X and Y are [r, r].
+If A = W alpha W^T, as in Hartree-Fock, X and Y are [r, r]. Y takes the memory of X, block by block.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trnqc.host.memory import gigabytes
 
 # Columns for which a thread solves at once: they stay in its cache and are enough for matrix products.
 COLUMNS = 1024
-# Rows of the symmetric matrix M that are computed at once.
+# Rows of the symmetric matrix of weights of (P|Q) that are computed at once.
 ROWS = 352
 # Fitting functions for which a thread multiplies by a density at once.
 STEP = 64
@@ -33,7 +33,7 @@ STEP = 64
 
 @dataclass(frozen=True, eq=False)
 class _SpinWeights:
-    """The densities of one spin with L^-T Y [naux, r, nao], or [naux, r, r] where the other density lies inside."""
+    """The densities of one spin with Y [naux, r, nao], or [naux, r, r] where the other density lies inside."""
 
     densities: SpinDensities
     transformed: np.ndarray
@@ -89,24 +89,45 @@ class FittedWeights:
         self._products = BlockProducts(left, threads, np.stack(pair.totals)[dense] if dense else None)
 
     def _exchange(self, spin: SpinDensities, half: np.ndarray) -> _SpinWeights:
-        """Compute Y and add the weights of (P|Q)."""
-        if not spin.rank:
-            return _SpinWeights(spin, np.empty((len(self._two_centre), 0, len(spin.other))))
-        y = np.empty(half.shape)
+        """Compute Y in the memory of the half-transformed integrals, and add the weights of (P|Q)."""
+        size = spin.rank * len(spin.other)
+        x = self._coefficients(half.reshape(len(half), size))
+        if size:
+            # The weights are symmetric. Those of the last rows are computed first, with X of the rows before.
+            for first in reversed(range(0, len(x), ROWS)):
+                last = min(first + ROWS, len(x))
+                y = self._multiplied(spin, x[first:last])
+                self._add_rows(y, x[:last])
+                x[first:last] = y
+        return _SpinWeights(spin, x.reshape(half.shape))
+
+    def _multiplied(self, spin: SpinDensities, x: np.ndarray) -> np.ndarray:
+        """Return some rows of Y from those of X."""
+        y = np.empty_like(x)
         scale = np.tile(self._factor * spin.occupations, STEP)[:, None]
 
         def multiply(first: int) -> None:
-            x, to = (array[first : first + STEP].reshape(-1, len(spin.other)) for array in (half, y))
-            np.matmul(x, spin.other, out=to)
+            part, to = (array[first : first + STEP].reshape(-1, len(spin.other)) for array in (x, y))
+            np.matmul(part, spin.other, out=to)
             to *= scale[: len(to)]
 
         with single_threaded_pool(self._threads) as pool:
-            list(pool.map(multiply, range(0, len(half), STEP)))
-        flat = len(half), spin.rank * len(spin.other)
-        m = _symmetric_product(half.reshape(flat), y.reshape(flat), self._threads)
-        self._two_centre += self._coefficients(np.ascontiguousarray(self._coefficients(m).T))
-        transformed = self._coefficients(y.reshape(flat))
-        return _SpinWeights(spin, transformed.reshape(len(transformed), *y.shape[1:]))
+            list(pool.map(multiply, range(0, len(x), STEP)))
+        return y
+
+    def _add_rows(self, y: np.ndarray, x: np.ndarray) -> None:
+        """Add the weights y x^T, whose rows are the last ones of those of x, to the weights of (P|Q)."""
+        first = len(x) - len(y)
+
+        def add(begin: int) -> None:
+            columns = slice(begin, min(begin + ROWS, len(x)))
+            product = y @ x[columns].T
+            self._two_centre[first : len(x), columns] += product
+            if begin < first:
+                self._two_centre[columns, first : len(x)] += product.T
+
+        with single_threaded_pool(self._threads) as pool:
+            list(pool.map(add, range(0, len(x), ROWS)))
 
     def _add_coulomb(self, low: int, coefficients: np.ndarray) -> list[int]:
         """Add the Coulomb weights to Y where a density is one in terms of orbitals; return which of D1, D2 are not.
@@ -173,23 +194,9 @@ class FittedWeights:
 
 
 def _check_memory(nao: int, naux: int, spins: list[SpinDensities], memory: float) -> None:
-    needed = 8 * sum(2 * naux * spin.rank * len(spin.other) for spin in spins)
+    needed = 8 * sum(naux * spin.rank * len(spin.other) for spin in spins)
     if needed > memory:
         raise MemoryLimit(
             f"the fitted gradient of {nao} orbitals and {naux} fitting functions takes {gigabytes(needed)}, allowed "
             f"are {gigabytes(memory)}: raise max_memory"
         )
-
-
-def _symmetric_product(x: np.ndarray, y: np.ndarray, threads: int) -> np.ndarray:
-    """Return x y^T, which is symmetric, from its lower triangle."""
-    product = np.empty((len(x), len(x)))
-
-    def rows(first: int) -> None:
-        last = min(first + ROWS, len(x))
-        np.matmul(x[first:last], y[:last].T, out=product[first:last, :last])
-        product[:first, first:last] = product[first:last, :first].T
-
-    with single_threaded_pool(threads) as pool:
-        list(pool.map(rows, reversed(range(0, len(x), ROWS))))
-    return product

@@ -11,7 +11,7 @@ from trnqc.errors import UnsupportedError
 from trnqc.gen import Value, const
 from trnqc.gen.build import Builder
 from trnqc.gen.values import exp, fma, log, lt, select
-from trnqc.mace.edges.functions import sine_cosine, tanh
+from trnqc.mace.edges.geometry.functions import sine_cosine, tanh
 from trnqc.mace.model import RadialBasis, Transform
 
 

@@ -15,8 +15,10 @@ from trnqc.gen import Array, Value, Var
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder, dot
 from trnqc.gen.values import cast, lane, lt, minimum, select, sqrt
-from trnqc.mace.edges.basis import functions
-from trnqc.mace.edges.harmonics import gradient, harmonics
+from trnqc.mace.edges.geometry.basis import functions
+from trnqc.mace.edges.geometry.harmonics import gradient, harmonics
+from trnqc.mace.edges.splines.knots import Knots
+from trnqc.mace.edges.splines.knots import functions as splines
 from trnqc.mace.model import RadialBasis
 
 # Number of edges, and number of a group of as many edges as there are lanes.
@@ -26,6 +28,8 @@ SENDERS, RECEIVERS, ELEMENTS = (Array(name, "i64") for name in ("senders", "rece
 RADII = Array("radii", "f64")
 VECTORS, UNITS, G_VECTORS = (Array(name, "f64", (None, 3)) for name in ("vectors", "units", "g_vectors"))
 LENGTHS = Array("lengths", "f64")
+# Number of the interval of a spline, of each edge.
+INTERVALS = Array("intervals", "i64")
 
 
 def harmonics_size(degree: int) -> int:
@@ -33,12 +37,13 @@ def harmonics_size(degree: int) -> int:
     return (degree + 1) ** 2
 
 
-def forward(basis: RadialBasis, degree: int, dtype: str, lanes: int) -> st.Function:
+def forward(basis: RadialBasis | Knots, degree: int, dtype: str, lanes: int) -> st.Function:
     """Return the program of the geometry.
 
     Parameters
     ----------
-    basis : RadialBasis
+    basis : RadialBasis or Knots
+        Radial functions for networks, or B-splines.
     degree : int
         Highest degree of the harmonics.
     dtype : {"f32", "f64"}
@@ -50,8 +55,9 @@ def forward(basis: RadialBasis, degree: int, dtype: str, lanes: int) -> st.Funct
     -------
     Function
         Its parameters are ``edges, vectors`` [E, 3], the results ``lengths`` [E], ``units`` [E, 3], ``harmonics``
-        [E, (degree + 1)^2], ``radial`` and ``slopes`` [E, size] and ``cutoff`` [E, 2] (value and slope), and
-        ``senders, receivers`` [E], ``elements`` [N] and ``radii`` [elements], which only a transform reads.
+        [E, (degree + 1)^2], ``radial`` and ``slopes`` [E, size], ``cutoff`` [E, 2] (value and slope, of a basis only)
+        and ``intervals`` [E] (of B-splines only), and ``senders, receivers`` [E], ``elements`` [N] and ``radii``
+        [elements], which only a transform reads.
     """
     b = Builder()
     y = Array("harmonics", dtype, (None, harmonics_size(degree)))
@@ -66,11 +72,17 @@ def forward(basis: RadialBasis, degree: int, dtype: str, lanes: int) -> st.Funct
     b.store(LENGTHS[row], r)
     _write(b, UNITS, row, u)
     _write(b, y, row, [value for values in harmonics(b, u, degree) for value in values])
-    f, envelope = functions(b, basis, r, _sum_of_radii(edge) if basis.transform else None)
-    _write(b, radial, row, [each.value for each in f])
-    _write(b, slopes, row, [each.slope for each in f])
-    _write(b, cutoff, row, [envelope.value, envelope.slope])
-    params = (EDGES, VECTORS, LENGTHS, UNITS, y, radial, slopes, cutoff, SENDERS, RECEIVERS, ELEMENTS, RADII)
+    if isinstance(basis, Knots):
+        values, derivatives, interval = splines(b, basis, r)
+        b.store(INTERVALS[row], interval)
+    else:
+        f, envelope = functions(b, basis, r, _sum_of_radii(edge) if basis.transform else None)
+        values, derivatives = [each.value for each in f], [each.slope for each in f]
+        _write(b, cutoff, row, [envelope.value, envelope.slope])
+    _write(b, radial, row, values)
+    _write(b, slopes, row, derivatives)
+    results = (LENGTHS, UNITS, y, radial, slopes, cutoff, INTERVALS)
+    params = (EDGES, VECTORS, *results, SENDERS, RECEIVERS, ELEMENTS, RADII)
     return b.function("edge_geometry", params, group=GROUP)
 
 

@@ -1,0 +1,1 @@
+"""Whole MACE models beside mace-torch and symmetrix-xl."""

@@ -1,0 +1,61 @@
+"""The ASE calculator: ASE's signs, units and properties."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+ase = pytest.importorskip("ase", reason="needs ASE")
+pytest.importorskip("vesin", reason="needs vesin")
+
+from ase.calculators.calculator import PropertyNotImplementedError  # noqa: E402
+from ase.calculators.fd import calculate_numerical_forces, calculate_numerical_stress  # noqa: E402
+
+from tests.mace.descriptions import CASES, description  # noqa: E402
+from tests.mace.test_evaluate import PERIODIC, structure  # noqa: E402
+from trnqc.mace import Calculator, save  # noqa: E402
+
+
+def atoms(periodic: tuple[bool, ...] = PERIODIC) -> ase.Atoms:
+    numbers, positions, cell = structure()
+    return ase.Atoms(numbers, positions, cell=cell, pbc=periodic)
+
+
+def test_forces_and_stress_are_derivatives_of_the_energy():
+    system = atoms()
+    system.calc = Calculator(description(**CASES["density"]), dtype="float64")
+    assert system.get_potential_energy() == pytest.approx(system.get_potential_energies().sum(), rel=1e-14)
+    forces, stress = system.get_forces(), system.get_stress()
+    # Central differences with a step of 1e-4 have an error of about 1e-7 of the largest force.
+    np.testing.assert_allclose(calculate_numerical_forces(system, eps=1e-4), forces, atol=1e-6 * np.abs(forces).max())
+    np.testing.assert_allclose(calculate_numerical_stress(system, eps=1e-5), stress, atol=1e-6 * np.abs(stress).max())
+
+
+def test_a_file_gives_the_same_and_clusters_have_no_stress(tmp_path):
+    save(description(), tmp_path / "model.npz")
+    by_file, by_value = atoms(), atoms()
+    by_file.calc, by_value.calc = Calculator(tmp_path / "model.npz"), Calculator(description())
+    assert by_file.get_potential_energy() == by_value.get_potential_energy()
+    cluster = atoms((False, False, False))
+    cluster.calc = Calculator(description())
+    cluster.get_forces()
+    with pytest.raises(PropertyNotImplementedError):
+        cluster.get_stress()
+
+
+def test_the_example_conserves_energy_without_pytorch(tmp_path):
+    """Kinetic and potential energy are exchanged, their sum moves a thousand times less."""
+    save(description(), tmp_path / "model.npz")
+    options = ["--model", str(tmp_path / "model.npz"), "--steps", "20", "--timestep", "0.2"]
+    # None makes an import of torch fail as if it was not installed.
+    run = "import runpy, sys; sys.modules['torch'] = None; runpy.run_module('examples.md_mace', run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-c", run, *options], capture_output=True, text=True, check=True, timeout=300
+    )
+    kinetic, total = map(float, re.search(r"moved by (\S+) eV, total energy by (\S+) eV", done.stdout).groups())
+    assert kinetic > 1e-4
+    assert total < 1e-3 * kinetic

@@ -1,0 +1,110 @@
+"""Whole evaluations of descriptions with random weights against the oracle, and what can go wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("vesin", reason="needs vesin")
+
+from tests.mace import oracle
+from tests.mace.descriptions import CASES, description
+from trnqc.errors import InputError, UnsupportedError
+from trnqc.mace.evaluate import Evaluator
+
+# Relative to the largest number: rounding of sums of some hundred terms, and of the weights, in a few layers.
+TOLERANCES = {"float64": 1e-12, "float32": 5e-6}
+PERIODIC = True, True, True
+CELL = np.array([[3.4, 0.0, 0.0], [0.7, 5.1, 0.0], [0.2, 0.4, 9.0]])
+
+
+def structure(atoms: int = 7) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Numbers, positions and cell of atoms in a triclinic cell that is smaller than the cutoff in one direction."""
+    rng = np.random.default_rng(3)
+    return rng.choice([1, 6, 8], atoms), rng.uniform(size=(atoms, 3)) @ CELL, CELL
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("case", [case for case in CASES if case != "nonlinear"])
+def test_energies_forces_and_virials_are_those_of_the_oracle(case, dtype):
+    model, system = description(**CASES[case]), (*structure(), PERIODIC)
+    result, expected = Evaluator(model, dtype, threads=1)(*system), oracle.evaluate(model, *system)
+    for name in ("energies", "forces", "virial"):
+        scale = TOLERANCES[dtype] * np.abs(expected[name]).max()
+        np.testing.assert_allclose(getattr(result, name), expected[name], rtol=0, atol=scale, err_msg=name)
+
+
+def test_a_radial_network_that_no_kernel_covers_is_named():
+    with pytest.raises(UnsupportedError, match="a radial network has layer normalisation"):
+        Evaluator(description(**CASES["nonlinear"]))
+
+
+@pytest.mark.parametrize("periodic", [(False, False, False), (True, False, True)])
+def test_clusters_and_slabs(periodic):
+    model, system = description(), structure()
+    result, expected = Evaluator(model, "float64")(*system, periodic), oracle.evaluate(model, *system, periodic)
+    np.testing.assert_allclose(result.energies, expected["energies"], atol=1e-12)
+    np.testing.assert_allclose(result.forces, expected["forces"], atol=1e-11 * np.abs(expected["forces"]).max())
+
+
+@pytest.mark.parametrize("case", ["residual", "density"])
+def test_isolated_atoms_have_energies_and_no_forces(case):
+    """Two atoms that are farther apart than the cutoff, one of them alone, and no atom at all."""
+    model = description(**CASES[case])
+    evaluator, far = Evaluator(model, "float64"), np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 9.0]])
+    numbers, nowhere, free = np.array([8, 1]), np.zeros((3, 3)), (False, False, False)
+    result, expected = evaluator(numbers, far, nowhere, free), oracle.evaluate(model, numbers, far, nowhere, free)
+    np.testing.assert_allclose(result.energies, expected["energies"], rtol=1e-13)
+    assert not result.forces.any() and not result.virial.any()
+    alone = evaluator(numbers[:1], far[:1], nowhere, free)
+    np.testing.assert_allclose(alone.energies, expected["energies"][:1], rtol=1e-13)
+    none = evaluator(numbers[:0], far[:0], nowhere, free)
+    assert none.energy == 0 and none.forces.shape == (0, 3)
+
+
+def test_the_order_of_atoms_does_not_matter():
+    numbers, positions, cell = structure(23)
+    evaluator, order = Evaluator(description(), "float64"), np.random.default_rng(5).permutation(23)
+    one = evaluator(numbers, positions, cell, PERIODIC)
+    other = evaluator(numbers[order], positions[order], cell, PERIODIC)
+    np.testing.assert_allclose(other.energies, one.energies[order], rtol=1e-12)
+    np.testing.assert_allclose(other.forces, one.forces[order], atol=1e-11)
+
+
+def test_repeated_evaluations_have_the_same_bits_and_a_skin_changes_nothing():
+    """The neighbour list of the first structure serves the second, in which atoms have moved by less than 0.2."""
+    numbers, positions, cell = structure(23)
+    moved = positions + np.random.default_rng(6).uniform(-0.1, 0.1, positions.shape)
+    model = description()
+    kept, fresh = Evaluator(model, "float64", skin=0.5), Evaluator(model, "float64", skin=0.0)
+    first = kept(numbers, positions, cell, PERIODIC)
+    by_list = kept(numbers, moved, cell, PERIODIC)
+    again = kept(numbers, positions, cell, PERIODIC)
+    assert np.array_equal(first.energies, again.energies) and np.array_equal(first.forces, again.forces)
+    expected = fresh(numbers, moved, cell, PERIODIC)
+    np.testing.assert_allclose(by_list.energies, expected.energies, rtol=1e-12)
+    np.testing.assert_allclose(by_list.forces, expected.forces, atol=1e-11)
+
+
+@pytest.mark.parametrize("case", ["residual", "density"])
+def test_threads_give_the_same_numbers(case):
+    system, model = (*structure(61), PERIODIC), description(**CASES[case])
+    one, three = (Evaluator(model, "float64", threads=n)(*system) for n in (1, 3))
+    assert np.array_equal(one.energies, three.energies)
+    np.testing.assert_allclose(three.forces, one.forces, atol=1e-11 * np.abs(one.forces).max())
+
+
+def test_wrong_structures_are_one_error_each():
+    numbers, positions, cell = structure()
+    evaluator = Evaluator(description(), "float64")
+    with pytest.raises(InputError, match=r"elements 1, 6, 8; found \[26, 79\]"):
+        evaluator(np.array([8, 26, 1, 79, 1, 1, 1]), positions, cell, PERIODIC)
+    for wrong in (np.nan, np.inf):
+        with pytest.raises(InputError, match="finite"):
+            evaluator(numbers, np.where(positions == positions[2], wrong, positions), cell, PERIODIC)
+    with pytest.raises(InputError, match="same position"):
+        evaluator(numbers, positions[[0, 1, 2, 3, 4, 5, 0]], cell, PERIODIC)
+    with pytest.raises(InputError, match="linearly independent"):
+        evaluator(numbers, positions, np.ones((3, 3)), PERIODIC)
+    with pytest.raises(InputError, match="expected one of float32, float64; found float16"):
+        Evaluator(description(), "float16")

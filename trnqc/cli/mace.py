@@ -1,0 +1,54 @@
+"""Describe a MACE model, compile its kernels in advance, and write it to a file that needs no PyTorch."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from trnqc.jit import find_compiler
+from trnqc.mace.evaluate import DTYPES, Evaluator
+from trnqc.mace.files import save
+from trnqc.mace.model import Model
+from trnqc.mace.source import description
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "model",
+        help="a file that this command has written, or a model file of mace-torch, which PyTorch unpickles: open only "
+        "files that you trust",
+    )
+    parser.add_argument("--head", help="the head of a model with several")
+    parser.add_argument("--prepare", action="store_true", help="compile the kernels for this machine")
+    parser.add_argument(
+        "--dtype", choices=DTYPES, nargs="+", default=["float32"], help="types to compile for (default: float32)"
+    )
+    parser.add_argument("--output", metavar="FILE", help="write the model to a file that is read without PyTorch")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what a model consists of, and do what the options say."""
+    model = description(args.model, args.head)
+    print(_summary(model))
+    for dtype in args.dtype if args.prepare else ():
+        start = time.perf_counter()
+        Evaluator(model, dtype)
+        print(f"{dtype}: kernels ready after {time.perf_counter() - start:.1f} s ({find_compiler().label})")
+    if args.output:
+        save(model, args.output)
+        print(f"written: {args.output}")
+    return 0
+
+
+def _summary(model: Model) -> str:
+    hidden = "; ".join(str(product.irreps_out) for product in model.products)
+    orders = ", ".join(str(max(len(part) for part in product.couplings)) for product in model.products)
+    return "\n".join(
+        [
+            f"elements: {', '.join(map(str, model.numbers))}, head {model.head}, parameters {model.dtype}",
+            f"features by layer: {hidden}; correlation: {orders}",
+            f"{model.basis.size} {model.basis.kind} functions up to {model.basis.r_max:g} Angstrom, "
+            f"pair repulsion: {'yes' if model.repulsion else 'no'}",
+        ]
+    )

@@ -1,0 +1,153 @@
+"""The part of each edge in the learned density of its receiver, tanh(d(r)^2), and its derivative by the length.
+
+block of edges -> d and its slope by the network -> tanh(d^2), times the cutoff function where the model has that
+               -> part and slope by splines of the same function
+
+The density of a node is the sum of the parts of its edges.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trnqc.gen import Array, Value, Var, const
+from trnqc.gen import statements as st
+from trnqc.gen.build import Builder
+from trnqc.gen.values import fma, minimum
+from trnqc.host.arrays import empty
+from trnqc.host.threads import in_parallel
+from trnqc.jit import NUMPY, Recipe, find_compiler, library
+from trnqc.mace.edges.block import PAIRS, Weights
+from trnqc.mace.edges.geometry.functions import tanh
+from trnqc.mace.edges.geometry.kernels import EdgeValues
+from trnqc.mace.edges.geometry.programs import EDGES, ELEMENTS, INTERVALS, RECEIVERS, SENDERS
+from trnqc.mace.edges.graph import BLOCK, Edges
+from trnqc.mace.edges.network import network_weights, parameters
+from trnqc.mace.edges.splines.tables import SplineTables
+from trnqc.mace.edges.splines.weights import SplineWeights, pack
+from trnqc.mace.gemm import Tile
+from trnqc.mace.model import Density, RadialBasis
+
+# Number of a share of the edges, and of all shares.
+SHARE, SHARES = Var("share", "i64"), Var("shares", "i64")
+
+
+def program(source: Weights, lanes: int, exact: bool, cutoff: bool) -> st.Function:
+    """Return the program of the parts of the edges.
+
+    Parameters
+    ----------
+    source : Weights
+        The network of d(r), or splines of the parts.
+    lanes : int
+    exact : bool
+        Whether the source is a network.
+    cutoff : bool
+        Whether the cutoff function multiplies tanh(d^2).
+
+    Returns
+    -------
+    Function
+        Its parameters are ``edges, shares``, ``senders, receivers, elements``, ``radial, slopes, cutoff, intervals``
+        of the geometry, ``pairs`` and ``parameters``, the scratch ``sums``, ``hidden`` and ``weights`` of each share,
+        and the results ``part`` and ``slope`` [E], which are zero before.
+    """
+    b, dtype, step = Builder(), source.dtype, 2 * source.edges
+    radial, slopes = (Array(name, dtype, (None, source.size)) for name in ("radial", "slopes"))
+    envelope = Array("cutoff", dtype, (None, 2))
+    table, sums, weights = (Array(name, dtype, lanes=True) for name in ("parameters", "sums", "weights"))
+    hidden, part, slope = (Array(name, dtype) for name in ("hidden", "part", "slope"))
+    size = source.hidden * step
+    scratch = (_own(sums, size), _own(hidden, size * lanes), _own(weights, step))
+    last = b.let("last", EDGES * (SHARE + 1) // SHARES)
+    with b.loop("first", last, begin=EDGES * SHARE // SHARES, step=source.edges) as first:
+        count = b.let("count", minimum(last - first, source.edges))
+        rows = b.let("rows", (count + (source.multiple - 1)) // source.multiple * source.multiple)
+        graph = (SENDERS, RECEIVERS, ELEMENTS)
+        inputs = (radial, slopes, envelope, INTERVALS, PAIRS, table, *graph)
+        b.call(source.program(slopes=True), first, rows, EDGES, *inputs, *scratch)
+        with b.loop("row", count) as row:
+            d, d_slope = (b.let("d", weights[SHARE * step + row + n * rows]) for n in range(2))
+            value, derivative = _part(b, d, d_slope) if exact else (d, d_slope)
+            if cutoff and exact:
+                f, df = envelope[first + row, 0], envelope[first + row, 1]
+                value, derivative = value * f, fma(value, df, derivative * f)
+            # The output of the network is in one lane; the others are zero.
+            b.accumulate(part[first + row], value)
+            b.accumulate(slope[first + row], derivative)
+    arrays = (SENDERS, RECEIVERS, ELEMENTS, radial, slopes, envelope, INTERVALS, PAIRS, table, sums, hidden, weights)
+    return b.function("edge_density", (EDGES, SHARES, *arrays, part, slope), group=SHARE)
+
+
+def _part(b: Builder, d: Value, slope: Value) -> tuple[Value, Value]:
+    """tanh(d^2) and its derivative."""
+    t = b.let("t", tanh(d * d))
+    return t, (1.0 - t * t) * (2.0 * d * slope)
+
+
+def _own(array: Array, size: int) -> st.View:
+    """The part of an array that belongs to the share."""
+    return st.View(array, SHARE * const(size, "i64"))
+
+
+class EdgeDensity:
+    """The compiled program of a density.
+
+    Parameters
+    ----------
+    density : Density
+    basis : RadialBasis
+    dtype : {"f32", "f64"}
+    splines : SplineTables, optional
+        Those of this and other functions. By default, the network is evaluated.
+    which : int
+        The number of the table.
+    """
+
+    def __init__(
+        self, density: Density, basis: RadialBasis, dtype: str, splines: SplineTables | None = None, which: int = 0
+    ) -> None:
+        tile = Tile.of(find_compiler(), dtype)
+        self.dtype, self.lanes = NUMPY[dtype], tile.lanes
+        self.pairs = np.zeros(1, np.int64) if splines is None else splines.pairs
+        if splines is None:
+            network, final = density.network, density.network.layers[-1]
+            # The cutoff function multiplies tanh(d^2), not d.
+            by_network = network_weights(network, tile.lanes, False, tile, dtype, BLOCK)
+            self.source: Weights = by_network
+            self.parameters = parameters(by_network, network, final.weight, final.bias)
+        else:
+            self.source = SplineWeights(splines.knots.rows, 1, splines.elements, dtype, BLOCK)
+            self.parameters = pack(splines.tables[which], tile.lanes).astype(self.dtype)
+        function = program(self.source, tile.lanes, splines is None, basis.cutoff_on_weights)
+        self._call = library(Recipe.of(function, name="mace-density"), tile.lanes).edge_density
+
+    def forward(self, edges: Edges, values: EdgeValues, threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """Return the density of each receiver [R], and the derivative of each edge's part by its length [E]."""
+        step, hidden = 2 * BLOCK, self.source.hidden
+        part, slope = np.zeros(edges.count, self.dtype), np.zeros(edges.count, self.dtype)
+        call = self._call.bind(
+            edges=edges.count,
+            shares=threads,
+            senders=edges.senders,
+            receivers=edges.receivers,
+            elements=edges.elements,
+            radial=values.radial,
+            slopes=values.slopes,
+            cutoff=values.cutoff,
+            intervals=values.intervals,
+            pairs=self.pairs,
+            parameters=self.parameters,
+            sums=empty((max(1, threads * step * hidden), self.lanes), self.dtype),
+            hidden=empty((max(1, threads * step * hidden * self.lanes),), self.dtype),
+            weights=empty((threads * step, self.lanes), self.dtype),
+            part=part,
+            slope=slope,
+        )
+        in_parallel(lambda i: call(i, i + 1), threads, threads)
+        return np.bincount(edges.receivers, part, edges.receiving).astype(self.dtype), slope
+
+    @staticmethod
+    def reverse(edges: Edges, slope: np.ndarray, g_density: np.ndarray, g_lengths: np.ndarray) -> None:
+        """Add to the gradient of the lengths what follows from that of the densities."""
+        g_lengths[: edges.count] += g_density[edges.receivers] * slope

@@ -1,0 +1,103 @@
+"""The compiled programs of the geometry of edges as functions of NumPy arrays.
+
+Arrays of edges have `Edges.rows` rows, a few more than edges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trnqc.host.arrays import empty
+from trnqc.host.threads import in_parallel
+from trnqc.jit import NUMPY, CompiledFunction, Recipe, find_compiler, library
+from trnqc.mace.edges.geometry import programs
+from trnqc.mace.edges.graph import Edges
+from trnqc.mace.edges.splines.knots import Knots
+from trnqc.mace.model import RadialBasis
+
+Basis = RadialBasis | Knots
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeValues:
+    """What the layers read of each edge, [rows, ...].
+
+    Parameters
+    ----------
+    lengths, units : numpy.ndarray
+        float64 [rows] in Angstrom, and unit vectors [rows, 3].
+    harmonics : numpy.ndarray
+        [rows, (degree + 1)^2].
+    radial, slopes : numpy.ndarray
+        Radial functions and their derivatives by the length, [rows, size].
+    cutoff : numpy.ndarray
+        Cutoff function and its derivative, [rows, 2]; zero for splines.
+    intervals : numpy.ndarray
+        int64 [rows], the interval of a spline; zero for a basis.
+    """
+
+    lengths: np.ndarray
+    units: np.ndarray
+    harmonics: np.ndarray
+    radial: np.ndarray
+    slopes: np.ndarray
+    cutoff: np.ndarray
+    intervals: np.ndarray
+
+
+class Geometry:
+    """The programs of `geometry` for a basis.
+
+    Parameters
+    ----------
+    basis : RadialBasis or Knots
+        Radial functions for exact networks, or the intervals of splines.
+    degree : int
+        Highest degree of the harmonics.
+    dtype : {"f32", "f64"}
+    """
+
+    def __init__(self, basis: Basis, degree: int, dtype: str) -> None:
+        self.degree, self.dtype = degree, NUMPY[dtype]
+        self.basis = basis
+        self.lanes = find_compiler().lanes(8)
+        functions = programs.forward(basis, degree, dtype, self.lanes), programs.reverse(degree, dtype, self.lanes)
+        compiled = library(Recipe.of(*functions, name="mace-geometry"), self.lanes)
+        self._forward, self._reverse = compiled.edge_geometry, compiled.vector_gradient
+        transform = basis.transform if isinstance(basis, RadialBasis) else None
+        self._radii = np.zeros(1) if transform is None else np.ascontiguousarray(transform.radii, np.float64)
+
+    def forward(self, edges: Edges, threads: int = 1) -> EdgeValues:
+        """Compute what the layers read of the edges."""
+        rows, size = edges.rows, self.basis.size
+        columns = {"harmonics": programs.harmonics_size(self.degree), "radial": size, "slopes": size, "cutoff": 2}
+        arrays = {name: empty((rows, n), self.dtype) for name, n in columns.items()}
+        arrays |= {"lengths": empty((rows,), np.float64), "units": empty((rows, 3), np.float64)}
+        arrays["intervals"] = empty((rows,), np.int64)
+        for name, array in arrays.items():
+            array[edges.count :] = 0
+            if name == ("cutoff" if isinstance(self.basis, Knots) else "intervals"):
+                array[:] = 0
+        ends = {"senders": edges.senders, "receivers": edges.receivers, "elements": edges.elements}
+        call = self._forward.bind(edges=edges.count, vectors=edges.vectors, radii=self._radii, **ends, **arrays)
+        self._run(call, edges.count, threads)
+        return EdgeValues(**arrays)
+
+    def reverse(
+        self,
+        edges: Edges,
+        values: EdgeValues,
+        g_harmonics: np.ndarray,
+        g_lengths: np.ndarray,
+        g_vectors: np.ndarray,
+        threads: int = 1,
+    ) -> None:
+        """Add to the gradient of the vectors, float64 [E, 3], what follows from those of harmonics and lengths."""
+        arrays = {"lengths": values.lengths, "units": values.units, "g_harmonics": g_harmonics, "g_lengths": g_lengths}
+        self._run(self._reverse.bind(edges=edges.count, g_vectors=g_vectors, **arrays), edges.count, threads)
+
+    def _run(self, call: CompiledFunction, edges: int, threads: int) -> None:
+        groups = -(-edges // self.lanes)
+        in_parallel(lambda i: call(groups * i // threads, groups * (i + 1) // threads), threads, threads)

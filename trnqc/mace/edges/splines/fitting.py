@@ -1,0 +1,123 @@
+"""Fit B-splines to the weights of networks, with as many intervals as a tolerance asks for.
+
+lengths -> weights and derivatives of all layers (sampling.py) -> least squares -> tables, error between the samples
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+
+from trnqc.errors import InputError
+from trnqc.mace.edges.splines.knots import Knots, b_splines, slopes
+from trnqc.mace.edges.splines.sampling import Sampled
+
+# Samples in an interval. Twice as many unknowns as equations already make the fit stable.
+SAMPLES = 4
+# Weight of derivatives in the fit, in units of the length of an interval.
+SLOPE = 0.3
+# Shortest distance in Angstrom for which the error is bounded. The splines continue to 0. H2 has 0.74 Angstrom.
+SHORTEST = 0.7
+# Numbers of intervals that are tried. The error decreases by about a factor of 10 from one to the next.
+INTERVALS = (48, 64, 96, 128, 160, 192, 256, 320, 384, 512, 768, 1024)
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """Splines of weights.
+
+    Parameters
+    ----------
+    knots : Knots
+    table : numpy.ndarray
+        Coefficients [rows, columns], float64.
+    error : float
+        Largest error of weights or derivatives between SHORTEST and r_max, relative to the largest weights or
+        derivatives there, as norms over the columns.
+    """
+
+    knots: Knots
+    table: np.ndarray
+    error: float
+
+
+def fit(weights: Callable[[np.ndarray], Sampled], r_max: float, tolerance: float, least: int = 0) -> Fit:
+    """Fit splines to functions of the length of an edge.
+
+    Parameters
+    ----------
+    weights : callable
+        Returns values and derivatives [lengths, columns] at lengths in Angstrom, between 0 and r_max.
+    r_max : float
+        In Angstrom.
+    tolerance : float
+        Largest relative error of values and derivatives.
+    least : int
+        Smallest number of intervals.
+
+    Raises
+    ------
+    InputError
+        If the largest number of intervals does not meet the tolerance.
+    """
+    errors = []
+    for intervals in (n for n in INTERVALS if n >= least):
+        knots = Knots(r_max, intervals)
+        table = _table(knots, weights)
+        errors.append(_error(knots, table, weights))
+        if errors[-1] <= tolerance:
+            return Fit(knots, table, errors[-1])
+    raise InputError(
+        f"splines with {INTERVALS[-1]} intervals have a relative error of {min(errors):.1e}, above the tolerance "
+        f"{tolerance:.1e}: use a larger spline_tolerance, or radial='exact'"
+    )
+
+
+def refit(weights: Callable[[np.ndarray], Sampled], knots: Knots) -> Fit:
+    """Fit splines to other functions with known knots."""
+    table = _table(knots, weights)
+    return Fit(knots, table, _error(knots, table, weights))
+
+
+def _table(knots: Knots, weights: Callable[[np.ndarray], Sampled]) -> np.ndarray:
+    """The coefficients with the least squared error of values and derivatives at all samples."""
+    r, scale = _samples(knots, np.arange(SAMPLES)), SLOPE * knots.r_max / knots.intervals
+    value, slope = _matrices(knots, r)
+    w, dw = weights(r)
+    left, right = np.concatenate([value, scale * slope]), np.concatenate([w, scale * dw])
+    q, upper = np.linalg.qr(left)
+    return scipy.linalg.solve_triangular(upper, q.T @ right)
+
+
+def _error(knots: Knots, table: np.ndarray, weights: Callable[[np.ndarray], Sampled]) -> float:
+    """The relative error at points other than those of the fit."""
+    r = _samples(knots, np.arange(-0.5, SAMPLES))
+    r = r[r >= SHORTEST]
+    errors = []
+    for matrix, exact in zip(_matrices(knots, r), weights(r)):
+        difference = np.linalg.norm(matrix @ table - exact, axis=1).max(initial=0)
+        errors.append(difference / max(np.linalg.norm(exact, axis=1).max(initial=0), np.finfo(np.float64).tiny))
+    return float(max(errors))
+
+
+def _samples(knots: Knots, places: np.ndarray) -> np.ndarray:
+    """Lengths at the same places of all intervals, which are numbers between -0.5 and SAMPLES - 0.5."""
+    t = (places + 0.5) / SAMPLES
+    r = (np.arange(knots.intervals)[:, None] + t).ravel() * (knots.r_max / knots.intervals)
+    # Radial functions are not evaluated at 0 and at r_max.
+    return np.clip(r, 1e-3 * knots.r_max / knots.intervals, np.nextafter(knots.r_max, 0))
+
+
+def _matrices(knots: Knots, r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """B-splines and their derivatives at lengths, [lengths, rows]."""
+    scale = knots.intervals / knots.r_max
+    s = r * scale
+    n = np.minimum(s.astype(np.int64), knots.intervals - 1)
+    matrices = np.zeros((2, len(r), knots.rows))
+    for k, (value, slope) in enumerate(zip(b_splines(s - n), slopes(s - n))):
+        matrices[0, np.arange(len(r)), n + k] = value
+        matrices[1, np.arange(len(r)), n + k] = slope * scale
+    return matrices[0], matrices[1]
