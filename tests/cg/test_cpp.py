@@ -15,7 +15,7 @@ import trnqc.cg  # noqa: E402
 from trnqc.cg import TensorProduct, TensorProductConv, TPProblem, write_kernels  # noqa: E402
 from trnqc.cg.cpp.compiler import cpp_compiler  # noqa: E402
 from trnqc.cg.torch.cpp import folder as kernel_folder  # noqa: E402
-from trnqc.errors import InputError  # noqa: E402
+from trnqc.errors import InputError, UnsupportedError  # noqa: E402
 
 NODES, EDGES = 7, 40
 UVU = TPProblem(
@@ -157,6 +157,9 @@ def test_the_library_gives_way_to_python(written):
 def test_models_without_products_are_refused(tmp_path):
     with pytest.raises(InputError, match=r"modules of trnqc\.cg"):
         write_kernels(torch.nn.Linear(2, 2), tmp_path, dtype="float64")
+    contraction = trnqc.cg.SymmetricContraction("2x0e+2x1o", "2x0e", 2, num_elements=1)
+    with pytest.raises(UnsupportedError, match="without_python=True"):
+        write_kernels(contraction, tmp_path)
     with pytest.raises(InputError, match="float32 or float64"):
         write_kernels(Layer().half(), tmp_path)
 

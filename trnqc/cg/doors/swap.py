@@ -11,19 +11,23 @@ from typing import Any
 
 from torch import nn
 
+from trnqc.cg.problem.problem import TPProblem
 from trnqc.errors import InputError, UnsupportedError
 
 # Module that swaps the layers of a model, by the package that defines the model's classes.
 DOORS = {"mace": "trnqc.cg.doors.mace", "nequip": "trnqc.cg.doors.nequip"}
 
 
-def accelerate(model: Any) -> tuple[str, ...]:
+def accelerate(model: Any, *, without_python: bool = False) -> tuple[str, ...]:
     """Swap the convolutions of MACE and NequIP models, and MACE's symmetric contractions, in place, for fused ones.
 
     Parameters
     ----------
     model : torch.nn.Module or ase.calculators.calculator.Calculator
         A model, or a calculator that holds one or several. A model that was swapped before is not changed.
+    without_python : bool, optional
+        Whether to swap only layers that have operators in C++, the convolutions. TorchScript and `write_kernels` need
+        it.
 
     Returns
     -------
@@ -42,15 +46,17 @@ def accelerate(model: Any) -> tuple[str, ...]:
     Notes
     -----
     Parameters, buffers, the state dict, devices and dtypes stay as they are; energies and forces agree to rounding.
-    Models can be copied, pickled (and read where trnqc is installed), trained and moved afterwards. They can be
-    compiled by TorchScript. Kernels are compiled at the first call.
+    Models can be copied, pickled (and read where trnqc is installed), trained and moved afterwards.
+    Kernels are compiled at the first call.
     """
     swaps = []
     for prefix, module in _models(model):
         door = _door(module)
         swaps += [(prefix + name, door, *rest) for name, *rest in door.prepare(module)]
-    for _, door, owner, problem in swaps:
-        door.swap(owner, problem)
+    if without_python:
+        swaps = [swap for swap in swaps if isinstance(swap[-1], TPProblem)]
+    for _, door, owner, replacement in swaps:
+        door.swap(owner, replacement)
     return tuple(name for name, *_ in swaps)
 
 

@@ -18,10 +18,11 @@ from trnqc.cg.cpu.engine import engine_for
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.problem.text import text_of
 from trnqc.cg.programs.directions import CONVOLUTIONS
+from trnqc.cg.torch.contraction import PolynomialContraction
 from trnqc.cg.torch.cpp.library import operators_library
 from trnqc.cg.torch.modules import TensorProductConv
 from trnqc.cg.torch.product_module import ProductModule
-from trnqc.errors import InputError
+from trnqc.errors import InputError, UnsupportedError
 from trnqc.jit import find_compiler
 
 INDEX, LIBRARY = "index", "libtrnqc_operators.so"
@@ -89,9 +90,16 @@ def write_kernels(model: nn.Module, folder: str | Path, *, dtype: str = "", trai
     ------
     InputError
         If the model has no tensor product of trnqc, or parameters of other types.
+    UnsupportedError
+        If the model has symmetric contractions of trnqc, which have no operator in C++.
     CompilerError
         If there is no C or C++ compiler, or if it fails.
     """
+    if any(isinstance(module, PolynomialContraction) for module in model.modules()):
+        raise UnsupportedError(
+            "expected convolutions and products, found symmetric contractions, which have no operator in C++: call "
+            "undo, and accelerate with without_python=True"
+        )
     entries = list(_entries(model, dtype or _dtype(model), training))
     if not entries:
         raise InputError(f"expected a model with modules of trnqc.cg, found none in {type(model).__name__}")
