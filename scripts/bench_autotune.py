@@ -197,7 +197,8 @@ def main() -> None:
             ship(outcome.record)
     for case in (*MOLECULES, *GAMMA) if args.ship else ():
         if args.only in ("", case.kernel):
-            record = run(case, *(("model", args.budget) if case in GAMMA else ("exhaustive", 10**9)), 0, Memo()).record
+            search, budget = ("model", args.budget) if case in GAMMA else ("exhaustive", 10**9)
+            record = run(case, search, budget, 0, Memo()).record
             gain = record.default_ns / record.time_ns
             console.print(f"{case}: {gain:.3f} times as fast, {tiles(record.constants)}")
             ship(record)
