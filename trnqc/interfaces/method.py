@@ -24,11 +24,9 @@ from trnqc.mp2.jobs.job import (
     execution_of,
     frozen_orbitals,
     molecule_of,
-    reference_of,
     scf_settings,
 )
-from trnqc.mp2.jobs.scf import shared_reference
-from trnqc.mp2.reference.hartree_fock import run_scf
+from trnqc.mp2.jobs.scf import scf_of, shared_reference
 from trnqc.mp2.reference.molecule import Geometry, describe
 from trnqc.ranks import ALONE, Ranks
 
@@ -173,19 +171,7 @@ def default_method(mol: gto.Mole) -> DFMP2:
 def _object(
     mol: gto.Mole, job: Job, memory: float, guess: np.ndarray | None = None, progress: Progress | None = None
 ) -> DFMP2:
-    mf = run_scf(
-        mol,
-        reference_of(job),
-        source=job.scf,
-        density_fit=job.density_fit,
-        conv_tol=job.conv_tol,
-        max_cycle=job.max_cycle,
-        allow_unconverged=job.allow_unconverged,
-        stability=job.stability,
-        progress=progress,
-        guess=guess,
-    )
-    return _on_reference(mf, job, memory, progress)
+    return _on_reference(scf_of(mol, job, progress=progress, guess=guess), job, memory, progress)
 
 
 def _on_reference(mf: Any, job: Job, memory: float, progress: Progress | None) -> DFMP2:

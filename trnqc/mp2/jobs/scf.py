@@ -29,24 +29,27 @@ def checkpoint_of(
     return Checkpoint(job.checkpoint, job_of(mol, auxiliary, frozen, execution, kind) | scf_settings(job))
 
 
+def scf_of(mol: gto.Mole, job: Job, **options: Any) -> Any:
+    """Run the SCF that a job describes; `options` are further arguments of `run_scf`."""
+    return run_scf(
+        mol,
+        reference_of(job),
+        source=job.scf,
+        density_fit=job.density_fit,
+        conv_tol=job.conv_tol,
+        max_cycle=job.max_cycle,
+        allow_unconverged=job.allow_unconverged,
+        stability=job.stability,
+        **options,
+    )
+
+
 def run_reference(mol: gto.Mole, job: Job, execution: Execution, store: Checkpoint | None) -> Any:
     """The SCF object, from the checkpoint or from an SCF of rank 0 with J and K from all ranks."""
     ranks, kind = execution.ranks, reference_of(job)
 
     def scf(kept: Mapping[str, Any] | None, shared: SharedJK | None = None) -> Any:
-        return run_scf(
-            mol,
-            kind,
-            source=job.scf,
-            density_fit=job.density_fit,
-            conv_tol=job.conv_tol,
-            max_cycle=job.max_cycle,
-            allow_unconverged=job.allow_unconverged,
-            stability=job.stability,
-            progress=execution.progress,
-            kept=kept,
-            shared=shared,
-        )
+        return scf_of(mol, job, progress=execution.progress, kept=kept, shared=shared)
 
     ranks.at("SCF")
     if ranks.size == 1:
