@@ -24,21 +24,10 @@ from trnqc.cg.torch.modules import TensorProductConv
 from trnqc.cg.torch.product_module import ProductModule
 from trnqc.errors import InputError, UnsupportedError
 from trnqc.jit import find_compiler
+from trnqc.jit.features import cpu_features
 
 INDEX, LIBRARY = "index", "libtrnqc_operators.so"
 VERSION = 1
-# The features of CPUs that kernels may need, by the macros that the compiler predefines for them. kernels.h has a test
-# for each.
-FEATURES = {
-    "__AVX__": "avx",
-    "__AVX2__": "avx2",
-    "__FMA__": "fma",
-    "__BMI2__": "bmi2",
-    "__AVX512F__": "avx512f",
-    "__AVX512BW__": "avx512bw",
-    "__AVX512DQ__": "avx512dq",
-    "__AVX512VL__": "avx512vl",
-}
 
 
 @dataclass(frozen=True)
@@ -139,10 +128,7 @@ def _copied(entry: Entry, folder: Path) -> str:
 
 
 def _header() -> str:
-    target = find_compiler().target
-    macros = {line.split()[1] for line in target.splitlines() if len(line.split()) > 1}
-    features = [feature for macro, feature in FEATURES.items() if macro in macros]
-    return f"trnqc-kernels\t{VERSION}\t{platform.machine()}\t{' '.join(features)}"
+    return f"trnqc-kernels\t{VERSION}\t{platform.machine()}\t{' '.join(cpu_features(find_compiler()))}"
 
 
 def _lines(folder: Path) -> list[str]:

@@ -19,6 +19,8 @@
 
 #include <c10/util/Exception.h>
 
+#include "cpu.h"
+
 namespace trnqc {
 
 // A tensor product as the operators need it: row lengths of x, y, z and w, and whether all rows have the same weights.
@@ -35,21 +37,6 @@ struct Kernel {
   // The address of the function, once its file is loaded.
   void* address = nullptr;
 };
-
-// Whether this CPU has a feature, by the name that the compiler uses in __builtin_cpu_supports.
-inline bool cpu_has(const std::string& feature) {
-#if defined(__x86_64__)
-  if (feature == "avx") return __builtin_cpu_supports("avx");
-  if (feature == "avx2") return __builtin_cpu_supports("avx2");
-  if (feature == "fma") return __builtin_cpu_supports("fma");
-  if (feature == "bmi2") return __builtin_cpu_supports("bmi2");
-  if (feature == "avx512f") return __builtin_cpu_supports("avx512f");
-  if (feature == "avx512bw") return __builtin_cpu_supports("avx512bw");
-  if (feature == "avx512dq") return __builtin_cpu_supports("avx512dq");
-  if (feature == "avx512vl") return __builtin_cpu_supports("avx512vl");
-#endif
-  TORCH_CHECK(false, "trnqc: the index of the kernels names an unknown feature of CPUs: ", feature);
-}
 
 // The folder of the shared library that contains this function.
 inline std::string own_folder() {

@@ -11,7 +11,7 @@ from torch.utils import cpp_extension
 from trnqc.cg.cpp.compiler import SHARED, shared_library
 
 FOLDER = Path(__file__).parent
-HEADERS = (FOLDER / "products.h", FOLDER / "kernels.h", SHARED / "graph.h", SHARED / "call.h")
+HEADERS = (FOLDER / "products.h", FOLDER / "kernels.h", SHARED / "graph.h", SHARED / "call.h", SHARED / "cpu.h")
 
 
 def operators_library() -> Path:
