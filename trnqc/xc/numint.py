@@ -25,6 +25,9 @@ from trnqc.xc.quadrature import Quadrature
 from trnqc.xc.response import Response
 from trnqc.xc.vv10 import NonlocalPotential
 
+# What `Blocks.CUTOFF` is for integrals, for densities on points: the error of a density is then below 1e-12 Bohr^-3.
+ON_POINTS = 1e-13
+
 
 class NumInt(Response):
     """PySCF's NumInt for molecules with a quadrature by generated programs.
@@ -153,7 +156,7 @@ class NumInt(Response):
             return numint.NumInt.get_rho(self, mol, dm, grids, max_memory)
         if grids.coords is None:
             grids.build(with_non0tab=True)
-        blocks = self._blocks.get(mol, grids.coords, None, 0)
+        blocks = self._blocks.get(mol, grids.coords, None, 0, ON_POINTS)
         part = Quadrature(blocks, "LDA", lib.num_threads(), self.seconds).densities(densities_of(dm, 1))
         rho = np.empty(len(grids.coords))
         rho[blocks.index] = part[0, 0]
