@@ -5,13 +5,16 @@ from __future__ import annotations
 from scripts.peers.peer import Exclusion, Peer
 
 FOLDERS = {
-    "scf": "rhf uhf h2o addons stability jk response_function",
-    "grad": "rhf uhf rohf rks uks",
-    "df": "df_jk df_grad",
-    "tdscf": "tdrhf tdrks tduhf",
-    "hessian": "rhf uhf rks",
-    "dft": "h2o",
-    "qmmm": "*",
+    "scf": "rhf uhf h2o addons stability jk response_function h2o_vdz diis bz",
+    "grad": "rhf uhf rohf rks uks roks tdrhf_grad tdrks_grad tduks_grad casscf",
+    "df": "df_jk df_grad df_hessian",
+    "tdscf": "tdrhf tdrks tduhf tduks tdrks_vv10",
+    "hessian": "rhf uhf rks uks vv10_hessian",
+    "dft": "h2o he numint grids",
+    "qmmm": "grad_mm itrf",
+    "solvent": "pcm pcm_grad pcm_hessian ddcosmo ddcosmo_grad smd_grad pcm_tdscf pol_embed",
+    "mcscf": "casci newton_casscf mc1step n2_df addons bz_df",
+    "x2c": "x2c x2c_grad x2c_hess",
 }
 
 # Tests that read `mf._eri`, which the direct way does not keep, need no place here: they fail under its control too.
