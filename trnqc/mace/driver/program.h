@@ -22,6 +22,8 @@ enum Kind { KERNEL, EXCHANGE, EXCHANGE_REVERSE };
 constexpr int64_t VERSION = 1;
 // Parts of a step for each thread. With several of them, other threads can do the parts of a thread that is delayed.
 constexpr int64_t PARTS = 4;
+// Buffers begin at a cache line, whose size in bytes this is.
+constexpr size_t LINE = 64;
 
 struct Step {
   Kind kind;
@@ -31,9 +33,13 @@ struct Step {
   std::vector<std::pair<Operand, int64_t>> operands;
 };
 
-// What a buffer holds: bytes for each of several counts, and whether it is cleared before each evaluation.
-struct Size {
+// A buffer: bytes for each of several counts, and whether it is cleared before its first use.
+struct Buffer {
   int64_t cleared, bytes[COUNTS];
+  // The steps between which its contents are needed, and its place in the memory of an evaluation.
+  size_t first = SIZE_MAX, last = 0, begin = 0, end = 0;
+
+  bool overlaps(const Buffer& other) const { return first <= other.last && other.first <= last; }
 };
 
 class Program {
@@ -54,21 +60,22 @@ class Program {
       if (const int64_t number = next()) elements.places.emplace(static_cast<int32_t>(number), n);
     energies_ = below(next(), -1);
     gradients_ = below(next(), -1);
-    sizes_.resize(below(next(), end_ - at_));
-    for (Size& size : sizes_) {
-      size.cleared = next();
-      for (int64_t& bytes : size.bytes) bytes = next();
+    buffers_.resize(below(next(), end_ - at_));
+    for (Buffer& buffer : buffers_) {
+      buffer.cleared = next();
+      for (int64_t& bytes : buffer.bytes) bytes = next();
     }
-    buffers_.resize(sizes_.size());
     below(energies_, buffers_.size());
     below(gradients_, buffers_.size());
     steps_.resize(below(next(), end_ - at_));
     for (Step& step : steps_) read(step);
+    for (size_t n = 0; n < steps_.size(); ++n) use(n);
+    buffers_[energies_].last = buffers_[gradients_].last = steps_.size();
   }
 
   // The energies of the rows, and the gradients of the edges.
-  const double* energies() const { return reinterpret_cast<double*>(buffers_[energies_].data()); }
-  const double* gradients() const { return reinterpret_cast<double*>(buffers_[gradients_].data()); }
+  const double* energies() const { return reinterpret_cast<const double*>(data(energies_)); }
+  const double* gradients() const { return reinterpret_cast<const double*>(data(gradients_)); }
 
   void run(const Structure& structure, const trnqc_mace_structure& given, int threads) {
     const int64_t edges = structure.edges(), nodes = structure.nodes();
@@ -80,22 +87,23 @@ class Program {
                                     threads,
                                     threads * nodes,
                                     (edges + edge_lanes_ - 1) / edge_lanes_};
-    for (size_t n = 0; n < sizes_.size(); ++n) {
-      size_t bytes = 0;
-      for (int c = 0; c < COUNTS; ++c) bytes += sizes_[n].bytes[c] * counts[c];
-      buffers_[n].reserve(bytes);
-      if (sizes_[n].cleared) std::memset(buffers_[n].data(), 0, bytes);
-    }
+    place(counts);
     Team team(threads);
-    for (const Step& step : steps_) {
+    for (size_t n = 0; n < steps_.size(); ++n) {
+      const Step& step = steps_[n];
+      for (const Buffer& buffer : buffers_)
+        if (buffer.cleared && buffer.first == n) std::memset(memory_.data() + buffer.begin, 0, buffer.end - buffer.begin);
       if (step.kind == KERNEL) {
         call(step, structure, counts, team);
       } else if (nodes > structure.receiving()) {
-        given.exchange(given.context, step.kind == EXCHANGE_REVERSE, buffers_[step.number].data(),
+        given.exchange(given.context, step.kind == EXCHANGE_REVERSE, data(step.number),
                        step.operands[0].second, static_cast<int>(element_bytes), structure.row_of.data());
       }
     }
   }
+
+  // The bytes that the last evaluation needed.
+  size_t bytes() const { return bytes_; }
 
   bool exchanges() const {
     for (const Step& step : steps_)
@@ -104,6 +112,46 @@ class Program {
   }
 
  private:
+  char* data(int64_t buffer) const { return memory_.data() + buffers_[buffer].begin; }
+
+  // Note that a step uses its buffers.
+  void use(size_t n) {
+    const auto note = [&](Buffer& buffer) {
+      buffer.first = std::min(buffer.first, n);
+      buffer.last = std::max(buffer.last, n);
+    };
+    if (steps_[n].kind != KERNEL) note(buffers_[steps_[n].number]);
+    for (const auto& [operand, number] : steps_[n].operands)
+      if (operand == BUFFER) note(buffers_[number]);
+  }
+
+  // Give each buffer a place where no other one is that is needed at the same time: the largest first, each as low as
+  // possible.
+  void place(const int64_t* counts) {
+    std::vector<Buffer*> order, placed;
+    for (Buffer& buffer : buffers_) {
+      size_t bytes = 0;
+      for (int c = 0; c < COUNTS; ++c) bytes += buffer.bytes[c] * counts[c];
+      buffer.begin = 0;
+      buffer.end = (bytes + LINE - 1) / LINE * LINE;
+      order.push_back(&buffer);
+    }
+    std::stable_sort(order.begin(), order.end(), [](const Buffer* a, const Buffer* b) { return a->end > b->end; });
+    bytes_ = 0;
+    for (Buffer* buffer : order) {
+      for (const Buffer* other : placed)
+        if (buffer->overlaps(*other) && buffer->begin < other->end && other->begin < buffer->end) {
+          buffer->end += other->end - buffer->begin;
+          buffer->begin = other->end;
+        }
+      placed.insert(std::upper_bound(placed.begin(), placed.end(), buffer,
+                                     [](const Buffer* a, const Buffer* b) { return a->begin < b->begin; }),
+                    buffer);
+      bytes_ = std::max(bytes_, buffer->end);
+    }
+    memory_.reserve(bytes_);
+  }
+
   void call(const Step& step, const Structure& structure, const int64_t* counts, Team& team) {
     Parameters parameters;
     for (const auto& [operand, number] : step.operands) parameters.push_back(value(operand, number, structure, counts));
@@ -119,7 +167,7 @@ class Program {
     const auto address = [](const void* data) { return reinterpret_cast<intptr_t>(data); };
     switch (operand) {
       case CONSTANT: return address(constants_[number]);
-      case BUFFER: return address(buffers_[number].data());
+      case BUFFER: return address(data(number));
       case COUNT: return counts[number];
       case NUMBER: return number;
       case ARRAY: break;
@@ -161,8 +209,9 @@ class Program {
   int64_t edge_lanes_ = 1, energies_ = 0, gradients_ = 0;
   std::vector<const void*> constants_;
   std::vector<void*> functions_;
-  std::vector<Size> sizes_;
-  std::vector<Block> buffers_;
+  std::vector<Buffer> buffers_;
+  Block memory_;
+  size_t bytes_ = 0;
   std::vector<Step> steps_;
 };
 

@@ -39,14 +39,14 @@ Operands = dict[str, str | int]
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory of an evaluation, which holds zeros when it is allocated.
+    """Memory of an evaluation. Buffers that are not needed at the same time share it.
 
     Parameters
     ----------
     size : dict
         Bytes for each of some counts; their sum is the size.
     cleared : bool
-        Whether it is cleared before each evaluation.
+        Whether it is cleared before its first use.
     """
 
     size: dict[str, int]
