@@ -1,4 +1,4 @@
-"""What scripts/scf/optimisation.py compares: geometries after superposition, and the steps that both contestants have."""
+"""What scripts/scf/optimisation.py compares: geometries after superposition, and steps that both contestants have."""
 
 from __future__ import annotations
 
