@@ -191,7 +191,7 @@ class Evaluator:
         run.reverse(t)
         x, g_a = run.features(f"x{t}", layer.channels), run.features(f"a{t}", layer.channels)
         g_x = layer.reverse(edges, values, x, g_a, g_harmonics, g_lengths, self.threads)
-        if t:
+        if t and g_x is not None:
             run.features(f"gx{t}", layer.channels)[...] = g_x
         if slope is not None:
             EdgeDensity.reverse(edges, slope, run.arrays[f"grho{t}"], g_lengths)

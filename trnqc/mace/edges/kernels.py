@@ -12,12 +12,12 @@ from trnqc.host.arrays import empty
 from trnqc.host.threads import in_parallel
 from trnqc.jit import NUMPY, CompiledFunction, Recipe, find_compiler, library
 from trnqc.mace.edges import layer
-from trnqc.mace.edges.block import Weights
 from trnqc.mace.edges.geometry.kernels import EdgeValues, Geometry
 from trnqc.mace.edges.graph import BLOCK, Edges
-from trnqc.mace.edges.network import network_weights, parameters
+from trnqc.mace.edges.networks.block import Weights
+from trnqc.mace.edges.networks.network import network_weights, parameters
 from trnqc.mace.edges.paths import Layout, last_layer, layout_of
-from trnqc.mace.edges.scratch import Scratch
+from trnqc.mace.edges.scratch import scratch_of
 from trnqc.mace.edges.splines.tables import SplineTables, with_last_layer
 from trnqc.mace.edges.splines.weights import SplineWeights, pack
 from trnqc.mace.gemm import Tile
@@ -103,7 +103,7 @@ class LayerConvolution:
         copies: int,
         **arrays: np.ndarray | int,
     ) -> None:
-        scratch = Scratch(self.layout, self.source, copies)
+        scratch = scratch_of(self.layout, self.source, copies)
         call = function.bind(
             edges=edges.count,
             shares=edges.shares(threads),
@@ -117,8 +117,7 @@ class LayerConvolution:
             intervals=values.intervals,
             pairs=self.pairs,
             parameters=self.parameters,
-            scratch_vectors=empty((threads * sum(scratch.vectors.values()), self.layout.lanes), self.dtype),
-            scratch_numbers=empty((threads * sum(scratch.numbers.values()),), self.dtype),
+            **scratch.arrays(threads, self.layout.lanes),
             **arrays,
         )
         in_parallel(lambda i: call(i, i + 1), threads, threads)
