@@ -47,6 +47,11 @@ class Scratch:
         """The parameters of a program."""
         return Array(VECTORS, self.dtype, lanes=True), Array(NUMBERS, self.dtype)
 
+    def bytes(self, lanes: int) -> dict[str, int]:
+        """Sizes of the memory of a share, by the names of the parameters."""
+        item = np.dtype(NUMPY[self.dtype]).itemsize
+        return {VECTORS: item * lanes * sum(self.vectors.values()), NUMBERS: item * sum(self.numbers.values())}
+
     def arrays(self, shares: int, lanes: int) -> dict[str, np.ndarray]:
         """New memory for a number of shares, by the names of the parameters."""
         vectors, numbers = (max(1, shares * sum(sizes.values())) for sizes in (self.vectors, self.numbers))

@@ -15,7 +15,7 @@ from trnqc.mace.edges.graph import BLOCK, Edges
 from trnqc.mace.edges.networks.block import Weights
 from trnqc.mace.edges.networks.network import network_weights, parameters
 from trnqc.mace.edges.paths import Layout, last_layer, layout_of
-from trnqc.mace.edges.scratch import weights_scratch
+from trnqc.mace.edges.scratch import Scratch, weights_scratch
 from trnqc.mace.edges.splines.tables import SplineTables
 from trnqc.mace.edges.splines.weights import SplineWeights
 from trnqc.mace.edges.splines.weights import pack as pack_table
@@ -64,6 +64,11 @@ class FirstConvolution:
     which : int
         The number of the table.
 
+    Attributes
+    ----------
+    functions : (CompiledFunction, CompiledFunction)
+        The programs, forward and reverse.
+
     Notes
     -----
     The matrices of the products are, for each path, the weights of the last layer times what the elements send,
@@ -94,16 +99,37 @@ class FirstConvolution:
         self._matrices = _aligned(forward, self.dtype), _aligned(reverse, self.dtype)
         shape = (self.layout, self.source, self.hidden, tile)
         compiled = library(Recipe.of(programs.forward(*shape), programs.reverse(*shape), name="mace-first"), tile.lanes)
-        self._forward, self._reverse = compiled.first_layer, compiled.first_layer_gradient
+        self.functions = compiled.first_layer, compiled.first_layer_gradient
 
     @property
     def channels(self) -> int:
         """Number of channels in memory."""
         return self.layout.padded
 
+    @property
+    def sent_bytes(self) -> int:
+        """Size of what an atom sends."""
+        return self.layout.padded * np.dtype(self.dtype).itemsize
+
+    def scratch_bytes(self, copies: int) -> dict[str, int]:
+        """Sizes of the scratch arrays of a share by name, for the forward program (1 copy) or the other one (2)."""
+        moments = programs.NODES * self.layout.dims[1] * self.kinds * self.hidden * self.layout.lanes
+        sizes = self._scratch(copies).bytes(self.layout.lanes)
+        return sizes | {"moments": moments * np.dtype(self.dtype).itemsize}
+
+    def operands(self, copies: int) -> dict[str, int | np.ndarray]:
+        """Numbers and arrays of the model that the programs are passed, by the names of their parameters."""
+        return {
+            "pairs": self.pairs,
+            "parameters": self.parameters,
+            "matrices": self._matrices[copies - 1],
+            "kinds": self.kinds,
+            "kind": self.kind,
+        }
+
     def forward(self, edges: Edges, values: EdgeValues, x: np.ndarray, z: np.ndarray, threads: int = 1) -> None:
         """Write z[receiver] = sum over its edges, [R, d3, channels]. The features x are part of the matrices."""
-        self._run(self._forward, edges, values, threads, 1, matrices=self._matrices[0], z=z)
+        self._run(self.functions[0], edges, values, threads, 1, z=z)
 
     def reverse(
         self,
@@ -117,7 +143,10 @@ class FirstConvolution:
     ) -> None:
         """Add to the gradients of the harmonics and lengths, [rows, ...]. The features have no gradient."""
         arrays = {"g_z": g_z, "g_harmonics": g_harmonics, "g_lengths": g_lengths, "slopes": values.slopes}
-        self._run(self._reverse, edges, values, threads, 2, matrices=self._matrices[1], **arrays)
+        self._run(self.functions[1], edges, values, threads, 2, **arrays)
+
+    def _scratch(self, copies: int) -> Scratch:
+        return weights_scratch(self.source, self.hidden, self.layout.dims[1], self.layout.lanes, copies)
 
     def _run(
         self,
@@ -128,26 +157,22 @@ class FirstConvolution:
         copies: int,
         **arrays: np.ndarray,
     ) -> None:
-        lanes, harmonics = self.layout.lanes, self.layout.dims[1]
-        scratch = weights_scratch(self.source, self.hidden, harmonics, lanes, copies)
-        moments = threads * programs.NODES * harmonics * self.kinds * self.hidden
+        lanes = self.layout.lanes
+        moments = threads * self.scratch_bytes(copies)["moments"] // (lanes * np.dtype(self.dtype).itemsize)
         call = function.bind(
             edges=edges.count,
-            kinds=self.kinds,
             shares=edges.shares(threads),
             starts=edges.starts,
             senders=edges.senders,
             receivers=edges.receivers,
             elements=edges.elements,
-            kind=self.kind,
             harmonics=values.harmonics,
             radial=values.radial,
             cutoff=values.cutoff,
             intervals=values.intervals,
-            pairs=self.pairs,
-            parameters=self.parameters,
             moments=empty((moments, lanes), self.dtype),
-            **scratch.arrays(threads, lanes),
+            **self.operands(copies),
+            **self._scratch(copies).arrays(threads, lanes),
             **arrays,
         )
         in_parallel(lambda i: call(i, i + 1), threads, threads)
