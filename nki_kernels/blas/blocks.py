@@ -57,6 +57,7 @@ class Work(nl.NKIObject):
     previous: Any  # tiles of c
     stage: Any
     banks: Any
+    copies: Any  # empty, or one Matrix that gets the parts of the result as well, and tiles for them in turn
 
 
 @dataclass
@@ -121,7 +122,39 @@ def work(left, right, parts: int, c, out, stride: int, items, factors, rows: int
         previous=_tiles(count, (P, RUN), nl.float32, nl.sbuf),
         stage=_tiles(STAGES, (P, RUN), nl.float32, nl.sbuf),
         banks=_tiles(count, (P, RUN), nl.float32, nl.psum),
+        copies=[],
     )
+
+
+def keep_parts(mem, operand):
+    """Let results also go, in parts, to an operand with the elements of ``out``, from which later items read them."""
+    turns = []
+    for _ in range(2):
+        turns.append(_tiles(len(operand.tiles[0]), (P, RUN), operand.data.dtype, nl.sbuf))
+    mem.copies = [operand, turns]
+
+
+def round_to_parts(parts, data):
+    """Tiles of the parts of data in fp32, each the rounded remainder of those before; data may become a remainder."""
+    nisa.activation(dst=parts[0], op=nl.copy, data=data)
+    for x in range(1, len(parts)):
+        if x + 1 < len(parts):
+            nisa.tensor_tensor(dst=data, data1=data, data2=parts[x - 1], op=nl.subtract)
+            nisa.activation(dst=parts[x], op=nl.copy, data=data)
+        else:
+            nisa.tensor_tensor(dst=parts[x], data1=data, data2=parts[x - 1], op=nl.subtract)
+
+
+def _store_parts(mem, stage, x: int, tile, at):
+    """The parts of a tile of the result to the operand that keeps them."""
+    operand, turns = mem.copies
+    _, m, _, n = tile
+    slices = []
+    for part in turns[x % 2]:
+        slices.append(part[0:m, 0:n])
+    round_to_parts(slices, stage)
+    for p in range(len(slices)):
+        nisa.dma_copy(dst=_place(mem, operand.data, tile, at, p * operand.size), src=slices[p])
 
 
 def _load(operand, turn: int, at, k0: int, k: int, width: int):
@@ -172,10 +205,11 @@ def _multiply(mem, bank, left, right, tile, k0: int, k: int):
             )
 
 
-def _place(mem, column, tile, at):
-    """[rows, columns] of a tile of the result, or of c, of which ``column`` has all elements."""
+def _place(mem, column, tile, at, base: int = 0):
+    """[rows, columns] of a tile in an array of the shape of the result, of which ``column`` has all elements."""
     a0, m, b0, n = tile
-    return column.ap(pattern=[[mem.stride, m], [1, n]], offset=a0 * mem.stride + b0, scalar_offset=at, indirect_dim=0)
+    offset = base + a0 * mem.stride + b0
+    return column.ap(pattern=[[mem.stride, m], [1, n]], offset=offset, scalar_offset=at, indirect_dim=0)
 
 
 def _load_previous(mem, tiles, at):
@@ -203,6 +237,8 @@ def _finish(mem, x: int, tile, factor, at, kind):
     else:
         nisa.tensor_scalar(dst=stage, data=product, op0=nl.multiply, operand0=alpha, engine=nisa.engine.vector)
     nisa.dma_copy(dst=_place(mem, mem.out, tile, at), src=stage)
+    if len(mem.copies) > 0:
+        _store_parts(mem, stage, x, tile, at)
 
 
 def item(mem, it, g: int, kind):
