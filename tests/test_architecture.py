@@ -246,9 +246,13 @@ C_TEXT = re.compile(
 # By hand, because their loops are blocked over extents of the run; docs/architecture.md gives the reason.
 WRITTEN_BY_HAND = {f"trnqc/backends/cpu/pair_{name}.c" for name in ("amplitudes", "energy", "product")}
 # The operators in C++ call generated kernels; docs/architecture.md gives the reason.
-WRITTEN_BY_HAND |= {f"trnqc/cg/cpp/{name}.h" for name in ("call", "graph")}
-WRITTEN_BY_HAND |= {f"trnqc/cg/torch/cpp/{name}" for name in ("operators.cpp", "products.h", "kernels.h")}
+WRITTEN_BY_HAND |= {f"trnqc/cg/cpp/{name}.h" for name in ("call", "contraction", "cpu", "graph")}
+CPP = ("operators.cpp", "products.h", "contractions.h", "kernels.h")
+WRITTEN_BY_HAND |= {f"trnqc/cg/torch/cpp/{name}" for name in CPP}
 WRITTEN_BY_HAND |= {"trnqc/cg/jax/handlers.cpp"}
+# The driver of MACE models calls generated kernels in their order; docs/architecture.md gives the reason.
+DRIVER = ("driver.cpp", "failure.h", "folder.h", "memory.h", "program.h", "structure.h", "team.h", "trnqc_mace.h")
+WRITTEN_BY_HAND |= {f"trnqc/mace/driver/{name}" for name in DRIVER}
 
 
 def test_only_generators_write_c():

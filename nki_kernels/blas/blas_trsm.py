@@ -22,6 +22,7 @@ from nki_kernels.blas.blocks import Kind, P, keep_parts, loop, matrix, round_to_
 from nki_kernels.blas.inverse import blocks_on_chip, invert
 from nki_kernels.gemm_blocks import blocks_of
 from nki_kernels.lang import nisa, nki, nl
+from nki_kernels.precision.splits import products_of
 
 
 def _first_half(l_t, diagonal, masks, places, left, panel: int):
@@ -110,9 +111,7 @@ def reference_blas_trsm(l_t, diagonal, b, first, masks, places, items, factors, 
     for k in range(n // panel):
         rows = slice(k * panel, (k + 1) * panel)
         known = sum(
-            l_t[p, : k * panel, rows].astype(np.float64).T @ x[q, : k * panel]
-            for p in range(parts)
-            for q in range(parts - p)
+            l_t[p, : k * panel, rows].astype(np.float64).T @ x[q, : k * panel] for p, q in products_of(parts, parts)
         )
         result[rows] = np.linalg.solve(np.tril(diagonal[k].astype(np.float64)), b[rows] - known)
         rest = result[rows].copy()

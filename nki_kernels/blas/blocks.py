@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nki_kernels.lang import nisa, nl
+from nki_kernels.precision.splits import products_of
 
 P = 128  # partitions: rows of the contraction index in one matmul, and columns of the stationary operand
 RUN = 512  # columns of the moving operand; one PSUM bank of fp32
@@ -73,15 +74,6 @@ class Kind(nl.NKIObject):
     update: bool  # whether c is read
 
 
-def products_of_parts(parts: int):
-    """Products of a split that matter: high high, high low, low high; low low is below the rounding of the sum."""
-    pairs = []
-    for p in range(parts):
-        for q in range(parts - p):
-            pairs.append((p, q))
-    return pairs
-
-
 def _tiles(count: int, shape, dtype, buffer):
     tiles = []
     for _ in range(count):
@@ -110,7 +102,7 @@ def work(left, right, parts: int, c, out, stride: int, items, factors, rows: int
     return Work(
         left=left,
         right=right,
-        products=products_of_parts(parts),
+        products=products_of(parts, parts),
         c=c,
         out=out,
         stride=stride,

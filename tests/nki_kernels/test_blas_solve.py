@@ -12,7 +12,7 @@ from nki_kernels.blas.inverse import LEVELS, masks
 from nki_kernels.blas.solve_plan import PANELS, padded, solve_list, solve_sizes
 from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.descriptor import GATE, Infeasible, random_fill
-from nki_kernels.mp2_plan import split
+from nki_kernels.precision.splits import split
 from trnqc import sim
 from trnqc.sim.lint.lint import lint
 

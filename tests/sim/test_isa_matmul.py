@@ -36,6 +36,52 @@ def test_narrow_operands_multiply_exactly(left):
     np.testing.assert_allclose(product(a, b), want, rtol=0, atol=1e-5)
 
 
+def rounded_sum(a, b):
+    """Sum over k of the products a[k, m] b[k, n], each rounded to bf16."""
+    products = (a.astype(np.float64)[:, :, None] * b.astype(np.float64)[:, None]).astype(ml_dtypes.bfloat16)
+    return products.astype(np.float64).sum(0)
+
+
+@pytest.mark.parametrize(
+    ("variable", "rounded", "exact"),
+    [
+        ("TRNQC_SIM_BF16_PRODUCTS", ml_dtypes.bfloat16, np.float32),
+        ("TRNQC_SIM_FP32_PRODUCTS", np.float32, ml_dtypes.bfloat16),
+    ],
+)
+def test_products_are_rounded_to_bf16_on_request(monkeypatch, variable, rounded, exact):
+    """For the operands that the variable names, and for no others."""
+    monkeypatch.setenv(variable, "rounded")
+    a, b = normal(40, 8, dtype=rounded), normal(40, 9, seed=1, dtype=rounded)
+    np.testing.assert_allclose(product(a, b), rounded_sum(a, b), rtol=0, atol=1e-5)
+    assert np.abs(product(a, b) - a.astype(np.float64).T @ b.astype(np.float64)).max() > 1e-3
+    a, b = a.astype(exact), b.astype(exact)
+    np.testing.assert_allclose(product(a, b), a.astype(np.float64).T @ b.astype(np.float64), rtol=0, atol=1e-5)
+
+
+def test_rounded_products_round_transposes_of_fp32_where_they_are_products(monkeypatch):
+    """On trn1 the tensor engine transposes by a product with the identity; later generations move the data."""
+    monkeypatch.setenv("TRNQC_SIM_FP32_PRODUCTS", "rounded")
+    data = normal(20, 30)
+
+    def body(data, out):
+        psum = nl.ndarray((30, 20), nl.float32, nl.psum)
+        nisa.nc_transpose(psum, data)
+        nisa.tensor_copy(out, psum)
+
+    turned = {t: on_tiles(body, {"data": data}, {"out": ((30, 20), nl.float32)}, t) for t in ("trn1", "trn2")}
+    np.testing.assert_array_equal(turned["trn1"], data.T.astype(ml_dtypes.bfloat16).astype(np.float32))
+    np.testing.assert_array_equal(turned["trn2"], data.T)
+
+
+def test_an_unknown_rounding_of_products_is_refused(monkeypatch):
+    monkeypatch.setenv("TRNQC_SIM_BF16_PRODUCTS", "truncated")
+    with pytest.raises(
+        SimulationError, match=r"TRNQC_SIM_BF16_PRODUCTS must be one of exact, rounded, got 'truncated'"
+    ):
+        product(normal(4, 4), normal(4, 4))
+
+
 def test_free_dimensions_are_flattened():
     a, b = normal(16, 2, 3), normal(16, 4, 5, seed=1)
 

@@ -30,14 +30,13 @@ from trnqc.backends.pair_step import PairOptions
 from trnqc.errors import CompilerError
 from trnqc.host.blas import numpy_blas
 from trnqc.host.threads import cpus
-from trnqc.types import PRECISIONS
 
 
 class Cpu(Backend):
     """The default backend."""
 
     name = "cpu"
-    precisions = PRECISIONS
+    precisions = tuple(FORMATS)
 
     def status(self) -> BackendStatus:
         """Versions of NumPy, the BLAS and the C compiler. Without a compiler, only the fused pair step is unusable."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from nki_kernels.descriptors import kernels
-from nki_kernels.mp2_plan import split
+from nki_kernels.precision.splits import split
 from trnqc.backends.base import Backend
 from trnqc.backends.gamma import AddRows, FactorSet, GammaOptions
 from trnqc.backends.nki.blas import NkiBlas
@@ -24,7 +24,8 @@ class NkiBackend(Backend):
     """The base class of both backends. Subclasses define name, status and devices; the first device is used."""
 
     precisions = PRECISIONS
-    has_gamma = True
+    # Kernels split amplitudes by rounding them to bf16, which does not give parts of fewer bits.
+    gamma_precisions = tuple(name for name in PRECISIONS if name != "bf16x15")
 
     def devices(self) -> tuple[NkiDevice, ...]:
         raise self._without("devices")

@@ -12,10 +12,10 @@ from nki_kernels.blas import plan, solve_plan
 from nki_kernels.blas.inverse import masks
 from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.blas import sizes_of
-from nki_kernels.mp2_plan import split
+from nki_kernels.precision.splits import split
 from trnqc.arrays import is_tensor
 from trnqc.backends.nki.device import NkiDevice
-from trnqc.errors import MemoryLimit
+from trnqc.errors import MemoryLimit, UnsupportedPrecision
 from trnqc.tuning.choice import choose
 from trnqc.tuning.conditions import device_identity
 
@@ -32,7 +32,7 @@ class NkiBlas:
     device
         Runs the kernels. Its arrays are those of this object.
     precision
-        One of `trnqc.backends.nki.device.PRECISIONS`.
+        One of `nki_kernels.precision.splits.PRECISIONS`.
     parts_of
         parts_of(x, precision) splits an array into the parts of the precision, [parts, ...].
     """
@@ -59,6 +59,10 @@ class NkiBlas:
         return self._launch("blas_syrk", (self._parts(a_t),), c, (n, n), work, constants)
 
     def solve(self, l: Any, b: Any) -> Any:
+        if self.precision == "bf16x15":
+            raise UnsupportedPrecision(
+                "the kernel of trsm rounds its solution to parts of eight bits: take fp32, bf16x6 or bf16x3"
+            )
         n, m = b.shape
         constants = self._constants("blas_trsm", {"n": n, "m": m})
         panel = constants["panel"]

@@ -77,7 +77,8 @@ def nc_matmul(
     if run.issue("nc_matmul", "tensor", (dst,), (stationary, moving), name):
         left = widen(stationary.array()).reshape(rows, -1)
         right = widen(moving.array()).reshape(rows, -1)
-        product = _transposed(left, right) if is_transpose and run.target.generation >= 3 else left.T @ right
+        moved = is_transpose and run.target.generation >= 3
+        product = _transposed(left, right) if moved else run.arithmetic.multiply(left, right, stationary.dtype in _FP32)
         deposit(dst, product, adds)
 
 
@@ -310,7 +311,8 @@ def nc_transpose(dst: NkiTensor, data: NkiTensor, engine: engine = engine.unknow
     if run.issue("nc_transpose", chosen, (dst,), (data,), name):
         flat = data.array().reshape(rows, columns)
         if chosen == "tensor" and run.target.generation < 3 and data.dtype.kind == "float":
-            store(dst.array(), widen(flat).T @ np.eye(rows, dtype=np.float32), dst.dtype)
+            identity = np.eye(rows, dtype=np.float32)
+            store(dst.array(), run.arithmetic.multiply(widen(flat), identity, data.dtype in _FP32), dst.dtype)
         else:
             dst.array()[...] = flat.T.reshape(dst.shape)
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from trnqc.sim.faults import NkiValidationError
+from trnqc.sim.launch.arithmetic import arithmetic_from_environment
 from trnqc.sim.launch.machine import Run, Trace, leave, running
 from trnqc.sim.launch.targets import Target, target_from_environment
 from trnqc.sim.memory import dtypes
@@ -118,7 +119,8 @@ def execute(
     bound.arguments.update(converted)
     links = Links(cores) if cores > 1 else None
     target = target or target_from_environment()
-    runs = [Run(target, dry=dry, recording=records, core=c, cores=cores, links=links) for c in range(cores)]
+    arithmetic = arithmetic_from_environment()
+    runs = [Run(target, arithmetic, dry=dry, recording=records, core=c, cores=cores, links=links) for c in range(cores)]
     runs[0].observer = observer
     results = _run_all(runs, function, bound)
     traces = [_finish(run) for run in runs]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from trnqc.sim.faults import NkiValidationError
+from trnqc.sim.launch.arithmetic import Arithmetic
 from trnqc.sim.launch.targets import Target
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ class Run:
     """State of one core while its program runs."""
 
     target: Target
+    arithmetic: Arithmetic = field(default_factory=Arithmetic)
     dry: bool = False
     recording: bool = False
     core: int = 0
