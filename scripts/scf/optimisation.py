@@ -63,7 +63,9 @@ def main() -> None:
         ours, theirs = (np.array(row[who]["coordinates_bohr"]) * data.nist.BOHR for who in WHO)
         row["largest_displacement_angstrom"] = largest_displacement(ours, theirs)
         row["ratio_cpu"] = row["PySCF"]["cpu_s"] / row["trnqc"]["cpu_s"]
-        console.print(f"{row['ratio_cpu']:.2f} times the rate, {row['largest_displacement_angstrom']:.1e} Angstrom apart")
+        console.print(
+            f"{row['ratio_cpu']:.2f} times the rate, {row['largest_displacement_angstrom']:.1e} Angstrom apart"
+        )
     write_part(asked.out, asked.case, [row], threads=lib.num_threads())
     for who in asked.who:
         asked.out.with_suffix(f".{who}.part.json").unlink()
