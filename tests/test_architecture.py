@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # PySCF's objects are served by integrals and by quadratures.
     "trnqc.eri.pyscf": BASE | {"trnqc.eri", "trnqc.xc"},
     "trnqc.xc": BASE | {"trnqc.gen", "trnqc.jit", "trnqc.eri"},
-    "trnqc.cg": BASE | {"trnqc.gen", "trnqc.jit", "trnqc.backends"},
+    "trnqc.cg": BASE | {"trnqc.gen", "trnqc.jit", "trnqc.backends", "nki_kernels"},
     "trnqc.mace": BASE | {"trnqc.gen", "trnqc.jit", "trnqc.cg"},
     "trnqc.sparse": BASE | {"trnqc.expression", "trnqc.gen", "trnqc.jit"},
     "trnqc.contraction": BASE | {"trnqc.expression", "trnqc.backends"},
