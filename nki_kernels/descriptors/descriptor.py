@@ -11,18 +11,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
+from nki_kernels.precision.splits import PRECISIONS
 from trnqc.sim.launch.targets import TARGETS
 
 P = 128
 """The number of partitions: rows of the contraction index in one product of the tensor engine."""
 MOST_UNROLLED = 4096
 """The largest number of products in a loop body. It is an assumption about which programs compile and load."""
-ITEMSIZE = {"fp32": 4, "bf16x3": 4, "bf16": 2}
+ITEMSIZE = {name: form.itemsize for name, form in PRECISIONS.items()}
 """For each precision, the size of an element in bytes, summed over the parts of a split operand."""
-PARTS = {"fp32": 1, "bf16x3": 2, "bf16": 1}
+PARTS = {name: form.parts for name, form in PRECISIONS.items()}
 """For each precision, the number of parts into which an operand is split."""
 GATE = 1e-4
 """The allowed error relative to the largest entry. Correct kernels are within 1e-5, wrong ones off by about 1."""
@@ -133,7 +133,7 @@ def random_fill(seed: int) -> Fill:
 
 def operand_dtype(precision: str) -> np.dtype:
     """The dtype of each part of an operand."""
-    return np.dtype(np.float32 if precision == "fp32" else ml_dtypes.bfloat16)
+    return PRECISIONS[precision].dtype
 
 
 def ceil(a: int, b: int) -> int:

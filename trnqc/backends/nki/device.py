@@ -7,8 +7,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from nki_kernels.descriptors import NkiKernel
+from nki_kernels.precision import splits
 
-PRECISIONS = ("fp32", "bf16x3", "bf16")
+PRECISIONS = tuple(splits.PRECISIONS)
 """The precisions of the tensor engine, which has no fp64."""
 
 
