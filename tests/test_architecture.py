@@ -244,9 +244,11 @@ C_TEXT = re.compile(
 # By hand, because their loops are blocked over extents of the run; docs/architecture.md gives the reason.
 WRITTEN_BY_HAND = {f"trnqc/backends/cpu/pair_{name}.c" for name in ("amplitudes", "energy", "product")}
 # The operators in C++ call generated kernels; docs/architecture.md gives the reason.
-WRITTEN_BY_HAND |= {f"trnqc/cg/cpp/{name}.h" for name in ("call", "graph")}
-WRITTEN_BY_HAND |= {f"trnqc/cg/torch/cpp/{name}" for name in ("operators.cpp", "products.h", "kernels.h")}
-WRITTEN_BY_HAND |= {"trnqc/cg/jax/handlers.cpp"}
+WRITTEN_BY_HAND |= {f"trnqc/cg/cpp/{name}.h" for name in ("call", "contraction", "graph")}
+WRITTEN_BY_HAND |= {
+    f"trnqc/cg/torch/cpp/{name}" for name in ("operators.cpp", "products.h", "contractions.h", "kernels.h")
+}
+WRITTEN_BY_HAND |= {f"trnqc/cg/jax/{name}" for name in ("products.cpp", "contraction.cpp", "kernels.h")}
 
 
 def test_only_generators_write_c():

@@ -44,6 +44,7 @@ class Contraction(CodeGenMixin, nn.Module):
     # TorchScript cannot read annotations that are text.
     if TYPE_CHECKING:
         fused: PolynomialContraction
+        contractions: Any
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Return B of x [nodes, channels, components] and of the one-hot elements y [nodes, elements]."""

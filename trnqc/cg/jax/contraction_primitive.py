@@ -156,10 +156,15 @@ def _batched(args: Arrays, dims: Sequence[Any], *, call: Call) -> tuple[Any, int
         elements = elements + call.elements * jnp.arange(count, dtype=elements.dtype)[:, None]
     elif c is not None:
         c = c[:1]
-    c, x, elements, gb = (a if a is None else a.reshape(-1, *a.shape[2:]) for a in (c, x, elements, gb))
+    c, x, elements, gb = (_flat(a) for a in (c, x, elements, gb))
     joined = replace(call, elements=call.elements * (count if own else 1))
     result = joined.bind(c, x, elements, gb, [h.reshape(x.shape) for h in along])
     return result.reshape(count, result.shape[0] // count, *result.shape[1:]), 0
+
+
+def _flat(a: Any) -> Any:
+    """Join the first two dimensions of an array."""
+    return None if a is None else a.reshape(a.shape[0] * a.shape[1], *a.shape[2:])
 
 
 CONTRACTION.def_abstract_eval(_abstract)
