@@ -2,7 +2,7 @@
 
     out[z] = alpha a_t[z].T @ b[z] + beta c[z]
 
-Operands have one part, or two: the high and the low part of a bf16 split (see ``nki_kernels.gemm``). The host makes the
+Operands have one part, or those of a split (``nki_kernels.precision.splits``). The host makes the
 work list (``plan.product_list``), which has alpha and beta, so that one program serves all of their values.
 
 Limits: all extents >= 1; fewer than 2^31 elements in each array. Sums are fp32, in PSUM and SBUF. The number of
@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from nki_kernels.blas.blocks import Kind, loop, matrix, products_of_parts, work
+from nki_kernels.blas.blocks import Kind, loop, matrix, work
 from nki_kernels.blas.plan import items_of, product_kinds
 from nki_kernels.lang import nki, nl
+from nki_kernels.precision.splits import sum_of_products
 
 
 def run_kinds(mem, kinds, count: int, K: int, depth: int, group: int, update: int):
@@ -53,15 +54,9 @@ def blas_gemm(a_t, b, c, items, factors, rows, cols, depth, group, update):
 
 def reference_blas_gemm(a_t, b, c, items, factors, rows, cols, depth, group, update):
     """The same sums in NumPy: fp64 arithmetic on the given (rounded) parts, rounded once to fp32."""
-    total = product_of_parts(a_t, b)
+    total = sum_of_products(a_t, b)
     alpha, beta = scale_of(factors)
     return np.asarray(alpha * total + beta * c if update else alpha * total, np.float32)
-
-
-def product_of_parts(a_t, b):
-    """What a kernel computes from the parts a_t[parts, ..., K, M] and b[parts, ..., K, N], in fp64."""
-    a_t, b = np.asarray(a_t, np.float64).swapaxes(-1, -2), np.asarray(b, np.float64)
-    return sum(a_t[p] @ b[q] for p, q in products_of_parts(len(a_t)))
 
 
 def scale_of(factors):

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from nki_kernels.blas.blas_gemm import product_of_parts, run_kinds, scale_of
+from nki_kernels.blas.blas_gemm import run_kinds, scale_of
 from nki_kernels.blas.blocks import matrix, work
 from nki_kernels.blas.plan import triangle_kinds
 from nki_kernels.lang import nki, nl
+from nki_kernels.precision.splits import sum_of_products
 
 
 @nki.jit
@@ -38,7 +39,7 @@ def blas_syrk(a_t, c, items, factors, rows, cols, depth, update):
 
 def reference_blas_syrk(a_t, c, items, factors, rows, cols, depth, update):
     """The same sums in NumPy: fp64 arithmetic on the given (rounded) parts, rounded once to fp32; NaN above."""
-    total = product_of_parts(a_t, a_t)
+    total = sum_of_products(a_t, a_t)
     alpha, beta = scale_of(factors)
     out = alpha * total + beta * c if update else alpha * total
     return np.where(np.tri(len(out), dtype=bool), out, np.nan).astype(np.float32)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nki_kernels.lang import nisa, nl
+from nki_kernels.precision.splits import products_of
 
 P = 128  # partitions: rows of the contraction index in one matmul, and columns of the stationary operand
 RUN = 512  # columns of the moving operand; one PSUM bank of fp32
@@ -57,6 +58,7 @@ class Work(nl.NKIObject):
     previous: Any  # tiles of c
     stage: Any
     banks: Any
+    copies: Any  # empty, or one Matrix that gets the parts of the result as well, and tiles for them in turn
 
 
 @dataclass
@@ -70,15 +72,6 @@ class Kind(nl.NKIObject):
     # computed; -1 where all of the block is. At 0, left and right are the same columns of one matrix.
     summed: bool  # whether a block has several items
     update: bool  # whether c is read
-
-
-def products_of_parts(parts: int):
-    """Products of a split that matter: high high, high low, low high; low low is below the rounding of the sum."""
-    pairs = []
-    for p in range(parts):
-        for q in range(parts - p):
-            pairs.append((p, q))
-    return pairs
 
 
 def _tiles(count: int, shape, dtype, buffer):
@@ -109,7 +102,7 @@ def work(left, right, parts: int, c, out, stride: int, items, factors, rows: int
     return Work(
         left=left,
         right=right,
-        products=products_of_parts(parts),
+        products=products_of(parts, parts),
         c=c,
         out=out,
         stride=stride,
@@ -121,7 +114,39 @@ def work(left, right, parts: int, c, out, stride: int, items, factors, rows: int
         previous=_tiles(count, (P, RUN), nl.float32, nl.sbuf),
         stage=_tiles(STAGES, (P, RUN), nl.float32, nl.sbuf),
         banks=_tiles(count, (P, RUN), nl.float32, nl.psum),
+        copies=[],
     )
+
+
+def keep_parts(mem, operand):
+    """Let results also go, in parts, to an operand with the elements of ``out``, from which later items read them."""
+    turns = []
+    for _ in range(2):
+        turns.append(_tiles(len(operand.tiles[0]), (P, RUN), operand.data.dtype, nl.sbuf))
+    mem.copies = [operand, turns]
+
+
+def round_to_parts(parts, data):
+    """Tiles of the parts of data in fp32, each the rounded remainder of those before; data may become a remainder."""
+    nisa.activation(dst=parts[0], op=nl.copy, data=data)
+    for x in range(1, len(parts)):
+        if x + 1 < len(parts):
+            nisa.tensor_tensor(dst=data, data1=data, data2=parts[x - 1], op=nl.subtract)
+            nisa.activation(dst=parts[x], op=nl.copy, data=data)
+        else:
+            nisa.tensor_tensor(dst=parts[x], data1=data, data2=parts[x - 1], op=nl.subtract)
+
+
+def _store_parts(mem, stage, x: int, tile, at):
+    """The parts of a tile of the result to the operand that keeps them."""
+    operand, turns = mem.copies
+    _, m, _, n = tile
+    slices = []
+    for part in turns[x % 2]:
+        slices.append(part[0:m, 0:n])
+    round_to_parts(slices, stage)
+    for p in range(len(slices)):
+        nisa.dma_copy(dst=_place(mem, operand.data, tile, at, p * operand.size), src=slices[p])
 
 
 def _load(operand, turn: int, at, k0: int, k: int, width: int):
@@ -172,10 +197,11 @@ def _multiply(mem, bank, left, right, tile, k0: int, k: int):
             )
 
 
-def _place(mem, column, tile, at):
-    """[rows, columns] of a tile of the result, or of c, of which ``column`` has all elements."""
+def _place(mem, column, tile, at, base: int = 0):
+    """[rows, columns] of a tile in an array of the shape of the result, of which ``column`` has all elements."""
     a0, m, b0, n = tile
-    return column.ap(pattern=[[mem.stride, m], [1, n]], offset=a0 * mem.stride + b0, scalar_offset=at, indirect_dim=0)
+    offset = base + a0 * mem.stride + b0
+    return column.ap(pattern=[[mem.stride, m], [1, n]], offset=offset, scalar_offset=at, indirect_dim=0)
 
 
 def _load_previous(mem, tiles, at):
@@ -203,6 +229,8 @@ def _finish(mem, x: int, tile, factor, at, kind):
     else:
         nisa.tensor_scalar(dst=stage, data=product, op0=nl.multiply, operand0=alpha, engine=nisa.engine.vector)
     nisa.dma_copy(dst=_place(mem, mem.out, tile, at), src=stage)
+    if len(mem.copies) > 0:
+        _store_parts(mem, stage, x, tile, at)
 
 
 def item(mem, it, g: int, kind):

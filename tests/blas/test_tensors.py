@@ -55,7 +55,27 @@ CASES = {
         lambda a: (-a.mT @ a).triu(),
         [(3, 4)],
     ),
+    "trsm": (
+        lambda a, b: blas.trsm(spread(a), b),
+        lambda a, b: torch.linalg.solve(spread(a).tril(), b),
+        [(4, 4), (4, 2)],
+    ),
+    "trsm of an upper triangle": (
+        lambda a, b: blas.trsm(spread(a), b, lower=False, trans=True, side="right"),
+        lambda a, b: torch.linalg.solve(spread(a).triu(), b.mT).mT,
+        [(4, 4), (2, 4)],
+    ),
+    "trsm with a unit diagonal": (
+        lambda a, b: blas.trsm(a, b, trans=True, unit_diagonal=True),
+        lambda a, b: torch.linalg.solve(a.tril(-1).mT + torch.eye(4), b),
+        [(4, 4), (4, 2)],
+    ),
 }
+
+
+def spread(a):
+    """A matrix with a dominant diagonal."""
+    return a + 4 * torch.eye(4, dtype=a.dtype)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -107,7 +127,7 @@ def test_it_compiles_into_a_graph():
 def test_kernels_on_tensors(name, precision):
     """What runs on a device, with the simulator in its place."""
     a, b, c = (random(20, 20) for _ in range(3))
-    call = Call(name, (a,) if name == "syrk" else (a, b), c, 2.0, 0.5, (False, True))
+    call = Call(name, (a,) if name == "syrk" else (a, b), (c, 2.0, 0.5), (False, True))
     with torch_ops.host_kernels("simulator"):
         result = tensors.on_device(call, precision)
     options = {"alpha": 2.0, "beta": 0.5, "c": c}
@@ -118,6 +138,13 @@ def test_kernels_on_tensors(name, precision):
     }[name]()
     assert result.dtype == torch.float32
     torch.testing.assert_close(result.double(), expected, rtol=0, atol=1e-3 if precision == "bf16x3" else 1e-4)
+
+
+def test_the_kernel_of_triangular_systems_on_tensors():
+    a, b = random(20, 20) + 20 * torch.eye(20), random(20, 3)
+    with torch_ops.host_kernels("simulator"):
+        result = tensors.on_device(Call("trsm", (a, b), (), (False, False, False, True)), "fp32")
+    torch.testing.assert_close(result.double(), torch.linalg.solve(a.triu(), b), rtol=1e-5, atol=1e-6)
 
 
 def test_the_simulator_computes_tensors():

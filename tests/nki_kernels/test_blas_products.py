@@ -13,7 +13,7 @@ from nki_kernels.blas.blas_syrk import blas_syrk, reference_blas_syrk
 from nki_kernels.blas.blocks import BANKS, Kind, tile_list
 from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.descriptor import GATE, Infeasible, random_fill
-from nki_kernels.mp2_plan import split
+from nki_kernels.precision.splits import PRECISIONS, split
 from trnqc import sim
 from trnqc.sim.lint.lint import lint
 
@@ -173,7 +173,7 @@ def test_realised_points_compute_the_reference(name, shape, point, precision, ta
 
 
 @settings(max_examples=50, deadline=None)
-@given(*[st.integers(1, 20_000)] * 3, st.integers(1, 1000), st.sampled_from(["fp32", "bf16x3", "bf16"]))
+@given(*[st.integers(1, 20_000)] * 3, st.integers(1, 1000), st.sampled_from(sorted(PRECISIONS)))
 def test_defaults_keep_the_rules_of_the_smallest_chip(M, N, K, Z, precision):
     for name, shape in [("blas_gemm", {"Z": Z, "M": M, "N": N, "K": K}), ("blas_syrk", {"n": M, "K": K})]:
         kernel = kernels()[name]

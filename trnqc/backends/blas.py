@@ -19,3 +19,7 @@ class Blas(Protocol):
     def triangle(self, a_t: Any, c: Any, alpha: float, beta: float) -> Any:
         """alpha a_t.T @ a_t + beta c of a_t[K, n] and c[n, n]. Elements above the diagonal are undefined."""
         ...
+
+    def solve(self, l: Any, b: Any) -> Any:
+        """The solution X of l X = b, for l[n, n] with zeros above its diagonal and none on it, and b[n, m]."""
+        ...

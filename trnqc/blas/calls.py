@@ -13,8 +13,13 @@ from trnqc.arrays import is_tensor
 from trnqc.blas import forms, operands
 from trnqc.blas.choice import Choice, choose
 
-FORMS: dict[str, Callable[..., Any]] = {"gemm": forms.gemm, "symm": forms.symm, "syrk": forms.syrk}
-"""What computes each operation: form(blas, *matrices, c, alpha, beta, *flags)."""
+FORMS: dict[str, Callable[..., Any]] = {
+    "gemm": forms.gemm,
+    "symm": forms.symm,
+    "syrk": forms.syrk,
+    "trsm": forms.trsm,
+}
+"""What computes each operation: form(blas, *matrices, *scaling, *flags)."""
 
 
 @dataclass(frozen=True)
@@ -36,20 +41,21 @@ class Call:
         The operation, a key of `FORMS`.
     matrices : tuple
         The operands, arrays or tensors.
-    c : array or tensor, optional
-        The matrix that is added; None if `beta` is 0.
-    alpha, beta : float
-        Factors of the product and of c.
+    scaling : tuple
+        For products (c, alpha, beta): the matrix that is added, None if beta is 0, and the factors. Else empty.
     flags : tuple of bool
         The options of the operation, in the order of its form.
     """
 
     name: str
     matrices: tuple[Any, ...]
-    c: Any
-    alpha: float
-    beta: float
+    scaling: tuple[Any, ...]
     flags: tuple[bool, ...]
+
+    @property
+    def c(self) -> Any:
+        """The matrix that is added, or None."""
+        return self.scaling[0] if self.scaling else None
 
 
 def run(call: Call, asked: Asked) -> Any:
@@ -71,19 +77,25 @@ def compute(call: Call, choice: Choice) -> np.ndarray:
     """
     names = ("a", "b")[: len(call.matrices)]
     matrices = [operands.matrix(x, name, choice.precision) for x, name in zip(read(call), names)]
-    c = None if call.c is None else operands.matrix(_read_c(call), "c", choice.precision)
+    scaling = call.scaling
+    if call.c is not None:
+        scaling = (operands.matrix(_read_c(call), "c", choice.precision), *scaling[1:])
+    if call.name == "trsm" and not call.flags[2]:
+        operands.require_diagonal(matrices[0])
     blas = backends.get(choice.backend).blas(choice.precision)
     with np.errstate(over="ignore", invalid="ignore"):
-        result = FORMS[call.name](blas, *matrices, c, call.alpha, call.beta, *call.flags)
+        result = FORMS[call.name](blas, *matrices, *scaling, *call.flags)
     return operands.result(result, call.name)
 
 
 def read(call: Call) -> tuple[Any, ...]:
     """The operands, with zeros for elements that the operation does not read, which may be anything."""
-    if call.name != "symm":
-        return call.matrices
-    a, b = call.matrices
-    return forms.triangle(a, call.flags[1]), b
+    if call.name == "symm":
+        return forms.triangle(call.matrices[0], call.flags[1]), call.matrices[1]
+    if call.name == "trsm":
+        lower, _, unit, _ = call.flags
+        return forms.read_triangle(call.matrices[0], lower, unit), call.matrices[1]
+    return call.matrices
 
 
 def _read_c(call: Call) -> Any:

@@ -55,3 +55,33 @@ def syrk(blas: Blas, a: Any, c: Any, alpha: float, beta: float, trans: bool, low
     previous = c if c is None or lower else transposed(c)
     result = lower_triangle(blas.triangle(a if trans else transposed(a), previous, alpha, beta))
     return result if lower else transposed(result)
+
+
+def read_triangle(a: Any, lower: bool, unit_diagonal: bool) -> Any:
+    """The triangle that a triangular solve reads, zero elsewhere; a unit diagonal is not read."""
+    stored = triangle(a, lower)
+    if not unit_diagonal:
+        return stored
+    rows = np.arange(len(a))
+    stored[rows, rows] = 1
+    return stored
+
+
+def flipped(x: Any, axes: tuple[int, ...]) -> Any:
+    """A matrix with the elements of axes in reverse order."""
+    return sys.modules["torch"].flip(x, axes) if is_tensor(x) else np.flip(x, axes)
+
+
+def trsm(blas: Blas, a: Any, b: Any, lower: bool, trans: bool, unit_diagonal: bool, left: bool) -> Any:
+    """The solution X of op(a) X = b, or of X op(a) = b, as that of a lower triangular system.
+
+    X op(a) = b is the transpose of op(a).T X.T = b.T, and an upper triangular matrix is lower triangular if rows and
+    columns are reversed.
+    """
+    if not left:
+        return transposed(trsm(blas, a, transposed(b), lower, not trans, unit_diagonal, True))
+    stored = read_triangle(a, lower, unit_diagonal)
+    matrix = transposed(stored) if trans else stored
+    if lower != trans:
+        return blas.solve(matrix, b)
+    return flipped(blas.solve(flipped(matrix, (0, 1)), flipped(b, (0,))), (0,))

@@ -103,6 +103,12 @@ def _require_finite(array: np.ndarray, name: str) -> None:
         raise InputError(f"{name} must have finite elements; found {array[tuple(wrong[0])]} at [{place}]")
 
 
+def require_diagonal(a: np.ndarray) -> None:
+    """Raise InputError if a triangular matrix is singular, which means that there is a zero on its diagonal."""
+    zeros = np.flatnonzero(np.diagonal(a) == 0.0)
+    require(len(zeros) == 0, f"a is singular: its diagonal element {zeros[0] if len(zeros) else 0} is zero")
+
+
 def result(array: np.ndarray, what: str) -> np.ndarray:
     """A result that has not overflowed.
 

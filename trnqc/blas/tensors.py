@@ -3,8 +3,8 @@
     tensors on the CPU      -> NumPy arrays -> the backend that was asked for -> tensor
     tensors on a device     -> kernels launched on the tensors where they are
 
-The operators are ``torch.ops.trnqc.blas_gemm``, ``blas_symm`` and ``blas_syrk``. Each takes its matrices, c, alpha,
-beta, two flags, and the names of a backend and a precision.
+The operators are ``torch.ops.trnqc.blas_gemm``, ``blas_symm``, ``blas_syrk`` and ``blas_trsm``. Each takes its
+matrices, c, alpha and beta if it is a product, its flags, and the names of a backend and a precision.
 """
 
 # No `from __future__ import annotations`: torch reads the schema from the annotations as objects.
@@ -41,8 +41,8 @@ def run(call: Call, asked: Asked) -> Tensor:
     device = devices.pop()
     choice = _choice(_on_host(device), asked.backend, asked.precision, asked.target_error)
     matrices = [torch.as_tensor(x, device=device) for x in call.matrices]
-    c = None if call.c is None else torch.as_tensor(call.c, device=device)
-    return OPERATORS[call.name](*matrices, c, call.alpha, call.beta, *call.flags, choice.backend, choice.precision)
+    scaling = call.scaling if call.c is None else (torch.as_tensor(call.c, device=device), *call.scaling[1:])
+    return OPERATORS[call.name](*matrices, *scaling, *call.flags, choice.backend, choice.precision)
 
 
 def _on_host(device: torch.device) -> bool:
@@ -63,8 +63,8 @@ def _compute(call: Call, backend: str, precision: str) -> Tensor:
     first = call.matrices[0]
     if _on_host(first.device):
         matrices = tuple(x.detach() for x in call.matrices)
-        c = None if call.c is None else call.c.detach()
-        plain = Call(call.name, matrices, c, call.alpha, call.beta, call.flags)
+        scaling = call.scaling if call.c is None else (call.c.detach(), *call.scaling[1:])
+        plain = Call(call.name, matrices, scaling, call.flags)
         return to_tensor(compute(plain, Choice(backend, precision, "")))
     if precision not in PRECISIONS:
         raise UnsupportedPrecision(f"a Trainium device computes in {', '.join(PRECISIONS)}; found {precision!r}")
@@ -74,7 +74,7 @@ def _compute(call: Call, backend: str, precision: str) -> Tensor:
 def on_device(call: Call, precision: str) -> Tensor:
     """Compute a call by kernels on the device of its tensors, or on the host inside `torch_ops.host_kernels`."""
     blas = NkiBlas(TensorDevice(call.matrices[0].device), precision, split)
-    result: Tensor = FORMS[call.name](blas, *call.matrices, call.c, call.alpha, call.beta, *call.flags)
+    result: Tensor = FORMS[call.name](blas, *call.matrices, *call.scaling, *call.flags)
     return result
 
 
@@ -86,7 +86,7 @@ def _gemm(
     a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float, trans_a: bool, trans_b: bool,
     backend: str, precision: str,
 ) -> Tensor:  # fmt: skip
-    return _compute(Call("gemm", (a, b), c, alpha, beta, (trans_a, trans_b)), backend, precision)
+    return _compute(Call("gemm", (a, b), (c, alpha, beta), (trans_a, trans_b)), backend, precision)
 
 
 def _gemm_fake(
@@ -101,7 +101,7 @@ def _symm(
     a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float, left: bool, lower: bool,
     backend: str, precision: str,
 ) -> Tensor:  # fmt: skip
-    return _compute(Call("symm", (a, b), c, alpha, beta, (left, lower)), backend, precision)
+    return _compute(Call("symm", (a, b), (c, alpha, beta), (left, lower)), backend, precision)
 
 
 def _symm_fake(
@@ -114,7 +114,7 @@ def _symm_fake(
 def _syrk(
     a: Tensor, c: Tensor | None, alpha: float, beta: float, trans: bool, lower: bool, backend: str, precision: str
 ) -> Tensor:
-    return _compute(Call("syrk", (a,), c, alpha, beta, (trans, lower)), backend, precision)
+    return _compute(Call("syrk", (a,), (c, alpha, beta), (trans, lower)), backend, precision)
 
 
 def _syrk_fake(
@@ -124,10 +124,23 @@ def _syrk_fake(
     return _empty(a, (n, n), precision)
 
 
+def _trsm(
+    a: Tensor, b: Tensor, lower: bool, trans: bool, unit_diagonal: bool, left: bool, backend: str, precision: str
+) -> Tensor:
+    return _compute(Call("trsm", (a, b), (), (lower, trans, unit_diagonal, left)), backend, precision)
+
+
+def _trsm_fake(
+    a: Tensor, b: Tensor, lower: bool, trans: bool, unit_diagonal: bool, left: bool, backend: str, precision: str
+) -> Tensor:
+    return _empty(a, tuple(b.shape), precision)
+
+
 OPERATORS = {
     "gemm": register("blas_gemm", _gemm, _gemm_fake),
     "symm": register("blas_symm", _symm, _symm_fake),
     "syrk": register("blas_syrk", _syrk, _syrk_fake),
+    "trsm": register("blas_trsm", _trsm, _trsm_fake),
 }
 
 
@@ -185,6 +198,27 @@ def _syrk_backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
     return (d_a.to(a.dtype), saved.of_c(g), *[None] * 6)
 
 
+def _save_solution(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    a, b, *ctx.plain = inputs
+    ctx.save_for_backward(a, output)
+    ctx.dtype_of_b = b.dtype
+
+
+def _trsm_backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+    """From op(a) dx + d op(a) x = db: the gradient of b solves the transposed system, and that of a is its product."""
+    a, x = ctx.saved_tensors
+    lower, trans, unit_diagonal, left, backend, precision = ctx.plain
+    d_b = OPERATORS["trsm"](a, g, lower, not trans, unit_diagonal, left, backend, precision)
+    first, second = (d_b, x) if left else (x.mT, d_b.mT)
+    if trans:
+        first, second = second, first
+    d_a = OPERATORS["gemm"](first, second, None, -1.0, 0.0, False, True, backend, precision)
+    d_a = forms.triangle(d_a, lower)
+    if unit_diagonal:
+        d_a = d_a - torch.diag_embed(torch.diagonal(d_a))
+    return (d_a.to(a.dtype), d_b.to(ctx.dtype_of_b), *[None] * 6)
+
+
 def _samples(info: Any, in_dims: tuple[Any, ...], args: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     """The arguments of each sample of a vmap."""
     return [
@@ -210,10 +244,11 @@ def _gemm_vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Tensor,
     return OPERATORS["gemm"](a, b, c, *args[3:]).unflatten(0, (n, -1)), 0
 
 
-for _name, _backward, _vmap in [
-    ("gemm", _gemm_backward, _gemm_vmap),
-    ("symm", _symm_backward, _one_by_one("symm")),
-    ("syrk", _syrk_backward, _one_by_one("syrk")),
+for _name, _setup, _backward, _vmap in [
+    ("gemm", _save, _gemm_backward, _gemm_vmap),
+    ("symm", _save, _symm_backward, _one_by_one("symm")),
+    ("syrk", _save, _syrk_backward, _one_by_one("syrk")),
+    ("trsm", _save_solution, _trsm_backward, _one_by_one("trsm")),
 ]:
-    OPERATORS[_name].register_autograd(_backward, setup_context=_save)
+    OPERATORS[_name].register_autograd(_backward, setup_context=_setup)
     OPERATORS[_name].register_vmap(_vmap)

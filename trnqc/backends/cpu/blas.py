@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import blas
+from scipy.linalg import blas, solve_triangular
 
 from trnqc.backends.cpu.formats import FORMATS, encode
+
+# Rows of a block of a triangular system in an emulated precision: those of one tile of a tensor engine.
+PANEL = 128
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,19 @@ class CpuBlas:
         rows: np.ndarray = np.ascontiguousarray(a_t, self._dtype).T
         previous: np.ndarray | None = None if c is None else np.ascontiguousarray(c, self._dtype).T
         return np.asarray(syrk(alpha, rows, beta=beta, c=previous, lower=0).T)
+
+    def solve(self, l: Any, b: Any) -> np.ndarray:
+        if self.precision in ("fp64", "fp32"):
+            return self._solve(l, b)
+        x = np.empty(b.shape, np.float32)
+        for k in range(0, len(l), PANEL):
+            rows = slice(k, k + PANEL)
+            known = self.product(l[rows, :k].T, x[:k], None, 1.0, 0.0) if k else 0.0
+            x[rows] = self._solve(l[rows, rows], b[rows] - known)
+        return x
+
+    def _solve(self, l: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.asarray(solve_triangular(self._like(l), self._like(b), lower=True, check_finite=False))
 
     @property
     def _dtype(self) -> type:

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from nki_kernels.blas import plan
+from nki_kernels.blas import plan, solve_plan
+from nki_kernels.blas.inverse import masks
 from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.blas import sizes_of
-from nki_kernels.mp2_plan import split
+from nki_kernels.precision.splits import split
+from trnqc.arrays import is_tensor
 from trnqc.backends.nki.device import NkiDevice
-from trnqc.errors import MemoryLimit
+from trnqc.errors import MemoryLimit, UnsupportedPrecision
 from trnqc.tuning.choice import choose
 from trnqc.tuning.conditions import device_identity
 
@@ -30,7 +32,7 @@ class NkiBlas:
     device
         Runs the kernels. Its arrays are those of this object.
     precision
-        One of `trnqc.backends.nki.device.PRECISIONS`.
+        One of `nki_kernels.precision.splits.PRECISIONS`.
     parts_of
         parts_of(x, precision) splits an array into the parts of the precision, [parts, ...].
     """
@@ -56,6 +58,28 @@ class NkiBlas:
         work = plan.triangle_list(n, K, sizes_of(constants), (alpha, beta))
         return self._launch("blas_syrk", (self._parts(a_t),), c, (n, n), work, constants)
 
+    def solve(self, l: Any, b: Any) -> Any:
+        if self.precision == "bf16x15":
+            raise UnsupportedPrecision(
+                "the kernel of trsm rounds its solution to parts of eight bits: take fp32, bf16x6 or bf16x3"
+            )
+        n, m = b.shape
+        constants = self._constants("blas_trsm", {"n": n, "m": m})
+        panel = constants["panel"]
+        rows = solve_plan.padded(n, panel)
+        _check_sizes((rows + panel) * rows, rows * m)
+        whole, right = _identity_beyond(l, rows), _zeros_beyond(b, rows)
+        k = np.arange(rows // panel)
+        diagonal = whole.reshape(len(k), panel, len(k), panel)[k, :, k, :]
+        places, items, factors = solve_plan.solve_list(rows, m, panel, constants["cols"], self.device.cores)
+        arrays = (
+            self.parts_of(whole.swapaxes(0, 1), self.precision),
+            *(self.parts_of(x, "fp32")[0] for x in (diagonal, right)),
+            self.parts_of(right[:panel], self.precision),
+            *(masks(), places, items, factors),
+        )
+        return self.device.call(kernels()["blas_trsm"], *map(self.device.put, arrays), **constants)[:n]
+
     def _constants(self, kernel: str, shape: dict[str, int]) -> dict[str, int]:
         return choose(kernel, shape, self.precision, self.device.target, device_identity()).constants
 
@@ -76,6 +100,23 @@ class NkiBlas:
         previous = unread if c is None else self.parts_of(c.reshape(shape), "fp32")[0]
         arrays = [self.device.put(x) for x in (previous, *work)]
         return self.device.call(kernels()[kernel], *operands, *arrays, **constants, update=int(c is not None))
+
+
+def _zeros_beyond(b: Any, rows: int) -> Any:
+    """b with rows of zeros after its own."""
+    longer = b.new_zeros((rows, b.shape[1])) if is_tensor(b) else np.zeros((rows, b.shape[1]), b.dtype)
+    longer[: len(b)] = b
+    return longer
+
+
+def _identity_beyond(l: Any, rows: int) -> Any:
+    """l in a larger matrix that is the identity elsewhere."""
+    n = len(l)
+    larger = l.new_zeros((rows, rows)) if is_tensor(l) else np.zeros((rows, rows), l.dtype)
+    larger[:n, :n] = l
+    rest = np.arange(n, rows)
+    larger[rest, rest] = 1.0
+    return larger
 
 
 def _check_sizes(*elements: int) -> None:
