@@ -26,6 +26,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from scripts import vectors
 from scripts.eri.first_use import WAYS
 from scripts.measuring import heading, machine, record_file, write_json
 
@@ -149,6 +150,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, default=record_file("first_use"))
     asked, console = parser.parse_args(), Console(soft_wrap=True)
+    vectors.keep_to("native")
     rows = kept_rows(asked.out, asked.cases)
     for case in asked.cases:
         for gradient in (False,) if asked.no_gradient else (False, True):

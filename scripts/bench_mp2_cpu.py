@@ -33,7 +33,7 @@ from rich.table import Table
 
 from scripts import vectors
 from scripts.measuring import heading, in_turns, machine, record_file, write_json
-from scripts.mp2_cpu.contestants import CORE_VARIABLE, Worker, inherited_core
+from scripts.mp2_cpu.contestants import Worker, inherited_core
 
 CASES = {"benzene/cc-pvtz": 15, "water10/cc-pvdz": 5, "caffeine/cc-pvdz": 5}  # rounds of the pair step
 LARGE = {"caffeine/cc-pvtz": 3}
@@ -251,8 +251,8 @@ def main() -> None:
         "machine": before | {"load_average_after": os.getloadavg(), "core_peak_gflops": peak},
         "contestants": {
             OURS: {"status": workers[OURS].ask(do="status"), "blas": workers[OURS].ask(do="libraries")},
-            INSTALLED: {CORE_VARIABLE: inherited_core(), "blas": workers[INSTALLED].ask(do="libraries")},
-            BEST: {CORE_VARIABLE: core, "blas": workers[BEST].ask(do="libraries")},
+            INSTALLED: {vectors.CORE_VARIABLE: inherited_core(), "blas": workers[INSTALLED].ask(do="libraries")},
+            BEST: {vectors.CORE_VARIABLE: core, "blas": workers[BEST].ask(do="libraries")},
         },
         "results": results,
     }

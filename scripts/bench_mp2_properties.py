@@ -1,7 +1,7 @@
 """How long do relaxed densities and gradients of DF-MP2 take beside its energy, and beside PySCF?
 
     python -m scripts.bench_mp2_properties [--cases benzene/cc-pvdz ...] [--rounds 3] [--threads 2]
-                                           [--vectors avx2] [--out FILE]
+                                           [--vectors avx2] [--blas installed] [--out FILE]
 
 Each contestant runs in a process of its own, in turns, from converged orbitals and, where the SCF is density-fitted,
 from its fitted integrals; what is loaded or compiled once is not timed. Frozen core, the MP2-fitting basis.
@@ -184,8 +184,9 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "trnqc-bench-mp2-properties")
     parser.add_argument("--out", type=Path, default=record_file("mp2_properties"))
     vectors.add_argument(parser)
+    vectors.add_blas_argument(parser)
     args, console = parser.parse_args(), Console(soft_wrap=True)
-    vectors.keep_to(args.vectors)
+    vectors.keep_to(args.vectors, args.blas)
     out = vectors.beside(args.out)
     args.cache.mkdir(parents=True, exist_ok=True)
     before, results = machine(), kept(out, args.cases)

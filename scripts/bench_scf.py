@@ -1,7 +1,8 @@
 """Whole SCF and DF-MP2 jobs and gradients, with the time of every part, beside PySCF.
 
     python -m scripts.bench_scf [--parts jobs mp2 open scaling] [--cases caffeine/def2-svp/b3lyp/fitted ...] [--quick]
-                                [--threads 1 2] [--rounds 1] [--no-gradient] [--vectors avx2] [--out FILE]
+                                [--threads 1 2] [--rounds 1] [--no-gradient] [--vectors avx2] [--blas installed]
+                                [--out FILE]
 
     jobs      caffeine with HF, PBE, B3LYP and r2SCAN, density-fitted and direct, with its gradient
     mp2       Hartree-Fock and DF-MP2 of caffeine from the geometry on, density-fitted
@@ -185,8 +186,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", type=Path, default=record_file("scf"))
     vectors.add_argument(parser)
+    vectors.add_blas_argument(parser)
     asked, console = parser.parse_args(), Console(soft_wrap=True)
-    vectors.keep_to(asked.vectors)
+    vectors.keep_to(asked.vectors, asked.blas)
     out = vectors.beside(asked.out)
     record = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {"parts": {}}
     for part in asked.parts:

@@ -66,9 +66,9 @@ def ratio(above: list[tuple[float, float]], below: list[tuple[float, float]]) ->
 
 
 def machine() -> dict[str, Any]:
-    """System, CPU, load and vector length of this machine, for the head of a record."""
+    """System, CPU, load, vector length and chosen OpenBLAS kernels of this machine, for the head of a record."""
     facts: dict[str, Any] = {"system": platform.platform(), "cpus": os.cpu_count(), "load_average": os.getloadavg()}
-    facts["vectors"] = vectors.current()
+    facts |= {"vectors": vectors.current(), vectors.CORE_VARIABLE: os.environ.get(vectors.CORE_VARIABLE)}
     return facts | cpu()
 
 

@@ -24,6 +24,7 @@ from pyscf import gto, lib, scf, sgx
 from rich.console import Console
 from rich.table import Table
 
+from scripts import vectors
 from scripts.measuring import clocked, heading, in_turns, machine, one_thread, record_file, write_json
 from scripts.workloads.waters import waters
 from trnqc.eri.fitting.density_fitting import DF
@@ -156,6 +157,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, default=record_file("exchange"))
     arguments = parser.parse_args()
+    vectors.keep_to("native")
     one_thread()
     lib.num_threads(arguments.threads)
     names = [name for name in CONTESTANTS if name not in arguments.leave_out]

@@ -1,6 +1,7 @@
 """How fast is MP2 of radicals beside PySCF's DF-UMP2?
 
-    python -m scripts.mp2_cpu.bench_ump2 [--cases benzene/cc-pvtz ...] [--threads 2] [--rounds 3] [--out FILE]
+    python -m scripts.mp2_cpu.bench_ump2 [--cases benzene/cc-pvtz ...] [--threads 2] [--rounds 3] [--vectors avx2]
+                                        [--blas installed] [--out FILE]
 
 Cations of the molecules with a density-fitted UHF reference, frozen core and the MP2-fitting basis. Each contestant
 computes everything after the SCF: integrals, factors and pairs. They take turns in one process, so that a busy machine
@@ -19,6 +20,7 @@ from pyscf.mp import dfump2
 from rich.console import Console
 
 import trnqc
+from scripts import vectors
 from scripts.measuring import clocked, heading, in_turns, machine, ratio, record_file, write_json
 from trnqc.mp2.reference.hartree_fock import run_scf
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
@@ -64,13 +66,16 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=record_file("ump2"))
+    vectors.add_argument(parser)
+    vectors.add_blas_argument(parser)
     asked, console = parser.parse_args(), Console()
+    vectors.keep_to(asked.vectors, asked.blas)
     rows = []
     with lib.with_omp_threads(asked.threads):
         for title in asked.cases:
             rows.append(case(title, asked.threads, asked.rounds))
             console.print(f"{title}: {rows[-1]['ratio']} times PySCF's rate, {rows[-1]['seconds']}")
-    write_json(heading() | {"machine": machine(), "threads": asked.threads, "cases": rows}, asked.out)
+    write_json(heading() | {"machine": machine(), "threads": asked.threads, "cases": rows}, vectors.beside(asked.out))
 
 
 if __name__ == "__main__":

@@ -20,22 +20,20 @@ import numpy as np
 
 from scripts import ROOT, vectors
 
-CORE_VARIABLE = "OPENBLAS_CORETYPE"
-
 
 def inherited_core() -> str | None:
     """The OPENBLAS_CORETYPE of a plain install: none, or that of the vectors which a run is kept to."""
-    return vectors.AVX2[CORE_VARIABLE] if vectors.current() == "avx2" else None
+    return vectors.AVX2[vectors.CORE_VARIABLE] if vectors.current() == "avx2" else None
 
 
 class Worker:
     """A contestant process; `core` is its OPENBLAS_CORETYPE, None for that of a plain install."""
 
     def __init__(self, kind: str, core: str | None = None) -> None:
-        environment = {key: value for key, value in os.environ.items() if key != CORE_VARIABLE}
+        environment = {key: value for key, value in os.environ.items() if key != vectors.CORE_VARIABLE}
         core = core or inherited_core()
         if core:
-            environment[CORE_VARIABLE] = core
+            environment[vectors.CORE_VARIABLE] = core
         # Contestants are told their thread numbers in each request; this bounds what libraries start at load.
         environment["OMP_NUM_THREADS"] = str(os.cpu_count() or 1)
         self.process = subprocess.Popen(

@@ -21,7 +21,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from scripts import ROOT
+from scripts import ROOT, vectors
 from scripts.measuring import heading, machine, record_file, write_json
 
 WHO = ("PySCF", "trnqc")
@@ -76,6 +76,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, default=record_file("hessian"), help="default: %(default)s")
     asked = parser.parse_args()
+    vectors.keep_to("native")
     record = json.loads(asked.out.read_text()) if asked.out.exists() else {"rows": []}
     for who, cases in ((WHO, asked.cases), (WHO[1:], asked.ours)):
         for case in cases:

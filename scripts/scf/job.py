@@ -131,7 +131,8 @@ def measure(who: str, case: str, gradient: bool, cycles: int | None) -> dict[str
     watch(clock, type(mf), SCF_PARTS)
     for attribute, names in PARTS_OF_MEMBERS.items():
         if hasattr(mf, attribute):
-            watch(clock, getattr(mf, attribute), names)
+            # A wrapper on the object itself would be copied with it, as by `range_coulomb` of with_df.
+            watch(clock, type(getattr(mf, attribute)), names)
     if cycles is not None:
         mf.max_cycle = cycles
     energy = mf.kernel()

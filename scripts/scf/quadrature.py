@@ -1,7 +1,7 @@
 """How long does one pass of the exchange-correlation quadrature take, beside PySCF's?
 
     python -m scripts.scf.quadrature [--molecule caffeine] [--bases def2-svp def2-tzvp] [--functionals pbe b3lyp r2scan]
-                                     [--rounds 3] [--threads 1] [--vectors avx2] [--out FILE]
+                                     [--rounds 3] [--threads 1] [--vectors avx2] [--blas installed] [--out FILE]
 
 One call of `nr_rks` with a tagged density on the same grid (level 3), PySCF and trnqc in turns in one process: wall
 seconds and user + system seconds, and the largest differences of electrons, energy (Ha) and potential (Ha). The density
@@ -87,8 +87,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, default=record_file("xc"))
     vectors.add_argument(parser)
+    vectors.add_blas_argument(parser)
     asked = parser.parse_args()
-    vectors.keep_to(asked.vectors)
+    vectors.keep_to(asked.vectors, asked.blas)
 
     from pyscf import lib
     from threadpoolctl import threadpool_info

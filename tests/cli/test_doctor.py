@@ -51,7 +51,7 @@ def test_the_machine_is_described(trnqc, tmp_path):
     status, out, _ = trnqc("doctor", "--json", tmp_path / "facts.json")
     facts = json.loads((tmp_path / "facts.json").read_text())
     assert status == 0
-    assert set(facts) == {"backends", "processor", "gpu", "kernel cache", "accelerate"}
+    assert set(facts) == {"backends", "processor", "blas", "gpu", "kernel cache", "accelerate"}
     assert facts["backends"]["cpu"]["usable"] is True
     assert list(facts["gpu"]) == ["driver", "cuda-core", "nvcc", "devices"]
     assert facts["processor"]["threads"] == lib.num_threads()

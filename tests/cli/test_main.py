@@ -56,6 +56,13 @@ def test_usage_errors_are_status_two(arguments, capsys):
     assert err.startswith("trnqc: error: ") and err.count("\n") == 1
 
 
+@pytest.mark.parametrize("name", ["mp2", "doctor"])
+def test_an_unknown_option_points_to_the_help_of_its_command(name, capsys):
+    with pytest.raises(SystemExit):
+        main([name, "--nonsense"])
+    assert f"unrecognized arguments: --nonsense; usage: trnqc {name} --help" in capsys.readouterr().err
+
+
 def test_help_needs_no_chemistry():
     """PySCF takes a second to import: only commands that use it pay."""
     code = (

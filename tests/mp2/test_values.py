@@ -8,7 +8,8 @@ from pathlib import Path
 ROOM = Path(__file__).resolve().parents[2] / "trnqc" / "mp2"
 # What `Execution` holds under names that requests use.
 SWITCHES = {"backend", "precision", "fused", "max_memory", "max_bytes", "schedule"}
-DOORS = {"choose", "DFMP2.__init__", "RingMethod.__init__", "SharedJK.__init__", "execution_of", "mp2_energy", "run"}
+DOORS = {f"{method}.__init__" for method in ("DFMP2", "DH", "RingMethod", "SharedJK")}
+DOORS |= {"choose", "execution_of", "mp2_energy", "run"}
 
 
 def switches() -> dict[str, set[str]]:

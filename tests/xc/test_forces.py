@@ -168,15 +168,19 @@ def test_grid_response_with_nonlocal_correlation() -> None:
     plain, ours = mf.nuc_grad_method(), trnqc.accelerate(mf).nuc_grad_method()
     plain.grid_response = ours.grid_response = True
     np.testing.assert_allclose(ours.kernel(), plain.kernel(), rtol=0, atol=1e-9)
+    assert ours.xc_ran_on == "generated programs, nonlocal correlation by PySCF"
 
 
-def test_nonlocal_correlation_stays() -> None:
-    mf = dft.RKS(small(), xc="b97m_v")
+@pytest.mark.parametrize("name", ["RKS", "UKS"])
+def test_nonlocal_correlation(name) -> None:
+    method, _, spin = OBJECTS[name]
+    mf = method(small(spin), xc="b97m_v")
     mf.nlcgrids.atom_grid = (10, 14)
     mf = few_cycles(mf)
     ours = trnqc.accelerate(mf).nuc_grad_method()
     np.testing.assert_allclose(ours.kernel(), mf.nuc_grad_method().kernel(), rtol=0, atol=1e-9)
-    assert ours.xc_ran_on == "generated programs, non-local correlation by PySCF"
+    assert ours.xc_ran_on == "generated programs"
+    assert ours.base.nlc == mf.nlc
 
 
 def test_hartree_fock_has_no_layer() -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from trnqc.arrays import host_array
+from trnqc.backends.blas import Blas
 from trnqc.backends.gamma import AddRows, FactorSet, GammaOptions
 from trnqc.backends.pair_step import PairOptions, PairStep, Progress
 from trnqc.errors import InputError, UnsupportedError, UnsupportedPrecision
@@ -108,6 +109,11 @@ class Backend:
         """The products a_t[z].T @ b[z], [Z, M, N], of a_t[Z, K, M] and b[Z, K, N]; for the dtype see `gemm`."""
         check_precision(self, precision)
         return self._product(*product_operands(a_t, b, stacked=True), precision)
+
+    def blas(self, precision: str) -> Blas:
+        """The dense linear algebra of `trnqc.blas` in a precision, which must be one of `precisions`."""
+        check_precision(self, precision)
+        return self._blas(precision)
 
     def mp2_pairs(
         self,
@@ -327,6 +333,9 @@ class Backend:
     def _product(self, a_t: np.ndarray, b: np.ndarray, precision: str) -> np.ndarray:
         """The product a_t.T @ b, [M, N], of a_t[K, M] and b[K, N], or a stack of such products."""
         raise self._without("_product")
+
+    def _blas(self, precision: str) -> Blas:
+        raise self._without("_blas")
 
     def _pair_step(self, options: PairOptions) -> PairStep:
         raise self._without("_pair_step")

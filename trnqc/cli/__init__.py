@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     args = argparse.Namespace()
     try:
-        args = _parser(argv).parse_args(argv)
+        args = _parse(argv)
         with warnings.catch_warnings():
             warnings.showwarning = _say
             return args.run(args)
@@ -67,7 +67,16 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"trnqc: error: {message}; usage: {self.prog} --help\n")
 
 
-def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Arguments of the command line; options that a command does not have are an error of that command."""
+    parser = _parser(argv)
+    args, unknown = parser.parse_known_args(argv)
+    if unknown:
+        getattr(args, "command", parser).error(f"unrecognized arguments: {' '.join(unknown)}")
+    return args
+
+
+def _parser(argv: Sequence[str]) -> _Parser:
     parser = _Parser(prog="trnqc", description="Quantum chemistry on accelerators and laptops.")
     parser.add_argument("--version", action="version", version=f"trnqc {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
@@ -77,5 +86,5 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
             module = importlib.import_module(where)
             one.description = module.__doc__
             module.add_arguments(one)
-            one.set_defaults(run=module.run)
+            one.set_defaults(run=module.run, command=one)
     return parser

@@ -1,4 +1,4 @@
-"""Facts about this machine: processor, compiler, cache of kernels, and what `accelerate` will use.
+"""Facts about this machine: processor, compiler, BLAS libraries, cache of kernels, and what `accelerate` will use.
 
 Every fact is a string or a number that can be written to JSON. The fact for something that is missing is a sentence
 with the reason.
@@ -20,6 +20,7 @@ from trnqc.backends import devices
 from trnqc.eri.jk.builder import builder
 from trnqc.eri.library import programs
 from trnqc.errors import BackendUnavailable, CompilerError
+from trnqc.host import blas
 from trnqc.host.files import cache_directory
 from trnqc.host.threads import cpus
 from trnqc.jit import find_compiler
@@ -33,7 +34,12 @@ Facts = dict[str, dict[str, Any]]
 
 def facts() -> Facts:
     """All facts, by subject and name."""
-    return {"processor": processor(), "kernel cache": kernel_cache(), "accelerate": accelerated()}
+    return {
+        "processor": processor(),
+        "blas": blas.loaded(),
+        "kernel cache": kernel_cache(),
+        "accelerate": accelerated(),
+    }
 
 
 def processor() -> dict[str, Any]:

@@ -15,6 +15,10 @@ from threadpoolctl import ThreadpoolController
 # Packages that contain BLAS libraries. Importing one of them may load another library.
 _WITH_BLAS = ("numpy", "scipy.linalg", "pyscf.lib", "torch")
 # Names of libraries as their projects write them.
+# Kernels of OpenBLAS with vectors of 256 bits and more.
+_MODERN = {"haswell", "zen", "skylakex", "cooperlake", "sapphirerapids"}
+# The kernels of OpenBLAS that need a feature of the CPU, the fastest first.
+_CORES = (("avx512bw", "SkylakeX"), ("avx2", "Haswell"))
 NAMES = {"openblas": "OpenBLAS", "mkl": "MKL", "blis": "BLIS", "flexiblas": "FlexiBLAS", "accelerate": "Accelerate"}
 
 
@@ -63,6 +67,39 @@ def numpy_blas() -> Blas:
         return Blas(NAMES.get(name, name), version, "", None)
     label = NAMES.get(lib["internal_api"], lib["internal_api"])
     return Blas(label, lib["version"] or version, lib.get("architecture") or "", lib["num_threads"])
+
+
+def fastest_core() -> str | None:
+    """The OPENBLAS_CORETYPE with the fastest kernels for this CPU; None unless Linux says that it has AVX2."""
+    info = Path("/proc/cpuinfo")
+    flags = set(info.read_text().split()) if info.is_file() else set()
+    return next((core for flag, core in _CORES if flag in flags), None)
+
+
+def loaded() -> dict[str, str]:
+    """Every loaded BLAS by the package that brought it, with its kernels.
+
+    An OpenBLAS that is older than the CPU takes the slower kernels of an old CPU: that of PySCF's wheels, of
+    2018, does so on most CPUs that are newer. The text then says which variable helps.
+    """
+    return {
+        _package(lib["filepath"]): _described(lib) for lib in ThreadpoolController().info() if lib["user_api"] == "blas"
+    }
+
+
+def _package(path: str) -> str:
+    """The package of a library of a wheel, which lies in PACKAGE/ or PACKAGE.libs/; of others the path."""
+    _, wheel, inside = path.rpartition("site-packages/")
+    return inside.split("/")[0].removesuffix(".libs") if wheel else path
+
+
+def _described(lib: dict[str, Any]) -> str:
+    name, core = NAMES.get(lib["internal_api"], lib["internal_api"]), lib.get("architecture") or ""
+    text = " ".join(part for part in (name, lib["version"] or "", core) if part)
+    best = fastest_core()
+    if name == "OpenBLAS" and best is not None and core and core.lower() not in _MODERN:
+        text += f", kernels of an old CPU -> set OPENBLAS_CORETYPE={best} before Python starts"
+    return text
 
 
 @cache

@@ -189,12 +189,7 @@ class DFMP2(Energies, Densities, lib.StreamObject):
 
     def set(self, **attributes: Any) -> DFMP2:
         """Set attributes and return self, as PySCF's objects do. Raises InputError for unknown names."""
-        for name, value in attributes.items():
-            if name not in self._settable():
-                raise InputError(
-                    f"DFMP2 has no attribute {name!r} to set; it has {', '.join(sorted(self._settable()))}"
-                )
-            setattr(self, name, value)
+        set_attributes(self, attributes, self._settable())
         return self
 
     def run(self, eris: Factors | SpinFactors | None = None, **attributes: Any) -> DFMP2:
@@ -233,3 +228,14 @@ class DFMP2(Energies, Densities, lib.StreamObject):
     def _settable(self) -> frozenset[str]:
         names = frozenset(name for name in vars(self) if not name.startswith("_")) | {"auxbasis"}
         return names - {"result", "mol", "stdout"}
+
+
+def set_attributes(method: Any, attributes: dict[str, Any], settable: frozenset[str]) -> None:
+    """Set attributes of a method object. Raises InputError, and sets none, if one is not among `settable`."""
+    for name in attributes:
+        if name not in settable:
+            raise InputError(
+                f"{type(method).__name__} has no attribute {name!r} to set; it has {', '.join(sorted(settable))}"
+            )
+    for name, value in attributes.items():
+        setattr(method, name, value)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from pyscf import gto
 
-from trnqc.xc.blocks import Blocks
+from trnqc.xc.blocks import CUTOFF, Blocks
 
 # Divisions that are kept: those of two grids, for two orders of derivatives.
 KEPT = 4
@@ -15,9 +15,9 @@ KEPT = 4
 
 @dataclass(frozen=True, eq=False)
 class _Entry:
-    """Blocks, and copies of everything from which they were made."""
+    """Blocks, and the settings and copies of all arrays from which they were made."""
 
-    order: int
+    settings: tuple[int, float]
     arrays: tuple[np.ndarray | None, ...]
     blocks: Blocks
 
@@ -28,7 +28,9 @@ class BlocksCache:
     def __init__(self) -> None:
         self._entries: list[_Entry] = []
 
-    def get(self, mol: gto.Mole, points: np.ndarray, weights: np.ndarray | None, order: int) -> Blocks:
+    def get(
+        self, mol: gto.Mole, points: np.ndarray, weights: np.ndarray | None, order: int, cutoff: float = CUTOFF
+    ) -> Blocks:
         """Return the blocks of a grid; see `Blocks.of`.
 
         Arrays are compared by their values, so that changes in place are seen.
@@ -36,11 +38,11 @@ class BlocksCache:
         # The slots before PTR_ENV_START hold settings, and no shells.
         arrays = (points, weights, mol._atm, mol._bas, mol._env[gto.PTR_ENV_START :], np.array([mol.cart]))
         for entry in self._entries:
-            if entry.order == order and all(map(_same, entry.arrays, arrays)):
+            if entry.settings == (order, cutoff) and all(map(_same, entry.arrays, arrays)):
                 return entry.blocks
-        blocks = Blocks.of(mol, points, weights, order)
+        blocks = Blocks.of(mol, points, weights, order, cutoff=cutoff)
         copies = tuple(None if a is None else np.array(a) for a in arrays)
-        self._entries = [_Entry(order, copies, blocks), *self._entries[: KEPT - 1]]
+        self._entries = [_Entry((order, cutoff), copies, blocks), *self._entries[: KEPT - 1]]
         return blocks
 
 

@@ -25,13 +25,20 @@ from trnqc.xc import ao
 from trnqc.xc.ao import AtomicOrbitals
 from trnqc.xc.blocks import Block, Blocks
 from trnqc.xc.densities import VARIABLES, Density, densities_of
-from trnqc.xc.programs import point_programs
+from trnqc.xc.programs import point_programs, vv10_program
 from trnqc.xc.programs.force_program import PRODUCTS, force
+from trnqc.xc.quadrature import Derivatives, Quadrature
+from trnqc.xc.vv10 import NonlocalPotential
 
 
 def programs_for(mol: gto.Mole, kind: str) -> tuple[Recipe, ...]:
     """Return the programs of `xc_gradient` for a kind of functional, a key of VARIABLES."""
     return (*ao.programs_for(mol, _order(kind)), *_recipes(kind))
+
+
+def nonlocal_programs_for(mol: gto.Mole) -> tuple[Recipe, ...]:
+    """Return the programs of `nonlocal_gradient`."""
+    return (*programs_for(mol, "GGA"), vv10_program.recipe())
 
 
 def _recipes(kind: str) -> tuple[Recipe, Recipe, Recipe]:
@@ -75,35 +82,70 @@ def gradient_on(
     kind = ni._xc_type(xc_code)
     if kind not in VARIABLES:
         return np.zeros((mol.natm, 3))
-    order = _order(kind)
-    blocks = Blocks.of(mol, coords, weights, order)
-    work = _Work(ni, xc_code, kind, AtomicOrbitals(blocks, order), tuple(densities_of(dm, 1)))
+    blocks = Blocks.of(mol, coords, weights, _order(kind))
+
+    def derivatives(block: Block, rho: np.ndarray) -> np.ndarray:
+        spin = len(rho) - 1
+        by_spin = rho[..., 0, :] if kind == "LDA" else rho
+        vxc = ni.eval_xc_eff(xc_code, by_spin if spin else by_spin[0], 1, xctype=kind, spin=spin)[1]
+        return np.ascontiguousarray(vxc.reshape(rho.shape) * blocks.weights[block.span])
+
+    return _by_atom(mol, _Forces(kind, blocks, tuple(densities_of(dm, 1)), derivatives))
+
+
+def nonlocal_gradient(ni: Any, mol: gto.Mole, grids: Any, xc_code: str, dm: np.ndarray) -> np.ndarray:
+    """Return the gradient of nonlocal correlation (VV10), with fixed density matrix and weights.
+
+    Parameters
+    ----------
+    ni, mol, grids
+        As in `xc_gradient`.
+    xc_code : str
+        A functional with VV10.
+    dm : ndarray [nao, nao]
+        The density matrix of electrons of both spins. It is symmetric.
+
+    Returns
+    -------
+    ndarray [atoms, 3]
+        The gradient in Hartree/Bohr.
+    """
+    blocks = Blocks.of(mol, grids.coords, grids.weights, _order("GGA"))
+    density = Density.of(dm)
+    potential = NonlocalPotential.of(Quadrature(blocks, "GGA", lib.num_threads()), density, ni.nlc_coeff(xc_code))
+    return _by_atom(mol, _Forces("GGA", blocks, (density,), potential.derivatives))
+
+
+def _by_atom(mol: gto.Mole, forces: _Forces) -> np.ndarray:
+    """Return the gradient [atoms, 3] by the forces on the functions of all blocks."""
+    blocks = forces.orbitals.blocks.blocks
     with single_threaded_pool(lib.num_threads()) as pool:
-        parts = list(pool.map(work, blocks.blocks))
+        parts = list(pool.map(forces, blocks))
     by_function = np.zeros((mol.nao, 3))
-    for block, part in zip(blocks.blocks, parts):
+    for block, part in zip(blocks, parts):
         by_function[block.functions] += part
     ends = mol.aoslice_by_atom()[:, 2:]
     return np.array([-2 * by_function[begin:end].sum(axis=0) for begin, end in ends]).reshape(-1, 3)
 
 
-class _Work:
+class _Forces:
     """The forces on the functions of one block. It may be called on several threads.
 
     Parameters
     ----------
-    ni : pyscf.dft.numint.NumInt
-        Evaluates the functional.
-    xc_code, kind : str
-        The functional and its kind, a key of VARIABLES.
-    orbitals : AtomicOrbitals
-        The atomic orbitals on all blocks.
+    kind : str
+        The kind of the functional, a key of VARIABLES.
+    blocks : Blocks
+        The points.
     spins : tuple of Density
         The density matrix, or one for each spin.
+    derivatives : callable
+        The functional; see `trnqc.xc.quadrature`.
     """
 
-    def __init__(self, ni: Any, xc_code: str, kind: str, orbitals: AtomicOrbitals, spins: tuple[Density, ...]) -> None:
-        self.ni, self.xc_code, self.kind, self.orbitals, self.spins = ni, xc_code, kind, orbitals, spins
+    def __init__(self, kind: str, blocks: Blocks, spins: tuple[Density, ...], derivatives: Derivatives) -> None:
+        self.kind, self.spins, self.derivatives = kind, spins, derivatives
+        self.orbitals = AtomicOrbitals(blocks, _order(kind))
         recipes = _recipes(kind)
         libraries = programs.build(recipes)
         self._add_density, self._weigh, self._add_forces = (getattr(libraries[r.name], r.name) for r in recipes)
@@ -122,7 +164,7 @@ class _Work:
                 _times(density, block, component, product)
             self._add_density(**counts, bra=phi, ket=x, rho=variables)
         part = np.empty_like(total)
-        for density, x, w in zip(self.spins, products, self._potential(rho, self.orbitals.blocks.weights[block.span])):
+        for density, x, w in zip(self.spins, products, self.derivatives(block, rho)):
             if self.kind == "LDA":
                 np.multiply(x[0], w, out=rows[1])
             else:
@@ -131,15 +173,6 @@ class _Work:
             self._add_forces(**counts, ao=phi, x=x, w=w, z=rows[1], force=part, groups_begin=0, groups_end=n)
             total += part
         return total
-
-    def _potential(self, rho: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Return the weighted derivatives of the energy density [spins, variables, points]."""
-        spin = len(rho) - 1
-        densities = rho if spin else rho[0]
-        if self.kind == "LDA":
-            densities = densities[..., 0, :]
-        vxc = self.ni.eval_xc_eff(self.xc_code, densities, 1, xctype=self.kind, spin=spin)[1]
-        return np.ascontiguousarray(vxc.reshape(rho.shape) * weights)
 
     def _arrays(self, block: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the atomic orbitals, and memory for products [spins, 1 or 4, N, points] and rows [2, N, points]."""

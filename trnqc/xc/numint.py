@@ -15,20 +15,25 @@ from pyscf import gto, lib
 from pyscf.dft import numint
 
 from trnqc.eri.library import background
+from trnqc.jit import Recipe
 from trnqc.xc.ao import programs_for
 from trnqc.xc.blocks import Block
 from trnqc.xc.blocks_cache import BlocksCache
 from trnqc.xc.densities import ORDER, Density, densities_of
-from trnqc.xc.programs import point_programs
+from trnqc.xc.programs import point_programs, vv10_program
 from trnqc.xc.quadrature import Quadrature
 from trnqc.xc.response import Response
+from trnqc.xc.vv10 import NonlocalPotential
+
+# What `Blocks.CUTOFF` is for integrals, for densities on points: the error of a density is then below 1e-12 Bohr^-3.
+ON_POINTS = 1e-13
 
 
 class NumInt(Response):
     """PySCF's NumInt for molecules with a quadrature by generated programs.
 
-    `nr_rks`, `nr_uks`, `nr_vxc` and `get_rho` are ours. Densities that are complex, and all other methods, are left to
-    PySCF.
+    `nr_rks`, `nr_uks`, `nr_vxc`, `nr_nlc_vxc` and `get_rho` are ours. Densities that are complex, and all other
+    methods, are left to PySCF.
 
     Parameters
     ----------
@@ -121,26 +126,53 @@ class NumInt(Response):
 
     nr_rks_vxc, nr_uks_vxc = nr_rks, nr_uks
 
+    def nr_nlc_vxc(
+        self,
+        mol: gto.Mole,
+        grids: Any,
+        xc_code: str,
+        dm: Any,
+        relativity: int = 0,
+        hermi: int = 1,
+        max_memory: float = 2000,
+        verbose: Any = None,
+    ) -> tuple[Any, Any, Any]:
+        """Return electrons, energy and potential [nao, nao] of nonlocal correlation, as PySCF does.
+
+        `dm` is the density matrix of electrons of both spins.
+        """
+        if not self.serves(mol, "GGA", [dm], [vv10_program.recipe()]):
+            return super().nr_nlc_vxc(mol, grids, xc_code, dm, relativity, hermi, max_memory, verbose)
+        densities = densities_of(dm, hermi)
+        quadrature = Quadrature(self._blocks_of(mol, grids, "GGA"), "GGA", lib.num_threads(), self.seconds)
+        correlation = NonlocalPotential.of(quadrature, densities[0], self.nlc_coeff(xc_code))
+        electrons = correlation.rho[0] * quadrature.blocks.weights
+        potential = quadrature.potentials(densities, correlation.derivatives)[0]
+        return electrons.sum(), electrons @ correlation.exc, potential
+
     def get_rho(self, mol: gto.Mole, dm: Any, grids: Any, max_memory: float = 2000) -> np.ndarray:
         """Return the density on all points of a grid, in Bohr^-3."""
         if not self.serves(mol, "LDA", dm):
             return numint.NumInt.get_rho(self, mol, dm, grids, max_memory)
         if grids.coords is None:
             grids.build(with_non0tab=True)
-        blocks = self._blocks.get(mol, grids.coords, None, 0)
+        blocks = self._blocks.get(mol, grids.coords, None, 0, ON_POINTS)
         part = Quadrature(blocks, "LDA", lib.num_threads(), self.seconds).densities(densities_of(dm, 1))
         rho = np.empty(len(grids.coords))
         rho[blocks.index] = part[0, 0]
         return rho
 
-    def serves(self, mol: gto.Mole, kind: str, dms: Any) -> bool:
-        """Return whether our programs compute the result, and note in `ran_on` what does."""
+    def serves(self, mol: gto.Mole, kind: str, dms: Any, more: Sequence[Recipe] = ()) -> bool:
+        """Return whether our programs compute the result, and note in `ran_on` what does.
+
+        `more` are programs that are needed besides those of the kind of functional.
+        """
         if kind not in ORDER:
             return False
         if any(np.iscomplexobj(dm) for dm in dms):
             self.ran_on = "PySCF: the density is complex"
             return False
-        recipes = (*programs_for(mol, ORDER[kind]), *point_programs.programs_for(kind))
+        recipes = (*programs_for(mol, ORDER[kind]), *point_programs.programs_for(kind), *more)
         key = tuple(recipe.name for recipe in recipes)
         if key not in self._needed:
             self._needed[key] = background.Needed(recipes, self.kernels)
@@ -152,9 +184,7 @@ class NumInt(Response):
         self, mol: gto.Mole, grids: Any, xc_code: str, kind: str, densities: Sequence[Density], spins: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return electrons [spins, sets], energies [sets] and potentials [spins sets, nao, nao]."""
-        if grids.coords is None:
-            grids.build(with_non0tab=True)
-        blocks = self._blocks.get(mol, grids.coords, grids.weights, ORDER[kind])
+        blocks = self._blocks_of(mol, grids, kind)
         sets = len(densities) // spins
         electrons, energies = np.zeros((spins, sets, len(blocks.blocks))), np.zeros((sets, len(blocks.blocks)))
 

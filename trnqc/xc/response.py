@@ -28,7 +28,7 @@ class Response(numint.NumInt):
     seconds: dict[str, float]
 
     # Whether our programs compute a result for a molecule, a kind of functional and density matrices.
-    serves: Callable[[gto.Mole, str, Any], bool]
+    serves: Callable[..., bool]
 
     def nr_rks_fxc(
         self,

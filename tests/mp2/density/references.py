@@ -18,6 +18,7 @@ WATER = "O 0.1 0 0.1173; H 0 0.7572 -0.4692; H 0 -0.7 -0.4692"
 MOLECULES = {
     "water": {"atom": WATER},
     "water cation": {"atom": WATER, "charge": 1, "spin": 1},
+    "nitrogen": {"atom": "N 0 0 0; N 0.3 0.5 0.95"},
     "ammonia": {"atom": "N 0 0 0.1; H 0.94 0 -0.27; H -0.47 0.8141 -0.27; H -0.47 -0.8141 -0.27"},
 }
 

@@ -44,6 +44,18 @@ def test_energies_agree_with_pyscf_forge(name, spin):
     assert dh.e_tot == dh.result.e_dft + dh.e_corr
 
 
+def test_attributes_are_set_before_the_perturbation():
+    mf = kohn_sham(ATOMS[0], 0, recipe("B2PLYP").scf).run()
+    dh = trnqc.DH(mf, "B2PLYP", disp=False).run(frozen=1, threads=1)
+    assert dh.mp2.threads == 1
+    assert dh.e_corr == pytest.approx(trnqc.DH(mf, "B2PLYP", frozen=1, disp=False).run().e_corr, abs=1e-12)
+    with pytest.raises(InputError, match=r"DH has no attribute 'xc' to set; it has .*frozen"):
+        dh.set(threads=2, xc="XYG3")
+    assert dh.threads == 1
+    with pytest.raises(TypeError, match="precison"):
+        trnqc.DH(mf, "B2PLYP", precison="fp64")
+
+
 @pytest.mark.parametrize("spin", [0, 1])
 def test_wb97m2_is_the_published_sum(spin):
     mf = kohn_sham(ATOMS[spin], spin, "wB97M-V")

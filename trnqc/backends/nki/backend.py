@@ -1,6 +1,7 @@
 """A backend of NKI kernels. The host prepares the operands, and a device runs the kernels.
 
 a_t, b -> split into the parts of the precision -> one launch -> product
+operands of `trnqc.blas` -> one launch -> result (blas.py)
 B      -> packed factors and work lists -> launches -> pair energies (pairs.py), Γ (gamma.py)
 """
 
@@ -13,6 +14,7 @@ from nki_kernels.precision.splits import split
 from trnqc.backends.base import Backend
 from trnqc.backends.gamma import AddRows, FactorSet, GammaOptions
 from trnqc.backends.nki.accuracy import accuracy_of, require_accuracy
+from trnqc.backends.nki.blas import NkiBlas
 from trnqc.backends.nki.device import PRECISIONS, NkiDevice
 from trnqc.backends.nki.gamma import NkiGamma
 from trnqc.backends.nki.pairs import NkiPairStep
@@ -47,6 +49,9 @@ class NkiBackend(Backend):
     def _product(self, a_t: np.ndarray, b: np.ndarray, precision: str) -> np.ndarray:
         name, device = "gemm" if a_t.ndim == 2 else "batched_contraction", self.devices()[0]
         return device.call(kernels()[name], *(device.put(split(x, precision)) for x in (a_t, b)))
+
+    def _blas(self, precision: str) -> NkiBlas:
+        return NkiBlas(self.devices()[0], precision)
 
     def _pair_step(self, options: PairOptions) -> NkiPairStep:
         return NkiPairStep(self.devices()[0], options)

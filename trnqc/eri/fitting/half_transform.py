@@ -15,8 +15,9 @@ import numpy as np
 
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen.build import Builder
-from trnqc.gen.statements import Function
+from trnqc.gen.statements import Function, flat_view, view
 from trnqc.gen.values import BYTES, cast, eq, fma, maximum, minimum
+from trnqc.host.arrays import zeros
 from trnqc.jit import Library, Recipe, find_compiler, library
 from trnqc.jit.signature import Signature
 
@@ -32,22 +33,13 @@ WRITTEN = ("work", "out", "traces")
 TYPES = {"float64": "f64", "float32": "f32"}
 
 
-def padded(orbitals: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Return C [nao, nocc] with columns of zeros appended, so that its rows are whole vectors."""
-    nao, nocc = orbitals.shape
-    lanes = find_compiler().lanes(dtype.itemsize)
-    matrix = np.zeros((nao, -(-nocc // lanes) * lanes), dtype)
-    matrix[:, :nocc] = orbitals
-    return matrix
-
-
 class HalfTransform:
     """X_Q = B_Q C for rows of one type. Each thread has an object of its own.
 
     Parameters
     ----------
-    orbitals [nao, m]
-        C, as from `padded`.
+    orbitals [nao, nocc]
+        C, of the type of the rows.
 
     Raises
     ------
@@ -56,13 +48,18 @@ class HalfTransform:
     """
 
     def __init__(self, orbitals: np.ndarray) -> None:
-        nao, width = orbitals.shape
-        dtype = orbitals.dtype
+        (nao, nocc), dtype = orbitals.shape, orbitals.dtype
+        lanes = find_compiler().lanes(dtype.itemsize)
+        vectors = -(-nocc // lanes)
+        # Vectors are read in half the time if they do not extend over two cache lines.
+        padded = zeros((nao, vectors * lanes), dtype)
+        padded[:, :nocc] = orbitals
         self._function = load(dtype).half_transform.bind(
             nao=nao,
-            vectors=width // find_compiler().lanes(dtype.itemsize),
-            orbitals=orbitals,
-            work=np.empty_like(orbitals),
+            nocc=nocc,
+            vectors=vectors,
+            orbitals=padded,
+            work=zeros(padded.shape, dtype),
             groups_begin=0,
         )
 
@@ -73,7 +70,7 @@ class HalfTransform:
         ----------
         rows [n, nao (nao + 1) / 2]
             Matrices B_Q, packed.
-        out [nao, at least first + n, m]
+        out [nao, at least first + n, nocc]
             The array into whose columns first .. first + n X_Q is written.
         """
         traces = np.empty(len(rows))
@@ -110,18 +107,20 @@ class _Parameters:
     """The parameters of the program."""
 
     def __init__(self, dtype: str) -> None:
-        self.nao, self.n, self.vectors = (Var(name, "i64") for name in ("nao", "n", "vectors"))
+        self.nao, self.nocc, self.n = (Var(name, "i64") for name in ("nao", "nocc", "n"))
         self.columns, self.first = Var("columns", "i64"), Var("first", "i64")
+        self.vectors = Var("vectors", "i64")
         self.rows = Array("rows", dtype, (None, self.nao * (self.nao + 1) // 2))
         self.orbitals = Array("orbitals", dtype, (self.nao, self.vectors), lanes=True)
         self.work = Array("work", dtype, (self.nao, self.vectors), lanes=True)
-        self.out = Array("out", dtype, (self.nao, self.columns, self.vectors), lanes=True)
+        self.out = Array("out", dtype, (self.nao, self.columns, self.nocc))
         self.traces = Array("traces", "f64", (self.n,))
 
     @property
     def all(self) -> tuple[Value | Array, ...]:
         arrays = (self.rows, self.orbitals, self.work, self.out, self.traces)
-        return self.nao, self.n, self.columns, self.first, self.vectors, *arrays
+        sizes = (self.nao, self.nocc, self.n, self.columns, self.first, self.vectors)
+        return *sizes, *arrays
 
 
 @dataclass(frozen=True)
@@ -152,8 +151,8 @@ class _Writer:
             for rest in range(1, self.most):
                 with b.when(eq(of.vectors - whole, rest)):
                     self._tile(begin, end, whole, rest)
-        with b.block("the rows of X_Q to their places in X"), b.loop("i", of.nao) as i, b.loop("v", of.vectors) as v:
-            b.store(of.out[i, of.first + self.q, v], of.work[i, v])
+        with b.block("the rows of X_Q to their places in X"), b.loop("i", of.nao) as i:
+            b.call(_copy(self.dtype), of.nocc, flat_view(of.work[i, 0]), view(of.out[i, of.first + self.q, 0]))
         self._trace()
         return b.function("half_transform", of.all, group=self.q, title="X_Q = B_Q C")
 
@@ -220,3 +219,11 @@ class _Writer:
             for n, sums in enumerate(block.sums)
             for v, total in enumerate(sums)
         ]
+
+
+def _copy(dtype: str) -> Function:
+    """Return the function that copies elements. Those that fill up a vector stay behind."""
+    b, count, source, target = Builder(), Var("count", "i64"), Array("source", dtype), Array("target", dtype)
+    with b.loop("m", count) as m:
+        b.store(target[m], source[m])
+    return b.function("copy", (count, source, target))

@@ -19,6 +19,8 @@ from trnqc.eri.fitting import half_transform
 from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.eri.jk.densities import is_symmetric
 from trnqc.eri.jk.exact_sums import ExactSum, add_all
+from trnqc.host.arrays import empty
+from trnqc.host.rank_updates import add_product
 from trnqc.ranks import ALONE, Ranks
 
 # Auxiliary functions of a group: one task, whose part of J or K is rounded as one term.
@@ -149,23 +151,22 @@ def of_orbitals(
     """
     nao, nocc = orbitals.shape
     pairs = nao * (nao + 1) // 2
-    matrix = half_transform.padded(orbitals, np.dtype(float))
-    # Each thread has the sums of a group with their integers, an update of K, and one X_Q.
-    threads, wide = division(room, fixed=3 * nao**2 + 3 * pairs + matrix.size, each=matrix.size)
+    orbitals = np.ascontiguousarray(orbitals)
+    # Each thread has the sums of a group with their integers, and one X_Q.
+    threads, wide = division(room, fixed=2 * nao**2 + 3 * pairs + orbitals.size, each=orbitals.size)
 
     def worker() -> AddRows:
-        transform = half_transform.HalfTransform(matrix)
-        update, halves = np.empty((nao, nao)), np.empty(wide * matrix.size)
+        transform = half_transform.HalfTransform(orbitals)
+        halves = empty((wide * orbitals.size,), orbitals.dtype)
 
         def add(begin: int, end: int, exchange: np.ndarray, *coulomb: np.ndarray) -> None:
             for first in range(begin, end, wide):
                 part = slice(first, min(first + wide, end))
-                half = halves[: (part.stop - first) * matrix.size].reshape(nao, part.stop - first, -1)
+                half = halves[: (part.stop - first) * orbitals.size].reshape(nao, part.stop - first, nocc)
                 traces = transform(cderi[part], half)
                 for packed in coulomb:
                     packed += traces @ cderi[part]
-                both = half.reshape(nao, -1)
-                exchange += np.matmul(both, both.T, out=update)
+                add_product(exchange, half.reshape(nao, -1))
 
         return add
 
@@ -174,7 +175,7 @@ def of_orbitals(
         shapes.append((1, pairs))
         bounds.append(bound_of_coulomb((orbitals @ orbitals.T)[None], norms))
     vk, *packed = sums_of_groups(worker, len(cderi) if nocc else 0, threads, shapes, bounds, ranks)
-    return (lib.unpack_tril(packed[0][0]) if with_j else None), vk
+    return (lib.unpack_tril(packed[0][0]) if with_j else None), lib.hermi_triu(vk, inplace=True)
 
 
 def exchange(cderi: np.ndarray, dm: np.ndarray, norms: np.ndarray, room: float, ranks: Ranks = ALONE) -> np.ndarray:

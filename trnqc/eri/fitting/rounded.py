@@ -15,8 +15,10 @@ import numpy as np
 from pyscf import lib
 
 from trnqc.eri.fitting import jk
-from trnqc.eri.fitting.half_transform import HalfTransform, padded
+from trnqc.eri.fitting.half_transform import HalfTransform
 from trnqc.eri.fitting.tagged import occupied
+from trnqc.host.arrays import empty, zeros
+from trnqc.host.rank_updates import add_product
 from trnqc.ranks import ALONE
 
 # Rows that are rounded together. They stay in the cache for J and K.
@@ -82,28 +84,29 @@ def rounded_jk(
         vj is None if `change` is.
     """
     (nao, nocc), pairs, single = orbitals.shape, rows.shape[1], np.dtype(np.float32)
-    matrix = padded(orbitals, single)
+    matrix = orbitals.astype(single)
     fixed = 3 * nao**2 + (3 + NEAR) * pairs + matrix.size
     threads, wide = jk.division(room, fixed, each=matrix.size)
     changes = [] if change is None else [jk.packed_densities(change[None]).astype(single)]
 
     def worker() -> jk.AddRows:
         transform = HalfTransform(matrix)
-        update, halves = np.empty((nao, nao), single), np.empty(wide * matrix.size, single)
-        near = np.empty((NEAR, pairs), single)
+        update, halves = zeros((nao, nao), single), empty((wide * matrix.size,), single)
+        near = empty((NEAR, pairs), single)
 
         def add(begin: int, end: int, exchange: np.ndarray, *coulomb: np.ndarray) -> None:
             for first in range(begin, end, wide):
                 count = min(wide, end - first)
-                half = halves[: count * matrix.size].reshape(nao, count, -1)
+                half = halves[: count * matrix.size].reshape(nao, count, nocc)
                 for n in range(0, count, NEAR):
                     block = near[: min(NEAR, count - n)]
                     np.copyto(block, rows[first + n : first + n + len(block)], casting="same_kind")
                     transform(block, half, n)
                     for packed, folded in zip(coulomb, changes):
                         packed += (folded @ block.T) @ block
-                both = half.reshape(nao, -1)
-                exchange += np.matmul(both, both.T, out=update)
+                add_product(update, half.reshape(nao, -1))
+                exchange += update
+                update.fill(0.0)
 
         return add
 
@@ -112,4 +115,4 @@ def rounded_jk(
         shapes.append((1, pairs))
         bounds.append(jk.bound_of_coulomb(change[None], norms))
     vk, *packed = jk.sums_of_groups(worker, len(rows) if nocc else 0, threads, shapes, bounds, ALONE)
-    return (lib.unpack_tril(packed[0][0]) if packed else None), vk
+    return (lib.unpack_tril(packed[0][0]) if packed else None), lib.hermi_triu(vk, inplace=True)

@@ -21,6 +21,8 @@ Add = Callable[[T, tuple[np.ndarray, ...]], None]
 
 # Bits of the integer that stands for the bound of a sum. A signed integer of 64 bits has one more.
 BITS = 62
+# Elements of a block of a term that is rounded at once: it stays in the cache for all operations.
+BLOCK = 16384
 
 
 class ExactSum:
@@ -51,15 +53,27 @@ class Terms:
 
     def __init__(self, total: ExactSum) -> None:
         self.total, self.array = total, np.zeros(total.total.shape)
-        self._integers = np.empty(total.total.shape, np.int64)
+        rows, columns = total.total.shape
+        # Columns of a block that is rounded, and its rows.
+        self._width = max(1, min(columns, BLOCK))
+        self._height = max(1, BLOCK // self._width)
+        self._integers = np.empty((min(rows, self._height), self._width), np.int64)
 
     def flush(self) -> None:
         """Add the term to the sum, and clear the array."""
-        self.array *= self.total.scale
-        np.copyto(self._integers, np.rint(self.array, out=self.array), casting="unsafe")
-        self.array.fill(0.0)
+        rows, columns = self.array.shape
+        for i in range(0, rows, self._height):
+            for j in range(0, columns, self._width):
+                self._flush(np.s_[i : i + self._height, j : j + self._width])
+
+    def _flush(self, part: tuple[slice, slice]) -> None:
+        block = self.array[part]
+        integers = self._integers[: block.shape[0], : block.shape[1]]
+        block *= self.total.scale[part[0]]
+        np.copyto(integers, np.rint(block, out=block), casting="unsafe")
+        block.fill(0.0)
         with self.total._lock:
-            self.total.total += self._integers
+            self.total.total[part] += integers
 
 
 def add_all(

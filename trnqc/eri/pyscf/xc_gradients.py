@@ -19,7 +19,7 @@ from pyscf.lib import logger
 from trnqc.eri.library import background
 from trnqc.eri.pyscf.molecule_cache import MoleculeCache
 from trnqc.xc.densities import VARIABLES
-from trnqc.xc.forces import programs_for, xc_gradient
+from trnqc.xc.forces import nonlocal_gradient, nonlocal_programs_for, programs_for, xc_gradient
 from trnqc.xc.grid_response import xc_gradient_of_moving_grid
 
 
@@ -40,7 +40,7 @@ def accelerate_xc_gradients(gradients: Any) -> Any:
     Notes
     -----
     `kernel` and `grad_elec` are accelerated, also with `grid_response`; `get_veff` returns the matrices of PySCF. PySCF
-    also computes nonlocal correlation, and the gradient while programs are being compiled.
+    also computes nonlocal correlation with `grid_response`, and the gradient while programs are being compiled.
     """
     if isinstance(gradients, _XCGradients) or not isinstance(gradients.base, dft.rks.KohnShamDFT):
         return gradients
@@ -77,7 +77,8 @@ class _XCGradients(lib.StreamObject):
             gradient = super().grad_elec(mo_energy, mo_coeff, mo_occ, atmlst)
         finally:
             self._apart = False
-        self.xc_ran_on = "generated programs" + ", non-local correlation by PySCF" * bool(self.base.do_nlc())
+        by_pyscf = self.base.do_nlc() and self.grid_response
+        self.xc_ran_on = "generated programs" + ", nonlocal correlation by PySCF" * bool(by_pyscf)
         return gradient + (self._xc_part if atmlst is None else self._xc_part[list(atmlst)])
 
     def get_veff(self, mol: gto.Mole | None = None, dm: Any = None) -> Any:
@@ -87,11 +88,15 @@ class _XCGradients(lib.StreamObject):
         mol = self.mol if mol is None else mol
         dm = self.base.make_rdm1() if dm is None else dm
         start = logger.process_clock(), logger.perf_counter()
-        grids = _initialize_grids(self)[0]
+        (grids, nlcgrids), ni, xc = _initialize_grids(self), self.base._numint, self.base.xc
         gradient = xc_gradient_of_moving_grid if self.grid_response else xc_gradient
-        self._xc_part = gradient(self.base._numint, mol, grids, self.base.xc, dm)
+        self._xc_part = gradient(ni, mol, grids, xc, dm)
+        if nlcgrids is not None and not self.grid_response:
+            functional = xc if ni.libxc.is_nlc(xc) else self.base.nlc
+            total = dm if np.ndim(dm) == 2 else dm[0] + dm[1]
+            self._xc_part += nonlocal_gradient(ni, mol, nlcgrids, functional, total)
         logger.timer(self, "exchange-correlation gradient", *start)
-        with _without_semilocal(self.base):
+        with _without_functional(self.base, self.grid_response):
             if not self.grid_response or self.base.do_nlc():
                 return super().get_veff(mol, dm)
             # PySCF's code for open shells expects a semilocal part here.
@@ -109,17 +114,28 @@ class _XCGradients(lib.StreamObject):
         if kind not in VARIABLES or not isinstance(ni, numint.NumInt):
             return f"PySCF: the functional is of the kind {kind}"
         kernels = background.chosen(getattr(self.base, "kernels", None))
-        needed = self._programs.get(mol, kind, lambda: background.Needed(programs_for(mol, kind), kernels))
-        return "" if needed.ready() else f"PySCF ({needed.reason})"
+        with_nonlocal = self.base.do_nlc()
+
+        def needed() -> background.Needed:
+            recipes = programs_for(mol, kind) + (nonlocal_programs_for(mol) if with_nonlocal else ())
+            return background.Needed(recipes, kernels)
+
+        programs = self._programs.get(mol, (kind, with_nonlocal), needed)
+        return "" if programs.ready() else f"PySCF ({programs.reason})"
 
 
 @contextmanager
-def _without_semilocal(mf: Any) -> Iterator[None]:
-    """Within this context, PySCF's `get_veff` takes the functional of `mf` for one without a semilocal part."""
-    plain = mf._numint
+def _without_functional(mf: Any, with_nonlocal: bool) -> Iterator[None]:
+    """Within this context, PySCF's `get_veff` takes the functional of `mf` for one without a semilocal part.
+
+    It has no nonlocal part either, unless `with_nonlocal` is true.
+    """
+    plain, nonlocal_part = mf._numint, mf.nlc
     mf._numint = plain.copy()
     mf._numint._xc_type = lambda xc_code: "HF"
+    if not with_nonlocal:
+        mf.nlc = 0
     try:
         yield
     finally:
-        mf._numint = plain
+        mf._numint, mf.nlc = plain, nonlocal_part

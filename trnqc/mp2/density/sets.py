@@ -71,13 +71,19 @@ class PairMemory:
 
 
 def orbital_sets(energies: np.ndarray, width: int, gap: float = LEAST_GAP["fp64"]) -> tuple[slice, ...]:
-    """Divide ascending energies into ranges of about `width`, cut where neighbours differ by `gap` Hartree or more.
+    """Divide orbitals into ranges of about `width`. Energies in different ranges differ by `gap` Hartree or more.
+
+    Orbitals need not be in the order of their energies: all that lie between two of the same energy are in their range.
 
     >>> orbital_sets(np.array([-2.0, -1.0, -1.0, -0.5]), 2)
     (slice(0, 1, None), slice(1, 3, None), slice(3, 4, None))
+    >>> orbital_sets(np.array([-1.0, -2.0, -1.0, -0.5]), 2)
+    (slice(0, 3, None), slice(3, 4, None))
     """
     count = len(energies)
-    cuts = [0, *(np.flatnonzero(np.diff(energies) >= gap) + 1).tolist(), count]
+    last_alike = np.array([np.flatnonzero(np.abs(energies - energy) < gap)[-1] for energy in energies], dtype=int)
+    reach = np.maximum.accumulate(last_alike)
+    cuts = [0, *(k for k in range(1, count) if reach[k - 1] < k), count]
     sets, first = [], 0
     while first < count:
         following = [cut for cut in cuts if cut > first]

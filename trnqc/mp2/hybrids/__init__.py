@@ -8,5 +8,7 @@ final           the energy of an SCF's density with another functional
 expansion       functionals that are power series in the density's gradient and kinetic energy, such as wB97M(2)
 dispersion      D3 and D4 by the pyscf-dispersion package
 gradient        relaxed densities and analytic gradients
+kohn_sham       the SCF: made for a molecule, or checked
+result          the energy by its parts
 double_hybrid   the method object
 """

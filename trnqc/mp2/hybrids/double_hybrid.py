@@ -5,58 +5,37 @@ molecule or Kohn-Sham object -> SCF -> final functional, DF-MP2 of the orbitals,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from pyscf import dft, gto, lib, scf
+from pyscf import gto, lib, scf
 
-from trnqc.eri.pyscf.accelerate import accelerate
-from trnqc.errors import InputError, UnsupportedError
-from trnqc.mp2.dfmp2 import DFMP2
+from trnqc.mp2.dfmp2 import DFMP2, set_attributes
+from trnqc.mp2.execution import Progress
 from trnqc.mp2.gradient import Gradients
 from trnqc.mp2.hybrids.dispersion import Disp, dispersion_energy, dispersion_gradient
 from trnqc.mp2.hybrids.final import energy_with
 from trnqc.mp2.hybrids.gradient import electronic_gradient, relaxation
+from trnqc.mp2.hybrids.kohn_sham import checked, kohn_sham
 from trnqc.mp2.hybrids.recipes import Recipe, recipe
+from trnqc.mp2.hybrids.result import DoubleHybridResult
 from trnqc.mp2.reference.orbitals import SpinFrozen, chemical_core
 
-
-@dataclass(frozen=True)
-class DoubleHybridResult:
-    """The energy of a double hybrid by its parts, in Hartree.
-
-    Attributes
-    ----------
-    recipe
-        The functional.
-    e_scf
-        Energy of the SCF with the functional of the SCF.
-    e_dft
-        Energy of its density with the final functional, without perturbation and dispersion. It is `e_scf` unless the
-        recipe has a final functional.
-    e_corr_os, e_corr_ss
-        Opposite- and same-spin parts of the MP2 energy expression, not scaled.
-    e_disp
-        Dispersion energy.
-    """
-
-    recipe: Recipe
-    e_scf: float
-    e_dft: float
-    e_corr_os: float
-    e_corr_ss: float
-    e_disp: float
-
-    @property
-    def e_pt2(self) -> float:
-        """Scaled perturbation energy, c_os e_corr_os + c_ss e_corr_ss."""
-        return self.recipe.c_os * self.e_corr_os + self.recipe.c_ss * self.e_corr_ss
-
-    @property
-    def e_tot(self) -> float:
-        """Total energy."""
-        return self.e_dft + self.e_pt2 + self.e_disp
+# The attributes of `DH` that `DH.set` changes. The SCF has the functional, so that another one needs another object.
+_SETTABLE = frozenset(
+    {
+        "allow_unconverged",
+        "auxbasis",
+        "backend",
+        "disp",
+        "frozen",
+        "max_memory",
+        "precision",
+        "progress",
+        "threads",
+        "verbose",
+    }
+)
 
 
 class DH:
@@ -77,8 +56,8 @@ class DH:
         D3(BJ), or "VERSION:NAME" such as "d4:b2plyp".
     density_fit
         Whether the SCF that is made for a molecule is density-fitted; a string is its auxiliary basis.
-    options
-        precision, backend, max_memory, threads, allow_unconverged and progress, as in `DFMP2`.
+    precision, backend, max_memory, threads, allow_unconverged, progress
+        As in `DFMP2`.
 
     Attributes
     ----------
@@ -116,15 +95,23 @@ class DH:
         disp: Disp = None,
         *,
         density_fit: bool | str = False,
-        **options: Any,
+        precision: str | None = "fp64",
+        backend: str = "auto",
+        max_memory: float | None = None,
+        threads: int | None = None,
+        allow_unconverged: bool = False,
+        progress: Progress | None = None,
     ) -> None:
         self.recipe = recipe(xc)
         if isinstance(mol_or_mf, gto.Mole):
-            self.mf = _kohn_sham(mol_or_mf, self.recipe, density_fit)
+            self.mf = kohn_sham(mol_or_mf, self.recipe, density_fit)
         else:
-            self.mf = _checked(mol_or_mf, self.recipe)
-        self.auxbasis, self.frozen, self.disp, self.options = auxbasis, frozen, disp, options
-        self.verbose, self.stdout, self.max_memory = self.mf.verbose, self.mf.stdout, self.mf.max_memory
+            self.mf = checked(mol_or_mf, self.recipe)
+        self.auxbasis, self.frozen, self.disp = auxbasis, frozen, disp
+        self.precision, self.backend, self.threads = precision, backend, threads
+        self.allow_unconverged, self.progress = allow_unconverged, progress
+        self.verbose, self.stdout = self.mf.verbose, self.mf.stdout
+        self.max_memory = self.mf.max_memory if max_memory is None else max_memory
         self.mp2: DFMP2 | None = None
         self.result: DoubleHybridResult | None = None
 
@@ -157,7 +144,7 @@ class DH:
         e_disp = dispersion_energy(self.mol, self.recipe, self.disp)
         if self.mf.mo_coeff is None:
             self.mf.kernel()
-        self.mp2 = mp2 = DFMP2(self.mf, self.auxbasis, self.frozen, kohn_sham=True, **self.options)
+        self.mp2 = mp2 = self._dfmp2()
         mp2.gradient_scaling = (self.recipe.c_os, self.recipe.c_ss)
         mp2.verbose = min(mp2.verbose, lib.logger.WARN)
         mp2.kernel()
@@ -170,14 +157,17 @@ class DH:
             mp2.result.e_corr_ss,
             e_disp,
         )
-        lib.logger.note(
-            self.mf, "E(%s) = %.15g  E(PT2) = %.15g", self.recipe.name, self.result.e_tot, self.result.e_pt2
-        )
+        lib.logger.note(self, "E(%s) = %.15g  E(PT2) = %.15g", self.recipe.name, self.result.e_tot, self.result.e_pt2)
         return self.result.e_tot
 
-    def run(self) -> DH:
-        """Call `kernel` and return self."""
-        self.kernel()
+    def set(self, **attributes: Any) -> DH:
+        """Set attributes and return self, as PySCF's objects do. Raises InputError for unknown names."""
+        set_attributes(self, attributes, _SETTABLE)
+        return self
+
+    def run(self, **attributes: Any) -> DH:
+        """Set attributes, call `kernel` and return self, as PySCF's objects do."""
+        self.set(**attributes).kernel()
         return self
 
     def make_rdm1(self, relaxed: bool = True, ao_repr: bool = True) -> np.ndarray:
@@ -226,6 +216,20 @@ class DH:
         self.mf.kernel(dm0=guess)
         return self.kernel()
 
+    def _dfmp2(self) -> DFMP2:
+        return DFMP2(
+            self.mf,
+            self.auxbasis,
+            self.frozen,
+            self.precision,
+            self.backend,
+            self.max_memory,
+            threads=self.threads,
+            allow_unconverged=self.allow_unconverged,
+            progress=self.progress,
+            kohn_sham=True,
+        )
+
     def _perturbation(self) -> DFMP2:
         if self.mp2 is None:
             self.kernel()
@@ -249,35 +253,3 @@ class DHGradients(Gradients):
         dh = self.base
         electrons = electronic_gradient(dh.mf, dh._perturbation(), dh.recipe.final)
         return electrons + dispersion_gradient(dh.mol, dh.recipe, dh.disp)
-
-
-def _kohn_sham(mol: gto.Mole, functional: Recipe, density_fit: bool | str) -> Any:
-    kind = dft.UKS if mol.spin else dft.RKS
-    mf = kind(mol, xc=functional.scf)
-    if density_fit:
-        mf = mf.density_fit(density_fit if isinstance(density_fit, str) else None)
-    return accelerate(mf)
-
-
-def _checked(mf: Any, functional: Recipe) -> Any:
-    """The object, if it is a Kohn-Sham object of the recipe's functional for the SCF."""
-    if not isinstance(mf, dft.rks.KohnShamDFT | scf.hf.SCF):
-        raise InputError(f"a molecule, RKS or UKS object was expected, got {type(mf).__name__}")
-    unrestricted = isinstance(mf, scf.uhf.UHF)
-    closed = isinstance(mf, scf.hf.RHF) and not isinstance(mf, scf.rohf.ROHF)
-    if not isinstance(mf, dft.rks.KohnShamDFT) or not (unrestricted or closed):
-        raise UnsupportedError(f"double hybrids need an RKS or UKS object, got {type(mf).__name__}")
-    if _terms(mf.xc) != _terms(functional.scf):
-        raise InputError(f"{functional.name} needs orbitals of the functional {functional.scf!r}, found {mf.xc!r}")
-    if mf.do_disp():
-        raise InputError("mf adds a dispersion energy of its own: set mf.disp = None, and disp on the double hybrid")
-    return mf
-
-
-def _terms(xc: str) -> tuple[Any, dict[int, float]]:
-    """The exact exchange and the terms of a functional, rounded so that spellings of the same numbers agree."""
-    hybrid, terms = dft.libxc.parse_xc(xc)
-    total: dict[int, float] = {}
-    for number, factor in terms:
-        total[int(number)] = round(total.get(int(number), 0.0) + factor, 10)
-    return tuple(round(float(part), 10) for part in hybrid), total

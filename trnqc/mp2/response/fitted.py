@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from pyscf import lib
 
-from trnqc.eri.fitting.half_transform import HalfTransform, padded
+from trnqc.eri.fitting.half_transform import HalfTransform
 from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.host.blas import single_threaded
 from trnqc.mp2.density.spins import SpinOrbitals
@@ -161,10 +161,9 @@ class FittedResponse(FittedRotations):
 
 def transformed(rows: np.ndarray, orbitals: np.ndarray) -> np.ndarray:
     """Return S_Q C of packed rows [n, nao (nao + 1) / 2] and orbitals [nao, m] as a matrix [nao, n m]."""
-    whole = padded(orbitals, rows.dtype)
-    out = np.empty((len(whole), len(rows), whole.shape[1]), rows.dtype)
-    HalfTransform(whole)(rows, out)
-    return np.ascontiguousarray(out[:, :, : orbitals.shape[1]]).reshape(len(out), -1)
+    out = np.empty((len(orbitals), len(rows), orbitals.shape[1]), rows.dtype)
+    HalfTransform(orbitals.astype(rows.dtype))(rows, out)
+    return out.reshape(len(out), -1)
 
 
 def groups(naux: int) -> list[slice]:

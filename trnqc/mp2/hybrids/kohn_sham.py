@@ -1,0 +1,47 @@
+"""The Kohn-Sham object of a double hybrid: made for a molecule, or checked.
+
+molecule or Kohn-Sham object, Recipe -> Kohn-Sham object with the functional of the SCF
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyscf import dft, gto, scf
+
+from trnqc.eri.pyscf.accelerate import accelerate
+from trnqc.errors import InputError, UnsupportedError
+from trnqc.mp2.hybrids.recipes import Recipe
+
+
+def kohn_sham(mol: gto.Mole, functional: Recipe, density_fit: bool | str) -> Any:
+    """The accelerated SCF of a molecule with the functional that the recipe has for the SCF."""
+    kind = dft.UKS if mol.spin else dft.RKS
+    mf = kind(mol, xc=functional.scf)
+    if density_fit:
+        mf = mf.density_fit(density_fit if isinstance(density_fit, str) else None)
+    return accelerate(mf)
+
+
+def checked(mf: Any, functional: Recipe) -> Any:
+    """The object, if it is a Kohn-Sham object of the recipe's functional for the SCF. Otherwise raises an error."""
+    if not isinstance(mf, dft.rks.KohnShamDFT | scf.hf.SCF):
+        raise InputError(f"a molecule, RKS or UKS object was expected, got {type(mf).__name__}")
+    unrestricted = isinstance(mf, scf.uhf.UHF)
+    closed = isinstance(mf, scf.hf.RHF) and not isinstance(mf, scf.rohf.ROHF)
+    if not isinstance(mf, dft.rks.KohnShamDFT) or not (unrestricted or closed):
+        raise UnsupportedError(f"double hybrids need an RKS or UKS object, got {type(mf).__name__}")
+    if _terms(mf.xc) != _terms(functional.scf):
+        raise InputError(f"{functional.name} needs orbitals of the functional {functional.scf!r}, found {mf.xc!r}")
+    if mf.do_disp():
+        raise InputError("mf adds a dispersion energy of its own: set mf.disp = None, and disp on the double hybrid")
+    return mf
+
+
+def _terms(xc: str) -> tuple[Any, dict[int, float]]:
+    """The exact exchange and the terms of a functional, rounded so that spellings of the same numbers agree."""
+    hybrid, terms = dft.libxc.parse_xc(xc)
+    total: dict[int, float] = {}
+    for number, factor in terms:
+        total[int(number)] = round(total.get(int(number), 0.0) + factor, 10)
+    return tuple(round(float(part), 10) for part in hybrid), total
