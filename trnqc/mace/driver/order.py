@@ -52,7 +52,6 @@ class _Order:
         return Program(
             numbers,
             self.model.basis.r_max,
-            len(self.plan.layers),
             self.item,
             ATOMS,
             self.parts.geometry.lanes,
