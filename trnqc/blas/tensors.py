@@ -24,7 +24,7 @@ from trnqc.blas import forms
 from trnqc.blas.calls import FORMS, Asked, Call, compute
 from trnqc.blas.choice import Choice, choose
 from trnqc.errors import InputError, UnsupportedError, UnsupportedPrecision
-from trnqc.torch_ops.ops import register, split
+from trnqc.torch_ops.ops import register, require_tensor_accuracy, split
 
 
 def run(call: Call, asked: Asked) -> Tensor:
@@ -73,6 +73,7 @@ def _compute(call: Call, backend: str, precision: str) -> Tensor:
 
 def on_device(call: Call, precision: str) -> Tensor:
     """Compute a call by kernels on the device of its tensors, or on the host inside `torch_ops.host_kernels`."""
+    require_tensor_accuracy(call.matrices[0], precision)
     blas = NkiBlas(TensorDevice(call.matrices[0].device), precision, split)
     result: Tensor = FORMS[call.name](blas, *call.matrices, *call.scaling, *call.flags)
     return result

@@ -78,9 +78,14 @@ def _check(a_t: Tensor, b: Tensor, rank: int, name: str) -> None:
         raise InputError(f"{name} takes {expected}, none of them empty; found a_t{list(a_t.shape)}, b{list(b.shape)}")
 
 
+def require_tensor_accuracy(x: Tensor, precision: str) -> None:
+    """Refuse a precision that breaks its promise on the device of a tensor (`trnqc.backends.nki.accuracy`)."""
+    require_accuracy(NeuronDevice(x.device, logical_cores()), precision)
+
+
 def _launched(name: str, a_t: Tensor, b: Tensor, precision: str) -> Tensor:
     parts = split(a_t, precision), split(b, precision)
-    require_accuracy(NeuronDevice(a_t.device, logical_cores()), precision)
+    require_tensor_accuracy(a_t, precision)
     return launch(kernels()[name], *parts)
 
 
