@@ -93,6 +93,10 @@ class BackendUnavailable(TrnqcError, RuntimeError):
     """A backend that was requested by name cannot run here; the message says why and what to install."""
 
 
+class PrecisionError(TrnqcError, ArithmeticError):
+    """A result is less accurate than its precision promises; the message gives both errors and what to use instead."""
+
+
 class NotConverged(TrnqcError, RuntimeError):
     """An iterative method stopped before reaching its threshold."""
 

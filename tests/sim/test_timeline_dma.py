@@ -135,3 +135,18 @@ def test_traffic_is_counted():
     assert s["dma_transfer_average_bytes"] == P * 512 * 4
     assert s["dma_packet_time"] == pytest.approx(16 * s["dma_engine_busy_time"])
     assert 0 < s["dma_active_time_percent"] < 100
+
+
+def test_a_gather_moves_rows_and_not_its_indices():
+    """Long rows that an index selects take the time of as many rows in a plain copy, of 4 KiB each."""
+
+    def body(x, index):
+        places = sbuf(1, dtype=nl.int32)
+        nisa.dma_copy(dst=places, src=index)
+        nisa.dma_copy(dst=sbuf(1024), src=x.ap(pattern=[[1024, P], [1, 1024]], vector_offset=places, indirect_dim=0))
+
+    c = constants_for("trn2")
+    timeline = timed(body, Spec((300, 1024), "float32"), np.arange(P, dtype=np.int32)[:, None])
+    share = 8 * (4096 / c["dma_bytes_per_ns"] + c["dma_row_ns"])
+    last = [bars(timeline, f"dma{n}")[-1] for n in range(16)]
+    assert [e.end_ns - e.start_ns for e in last] == pytest.approx([share] * 16)

@@ -53,7 +53,7 @@ int guarded(const Work& work) {
 }
 
 void check_threads(int threads) {
-  if (threads < 1) throw Failure(TRNQC_MACE_OTHER, "expected a positive number of threads, found " + std::to_string(threads));
+  if (threads < 1) throw Failure(TRNQC_MACE_INPUT, "expected a positive number of threads, found " + std::to_string(threads));
 }
 
 // Forces of the atoms, and the virial, from the gradients with respect to the vectors.
@@ -111,13 +111,13 @@ void trnqc_mace_close(trnqc_mace* model) { delete model; }
 
 double trnqc_mace_cutoff(const trnqc_mace* model) { return model->program.elements.cutoff; }
 
-int trnqc_mace_layers(const trnqc_mace* model) { return static_cast<int>(model->program.layers); }
+int64_t trnqc_mace_row_bytes(const trnqc_mace* model) { return model->program.row_bytes(); }
 
 int trnqc_mace_evaluate(trnqc_mace* model, const trnqc_mace_structure* given, trnqc_mace_result* result) {
   return guarded([&] {
     const std::lock_guard<std::mutex> guard(model->mutex);
-    if (given->copies && !given->exchange && model->program.exchanges())
-      throw Failure(TRNQC_MACE_STRUCTURE, "a model with several layers needs the function `exchange` for copies of atoms");
+    if (given->copies && !given->exchange && model->program.row_bytes())
+      throw Failure(TRNQC_MACE_INPUT, "a model with several layers needs the function `exchange` for copies of atoms");
     model->structure.set(*given, model->program.elements, model->threads);
     model->program.run(model->structure, *given, model->threads);
     write(*given, model->structure, model->program, *result);

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,14 @@ OWN = tuple(SOURCES / f"{name}.h" for name in ("failure", "memory", "team", "str
 ERRORS: dict[int, type[TrnqcError]] = {1: InputError, 2: InputError, 3: InputError, 4: MemoryLimit, 5: StorageError}
 
 
+# trnqc_mace_exchange.
+_EXCHANGE = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_void_p
+)
+# Called with whether rows of copies are added to those of their atoms, all rows, and the row of each atom and copy.
+Exchange = Callable[[bool, np.ndarray, np.ndarray], None]
+
+
 class _Structure(ctypes.Structure):
     """trnqc_mace_structure."""
 
@@ -35,7 +44,7 @@ class _Structure(ctypes.Structure):
         ("receivers", ctypes.c_void_p),
         ("senders", ctypes.c_void_p),
         ("vectors", ctypes.c_void_p),
-        ("exchange", ctypes.c_void_p),
+        ("exchange", _EXCHANGE),
         ("context", ctypes.c_void_p),
     )
 
@@ -70,7 +79,7 @@ def _loaded() -> ctypes.CDLL:
     library.trnqc_mace_error.restype = ctypes.c_char_p
     library.trnqc_mace_cutoff.restype = ctypes.c_double
     library.trnqc_mace_close.restype = None
-    for name in ("cutoff", "layers", "close"):
+    for name in ("cutoff", "close"):
         getattr(library, f"trnqc_mace_{name}").argtypes = [ctypes.c_void_p]
     return library
 
@@ -120,18 +129,31 @@ class Driver:
         return float(self.library.trnqc_mace_cutoff(self._model))
 
     def __call__(
-        self, numbers: np.ndarray, receivers: np.ndarray, senders: np.ndarray, vectors: np.ndarray
+        self,
+        numbers: np.ndarray,
+        receivers: np.ndarray,
+        senders: np.ndarray,
+        vectors: np.ndarray,
+        *,
+        copies: int = 0,
+        exchange: Exchange | None = None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return energies [N], forces [N, 3] and virial [3, 3].
+        """Return energies of the atoms, forces of atoms and copies [N, 3], and virial [3, 3].
 
         Parameters
         ----------
         numbers : numpy.ndarray
-            Atomic numbers [N].
+            Atomic numbers of atoms and copies [N].
         receivers, senders : numpy.ndarray
             All ordered pairs, int64 [pairs]. Those that are farther apart than the cutoff distance are left out.
         vectors : numpy.ndarray
             Position of the receiver minus that of the sender, float64 [pairs, 3] in Angstrom.
+        copies : int
+            How many of the last numbers are copies of atoms, which only send.
+        exchange : callable, optional
+            exchange(reverse, rows, row_of) writes the rows of copies, which are those of their atoms, or, if `reverse`
+            is true, adds the rows of copies to those of their atoms. Number i has the row row_of[i]. Models with
+            several layers need it if there are copies.
 
         Raises
         ------
@@ -144,11 +166,24 @@ class Driver:
         kept += [np.ascontiguousarray(ends, np.int64) for ends in (receivers, senders)]
         kept.append(np.ascontiguousarray(vectors, np.float64))
         count, pairs = len(kept[0]), len(kept[1])
-        energies, forces = np.empty(count), np.empty((count, 3))
-        structure = _Structure(count, 0, _address(kept[0]), pairs, *map(_address, kept[1:]), None, None)
+        energies, forces = np.empty(count - copies), np.empty((count, 3))
+        called = _EXCHANGE() if exchange is None else _EXCHANGE(_exchanging(exchange, count))
+        structure = _Structure(count - copies, copies, _address(kept[0]), pairs, *map(_address, kept[1:]), called)
         result = _Result(_address(energies), _address(forces), None)
         _checked(self.library.trnqc_mace_evaluate(self._model, ctypes.byref(structure), ctypes.byref(result)))
         return energies, forces, np.array(result.virial).reshape(3, 3)
+
+
+def _exchanging(exchange: Exchange, count: int) -> Callable[..., None]:
+    """The function that the driver calls."""
+
+    def called(_: Any, reverse: int, rows: int, row_bytes: int, element_bytes: int, row_of: int) -> None:
+        dtype, width = np.dtype(f"f{element_bytes}"), row_bytes // element_bytes
+        array = np.ctypeslib.as_array((ctypes.c_char * (count * row_bytes)).from_address(rows))
+        places = np.ctypeslib.as_array((ctypes.c_int64 * count).from_address(row_of))
+        exchange(bool(reverse), array.view(dtype).reshape(count, width), places)
+
+    return called
 
 
 def _address(array: np.ndarray) -> Any:

@@ -121,9 +121,18 @@ class Folder {
                                             machine.machine + "; prepare the model on this machine");
   }
 
+  // Whether this CPU has a feature; it has none that this library does not know.
+  static bool has(const std::string& feature) {
+    try {
+      return cpu_has(feature);
+    } catch (const std::invalid_argument&) {
+      return false;
+    }
+  }
+
   void check_features(std::istringstream& fields) const {
     for (std::string feature; fields >> feature;)
-      if (!cpu_has(feature))
+      if (!has(feature))
         throw Failure(TRNQC_MACE_MACHINE, path_ + ": the kernels need a CPU with " + feature +
                                               ", which this machine does not have; prepare the model on this machine");
   }

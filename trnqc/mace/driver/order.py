@@ -15,6 +15,7 @@ from trnqc.mace.convolutions import Convolutions
 from trnqc.mace.driver import programs
 from trnqc.mace.driver.steps import Buffer, Exchange, Operands, Program, Step
 from trnqc.mace.edges.density import EdgeDensity
+from trnqc.mace.edges.first.kernels import FirstConvolution
 from trnqc.mace.edges.geometry.programs import harmonics_size
 from trnqc.mace.edges.graph import BLOCK
 from trnqc.mace.edges.kernels import LayerConvolution
@@ -45,15 +46,12 @@ class _Order:
         self._edge_buffers()
         self._node_buffers()
         steps = (*self._forward(), *self._reverse())
-        splines = self.parts.splines
         numbers = tuple(
-            number if splines is None or splines.covers(np.array([n])) else 0
-            for n, number in enumerate(self.model.numbers)
+            number if self.parts.covers(np.array([n])) else 0 for n, number in enumerate(self.model.numbers)
         )
         return Program(
             numbers,
             self.model.basis.r_max,
-            len(self.plan.layers),
             self.item,
             ATOMS,
             self.parts.geometry.lanes,
@@ -139,12 +137,15 @@ class _Order:
         if self.model.repulsion is not None:
             yield self._repulsion()
 
-    def _of_layer(self, t: int, layer: LayerConvolution, copies: int) -> Operands:
+    def _of_layer(self, t: int, layer: FirstConvolution | LayerConvolution, copies: int) -> Operands:
         """What both programs of a convolution are passed."""
         for name, size in layer.scratch_bytes(copies).items():
             self._room(name, Buffer({"threads": size}))
-        pairs, weights = self._constant(f"pairs{t}", layer.pairs), self._constant(f"weights{t}", layer.parameters)
-        return CUTOFF | {"pairs": pairs, "parameters": weights}
+        names: Operands = {}
+        for name, value in layer.operands(copies).items():
+            constant = f"{name}{t}_{copies}" if name == "matrices" else f"{name}{t}"
+            names[name] = value if isinstance(value, int) else self._constant(constant, value)
+        return CUTOFF | names
 
     def _of_density(self, t: int, density: EdgeDensity) -> Operands:
         names: Operands = {"shares": "threads", "part": f"part{t}", "slope": f"slope{t}"}
@@ -167,7 +168,7 @@ class _Order:
             names |= {"x": f"m{t}", "out": f"gm{t}" if name.endswith("gradient") else f"b{t}", "gb": f"gb{t}"}
         return Step(function, "block_count", names)
 
-    def _add_threads(self, layer: LayerConvolution) -> CompiledFunction:
+    def _add_threads(self, layer: FirstConvolution | LayerConvolution) -> CompiledFunction:
         width = layer.sent_bytes // self.vector
         recipe = Recipe.of(programs.add_threads(self.plan.dtype, width), name="mace-threads")
         return library(recipe, self.plan.tile.lanes).add_threads

@@ -45,13 +45,12 @@ struct Buffer {
 class Program {
  public:
   Elements elements;
-  int64_t element_bytes = 0, layers = 0;
+  int64_t element_bytes = 0;
 
   Program(const int64_t* words, int64_t count, std::vector<const void*> constants, std::vector<void*> functions)
       : at_(words), end_(words + count), constants_(std::move(constants)), functions_(std::move(functions)) {
     if (next() != VERSION) throw Failure(TRNQC_MACE_FILE, "the program of the model has another version");
     element_bytes = next();
-    layers = next();
     elements.block = next();
     edge_lanes_ = next();
     const int64_t cutoff = next();
@@ -102,13 +101,12 @@ class Program {
     }
   }
 
-  // The bytes that the last evaluation needed.
-  size_t bytes() const { return bytes_; }
-
-  bool exchanges() const {
+  // The most bytes of a row that is exchanged.
+  int64_t row_bytes() const {
+    int64_t most = 0;
     for (const Step& step : steps_)
-      if (step.kind != KERNEL) return true;
-    return false;
+      if (step.kind != KERNEL) most = std::max(most, step.operands[0].second);
+    return most;
   }
 
  private:
@@ -137,7 +135,7 @@ class Program {
       order.push_back(&buffer);
     }
     std::stable_sort(order.begin(), order.end(), [](const Buffer* a, const Buffer* b) { return a->end > b->end; });
-    bytes_ = 0;
+    size_t total = 0;
     for (Buffer* buffer : order) {
       for (const Buffer* other : placed)
         if (buffer->overlaps(*other) && buffer->begin < other->end && other->begin < buffer->end) {
@@ -147,9 +145,9 @@ class Program {
       placed.insert(std::upper_bound(placed.begin(), placed.end(), buffer,
                                      [](const Buffer* a, const Buffer* b) { return a->begin < b->begin; }),
                     buffer);
-      bytes_ = std::max(bytes_, buffer->end);
+      total = std::max(total, buffer->end);
     }
-    memory_.reserve(bytes_);
+    memory_.reserve(total);
   }
 
   void call(const Step& step, const Structure& structure, const int64_t* counts, Team& team) {
@@ -211,7 +209,6 @@ class Program {
   std::vector<void*> functions_;
   std::vector<Buffer> buffers_;
   Block memory_;
-  size_t bytes_ = 0;
   std::vector<Step> steps_;
 };
 

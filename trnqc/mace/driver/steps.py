@@ -109,7 +109,6 @@ class Program:
         Atomic number of each element of the model; 0 for those that the program does not cover.
     cutoff : float
         Cutoff distance in Angstrom.
-    layers : int
     item_bytes : int
         Size of an element of the features.
     block : int
@@ -126,7 +125,6 @@ class Program:
 
     numbers: tuple[int, ...]
     cutoff: float
-    layers: int
     item_bytes: int
     block: int
     lanes: int
@@ -143,7 +141,7 @@ class Program:
         """The program as program.h reads it, int64; functions and constants are numbered in their order."""
         places = [*self.buffers]
         cutoff = int(np.float64(self.cutoff).view(np.int64))
-        head = [VERSION, self.item_bytes, self.layers, self.block, self.lanes, cutoff]
+        head = [VERSION, self.item_bytes, self.block, self.lanes, cutoff]
         head += [len(self.numbers), *self.numbers, places.index("energies"), places.index("g_vectors"), len(places)]
         sizes = [[buffer.cleared, *(buffer.size.get(name, 0) for name in COUNTS)] for buffer in self.buffers.values()]
         steps = [word for step in self._steps() for word in step]

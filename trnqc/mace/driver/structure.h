@@ -56,7 +56,7 @@ class Structure {
   }
 
  private:
-  [[noreturn]] static void fail(const std::string& message) { throw Failure(TRNQC_MACE_STRUCTURE, message); }
+  [[noreturn]] static void fail(const std::string& message) { throw Failure(TRNQC_MACE_INPUT, message); }
 
   static void check(const trnqc_mace_structure& s) {
     if (s.atoms < 0 || s.copies < 0 || s.pairs < 0) fail("expected numbers of atoms, copies and pairs from 0 on");

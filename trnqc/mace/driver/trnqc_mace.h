@@ -1,6 +1,6 @@
 /* MACE models in C: energies, forces and the virial of a structure, with a neighbour list of the caller's.
  *
- * `trnqc mace MODEL --prepare --output FOLDER` writes this header, the library libtrnqc_mace.so, the compiled kernels and
+ * `trnqc mace MODEL --folder FOLDER` writes this header, the library libtrnqc_mace.so, the compiled kernels and
  * the weights of a model to a folder. Lengths are in Angstrom and energies in eV. Functions that return int return
  * TRNQC_MACE_OK, or the kind of an error, whose message trnqc_mace_error() returns.
  */
@@ -15,7 +15,7 @@ extern "C" {
 
 enum {
   TRNQC_MACE_OK = 0,
-  TRNQC_MACE_STRUCTURE = 1, /* a structure that cannot be evaluated */
+  TRNQC_MACE_INPUT = 1,     /* an argument or a structure that cannot be used */
   TRNQC_MACE_FILE = 2,      /* a file that is missing or damaged, or has another version */
   TRNQC_MACE_MACHINE = 3,   /* a folder that was prepared for another machine */
   TRNQC_MACE_MEMORY = 4,    /* no memory */
@@ -61,9 +61,8 @@ void trnqc_mace_close(trnqc_mace *model);
 
 /* The cutoff distance of the model. */
 double trnqc_mace_cutoff(const trnqc_mace *model);
-/* Number of the model's layers. Copies must have neighbour lists of their own only if this is more than one and there
- * is no exchange. */
-int trnqc_mace_layers(const trnqc_mace *model);
+/* The most bytes of a row that the model exchanges, 0 if it needs no exchange. */
+int64_t trnqc_mace_row_bytes(const trnqc_mace *model);
 
 int trnqc_mace_evaluate(trnqc_mace *model, const trnqc_mace_structure *structure, trnqc_mace_result *result);
 

@@ -17,12 +17,12 @@ from trnqc.gen.values import fma, minimum
 from trnqc.host.arrays import empty
 from trnqc.host.threads import in_parallel
 from trnqc.jit import NUMPY, Recipe, find_compiler, library
-from trnqc.mace.edges.block import PAIRS, Weights
 from trnqc.mace.edges.geometry.functions import tanh
 from trnqc.mace.edges.geometry.kernels import EdgeValues
 from trnqc.mace.edges.geometry.programs import EDGES, ELEMENTS, INTERVALS, RECEIVERS, SENDERS
 from trnqc.mace.edges.graph import BLOCK, Edges
-from trnqc.mace.edges.network import network_weights, parameters
+from trnqc.mace.edges.networks.block import PAIRS, Weights
+from trnqc.mace.edges.networks.network import network_weights, parameters
 from trnqc.mace.edges.splines.tables import SplineTables
 from trnqc.mace.edges.splines.weights import SplineWeights, pack
 from trnqc.mace.gemm import Tile

@@ -12,12 +12,12 @@ from trnqc.host.arrays import empty
 from trnqc.host.threads import in_parallel
 from trnqc.jit import NUMPY, CompiledFunction, Recipe, find_compiler, library
 from trnqc.mace.edges import layer
-from trnqc.mace.edges.block import Weights
 from trnqc.mace.edges.geometry.kernels import EdgeValues, Geometry
 from trnqc.mace.edges.graph import BLOCK, Edges
-from trnqc.mace.edges.network import network_weights, parameters
+from trnqc.mace.edges.networks.block import Weights
+from trnqc.mace.edges.networks.network import network_weights, parameters
 from trnqc.mace.edges.paths import Layout, last_layer, layout_of
-from trnqc.mace.edges.scratch import NUMBERS, VECTORS, Scratch
+from trnqc.mace.edges.scratch import scratch_of
 from trnqc.mace.edges.splines.tables import SplineTables, with_last_layer
 from trnqc.mace.edges.splines.weights import SplineWeights, pack
 from trnqc.mace.gemm import Tile
@@ -91,10 +91,11 @@ class LayerConvolution:
 
     def scratch_bytes(self, copies: int) -> dict[str, int]:
         """Sizes of the scratch arrays of a share by name, for the forward program (1 copy) or the other one (2)."""
-        scratch = Scratch(self.layout, self.source, copies)
-        vectors = sum(scratch.vectors.values()) * self.layout.lanes
-        sizes = {VECTORS: vectors, NUMBERS: sum(scratch.numbers.values())}
-        return {name: size * self.dtype_bytes for name, size in sizes.items()}
+        return scratch_of(self.layout, self.source, copies).bytes(self.layout.lanes)
+
+    def operands(self, copies: int) -> dict[str, int | np.ndarray]:
+        """Numbers and arrays of the model that the programs are passed, by the names of their parameters."""
+        return {"pairs": self.pairs, "parameters": self.parameters}
 
     def forward(self, edges: Edges, values: EdgeValues, x: np.ndarray, z: np.ndarray, threads: int = 1) -> None:
         """Write z[receiver] = sum over its edges, [R, d3, channels], from features x [N, d1, channels]."""
@@ -125,7 +126,7 @@ class LayerConvolution:
         copies: int,
         **arrays: np.ndarray | int,
     ) -> None:
-        scratch = Scratch(self.layout, self.source, copies)
+        scratch = scratch_of(self.layout, self.source, copies)
         call = function.bind(
             edges=edges.count,
             shares=edges.shares(threads),
@@ -137,10 +138,8 @@ class LayerConvolution:
             radial=values.radial,
             cutoff=values.cutoff,
             intervals=values.intervals,
-            pairs=self.pairs,
-            parameters=self.parameters,
-            scratch_vectors=empty((threads * sum(scratch.vectors.values()), self.layout.lanes), self.dtype),
-            scratch_numbers=empty((threads * sum(scratch.numbers.values()),), self.dtype),
+            **self.operands(copies),
+            **scratch.arrays(threads, self.layout.lanes),
             **arrays,
         )
         in_parallel(lambda i: call(i, i + 1), threads, threads)

@@ -54,7 +54,11 @@ class Operand(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One instruction; ``registers`` holds the ids of the instructions that wrote the registers it reads."""
+    """One instruction.
+
+    ``registers`` holds the ids of the instructions that wrote the registers it reads. The last ``indices`` of the
+    inputs are tiles with runtime addresses, which are read before any data move.
+    """
 
     id: int
     op: str
@@ -63,6 +67,12 @@ class Step(NamedTuple):
     inputs: tuple[Operand, ...]
     registers: tuple[int, ...]
     name: str
+    indices: int = 0
+
+    @property
+    def data(self) -> tuple[Operand, ...]:
+        """The inputs without those that hold addresses."""
+        return self.inputs[: len(self.inputs) - self.indices]
 
 
 @dataclass
@@ -131,7 +141,7 @@ class Recorder:
                     ins = (*ins, self._operand(source))
                 elif source is not None and source.writer >= 0:
                     registers = (*registers, source.writer)
-        self._place().append(Step(tick, op, engine, outs, ins, registers, name or ""))
+        self._place().append(Step(tick, op, engine, outs, ins, registers, name or "", len(ins) - len(inputs)))
 
     def _place(self) -> list[Step | Loop]:
         return self._open[-1].body if self._open else self.program

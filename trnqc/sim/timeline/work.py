@@ -56,7 +56,7 @@ class WorkTable:
 
     def of(self, step: Step) -> Work:
         facts = [(o.space, o.p0, o.p1, o.dtype, o.run, o.far, o.shape, o.dynamic) for o in step.outputs + step.inputs]
-        key = (step.op, step.engine, len(step.outputs), *facts)
+        key = (step.op, step.engine, len(step.outputs), step.indices, *facts)
         work = self._known.get(key)
         if work is None:
             work = self._known[key] = self._measure(step)
@@ -142,11 +142,11 @@ class WorkTable:
 
     def _dma(self, step: Step) -> Work:
         c = self.c
-        sides = step.outputs + step.inputs
+        sides = step.outputs + step.data
         chip = next((o for o in sides if o.space != "hbm"), None)
-        src = step.inputs[0] if step.inputs else step.outputs[0]
+        src = step.data[0] if step.data else step.outputs[0]
         dst = step.outputs[0]
-        copies = max(1, len(step.inputs)) if step.op == "dma_compute" else 1
+        copies = max(1, len(step.data)) if step.op == "dma_compute" else 1
         rate = c["dma_bytes_per_ns"] * (c["dma_transpose_rate"] if step.op == "dma_transpose" else 1.0)
         if chip is None:
             total = dst.width * dst.itemsize
