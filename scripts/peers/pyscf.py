@@ -12,7 +12,7 @@ FOLDERS = {
     "hessian": "rhf uhf rks uks vv10_hessian",
     "dft": "h2o he numint grids",
     "qmmm": "grad_mm itrf",
-    "solvent": "pcm pcm_grad pcm_hessian ddcosmo ddcosmo_grad",
+    "solvent": "pcm pcm_grad ddcosmo ddcosmo_grad",
     "mcscf": "casci newton_casscf mc1step n2_df addons",
     "x2c": "x2c",
 }
