@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import scipy.linalg
@@ -84,12 +85,17 @@ def refit(weights: Callable[[np.ndarray], Sampled], knots: Knots) -> Fit:
 
 def _table(knots: Knots, weights: Callable[[np.ndarray], Sampled]) -> np.ndarray:
     """The coefficients with the least squared error of values and derivatives at all samples."""
-    r, scale = _samples(knots, np.arange(SAMPLES)), SLOPE * knots.r_max / knots.intervals
-    value, slope = _matrices(knots, r)
-    w, dw = weights(r)
-    left, right = np.concatenate([value, scale * slope]), np.concatenate([w, scale * dw])
-    q, upper = np.linalg.qr(left)
-    return scipy.linalg.solve_triangular(upper, q.T @ right)
+    w, dw = weights(_samples(knots, np.arange(SAMPLES)))
+    q, upper = factors(knots)
+    return scipy.linalg.solve_triangular(upper, q.T @ np.concatenate([w, SLOPE * knots.r_max / knots.intervals * dw]))
+
+
+@lru_cache(maxsize=1)
+def factors(knots: Knots) -> tuple[np.ndarray, np.ndarray]:
+    """Q and R of the B-splines and scaled derivatives at all samples, kept for the next table with these knots."""
+    value, slope = _matrices(knots, _samples(knots, np.arange(SAMPLES)))
+    q, upper = np.linalg.qr(np.concatenate([value, SLOPE * knots.r_max / knots.intervals * slope]))
+    return q, upper
 
 
 def _error(knots: Knots, table: np.ndarray, weights: Callable[[np.ndarray], Sampled]) -> float:

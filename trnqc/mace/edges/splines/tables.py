@@ -14,7 +14,7 @@ import numpy as np
 from trnqc.errors import InputError
 from trnqc.mace.edges.geometry.kernels import Geometry
 from trnqc.mace.edges.graph import Edges
-from trnqc.mace.edges.splines.fitting import Fit, fit, refit
+from trnqc.mace.edges.splines.fitting import Fit, factors, fit, refit
 from trnqc.mace.edges.splines.knots import Knots
 from trnqc.mace.edges.splines.sampling import Sampled, sampled, sampled_density
 from trnqc.mace.model import Density, Network, RadialBasis
@@ -104,6 +104,7 @@ def spline_tables(
             fits[-1].append(fit(each, basis.r_max, tolerance, knots.intervals))
             knots = fits[-1][-1].knots
     fits = [[_with(knots, known, each) for known, each in zip(*rows)] for rows in zip(fits, curves)]
+    factors.cache_clear()
     tables = tuple(np.stack([each.table for each in row]) for row in fits)
     return SplineTables(knots, numbers, tables, max(each.error for row in fits for each in row))
 
