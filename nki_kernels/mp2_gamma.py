@@ -98,9 +98,9 @@ def mp2_gamma(
 
     bt [parts, norb * nblk, 128, nk, block] and b [parts, rows (i, a), naux]: B of the left and then of the right
     orbitals in fp32 or bf16, one part, or two or three parts of a bf16 split (``precision.splits``); ev_col [nblk, 128,
-    row tiles] of the left, ev_row [nblk, block] of the right virtuals; mix [1, 3] = alpha, beta, alpha + beta;
-    e_pair [n, group] fp32; work [n, 4 + 6 group], items [m, 3], bounds [cores, 2 classes] int32; keep [m, 1] fp32: all
-    as made by ``mp2_gamma_plan``.
+    row tiles] of the left, ev_row [nblk, block] of the right virtuals; mix [1, 3] = alpha, beta, alpha + beta; e_pair
+    [n, group] fp32; work [n, 4 + 6 group], items [m, 3], bounds [cores, 2 classes] int32; keep [m, 1] fp32: all as made
+    by ``mp2_gamma_plan``.
     left: rows (i, a) of the left orbitals; nvir_right: 0 for one set of orbitals; partners, rows, cols, depth: as
     `pair_classes` and ``mp2_sums.sum_classes`` take them.
     """

@@ -61,13 +61,19 @@ def _tiles(count: int, width: int, buffer):
     return tiles
 
 
-def blocks_on_chip(masks_in_hbm, count: int):
-    """The `Blocks` of blocks of count x count tiles, with newly allocated tiles; V is zero."""
-    quads = (count + QUAD - 1) // QUAD
+def _load_masks(masks_in_hbm):
     on_chip = _tiles(LEVELS + 1, QUAD * P, nl.sbuf)
     for level in range(LEVELS + 1):
         for x in range(QUAD):
             nisa.dma_copy(dst=on_chip[level][:, x * P : (x + 1) * P], src=masks_in_hbm[level])
+    return on_chip
+
+
+def blocks_on_chip(masks_in_hbm, count: int, shared=()):
+    """The `Blocks` of blocks of count x count tiles, with newly allocated tiles, V zero; shared: others whose banks and
+    masks are used."""
+    quads = (count + QUAD - 1) // QUAD
+    on_chip = shared[0].masks if len(shared) > 0 else _load_masks(masks_in_hbm)
     v = _tiles(count, count * P, nl.sbuf)
     for tile in v:
         nisa.memset(dst=tile, value=0.0)
@@ -84,7 +90,7 @@ def blocks_on_chip(masks_in_hbm, count: int):
         product=_tiles(quads, QUAD * P, nl.sbuf),
         column=nl.ndarray((P, QUAD), dtype=nl.float32, buffer=nl.sbuf),
         t=nl.ndarray((P, count * P), dtype=nl.float32, buffer=nl.sbuf),
-        banks=_tiles(8, QUAD * P, nl.psum),
+        banks=shared[0].banks if len(shared) > 0 else _tiles(8, QUAD * P, nl.psum),
     )
 
 

@@ -72,3 +72,33 @@ def _panel(
             items.append((n * n + k * panel, place, place))
             factors.append((0.0, 1.0, 0.0))
         waiting = column
+
+
+def factor_sizes(n: int) -> tuple[int, int]:
+    """Rows of a panel of a factorisation and columns of a block, which divide the panel."""
+    panel, _ = solve_sizes(n, n)
+    return panel, min(RUN, panel)
+
+
+def panel_list(n: int, k: int, panel: int, cols: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Items [x, 3], factors [x, 3] and limits [1, 5] of panel k of a factorisation; n is a multiple of panel.
+
+    Limits are the numbers of the first and last + 1 item of the sums and of the solutions, and the first column of the
+    diagonal block. The lists of all panels have the same length, so that they share a program.
+    """
+    items, factors = [], []
+    for column in range(k * panel, n, cols):
+        for j in range(k):
+            items.append((j * panel * n + k * panel, j * panel * n + column, column))
+            factors.append((float(j > 0), -1.0, 1.0))
+    sums = len(items)
+    for column in range((k + 1) * panel, n, cols):
+        items.append((0, column, column))
+        factors.append((0.0, 1.0, 0.0))
+    limits = (0, sums, sums, len(items), k * panel)
+    panels = n // panel
+    longest = max(x * (panels - x) * (panel // cols) + (panels - x - 1) * (panel // cols) for x in range(panels))
+    rest = max(1, longest) - len(items)
+    items += [(0, 0, 0)] * rest
+    factors += [(0.0, 0.0, 0.0)] * rest
+    return np.array(items, np.int32), np.array(factors, np.float32), np.array([limits], np.int32)

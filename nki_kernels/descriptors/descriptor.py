@@ -59,8 +59,8 @@ class KernelOperator:
 
 
 @dataclass(frozen=True, eq=False)
-class NkiKernel:
-    """The descriptor of a kernel.
+class KernelFunction:
+    """What a device needs of a kernel to launch it.
 
     Parameters
     ----------
@@ -70,6 +70,19 @@ class NkiKernel:
         The kernel itself, decorated with ``nki.jit``.
     reference
         The NumPy function with the same signature.
+    """
+
+    name: str
+    function: Any
+    reference: Callable[..., np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class NkiKernel(KernelFunction):
+    """The descriptor of a kernel. The first parameters are those of `KernelFunction`.
+
+    Parameters
+    ----------
     dims
         The names of the extents of a shape.
     contracted
@@ -96,9 +109,6 @@ class NkiKernel:
         with other arguments.
     """
 
-    name: str
-    function: Any
-    reference: Callable[..., np.ndarray]
     dims: tuple[str, ...]
     contracted: str
     workload: str

@@ -13,7 +13,7 @@ FOLDERS = {
     "dft": "h2o he numint grids",
     "qmmm": "grad_mm itrf",
     "solvent": "pcm pcm_grad pcm_hessian ddcosmo ddcosmo_grad",
-    "mcscf": "casci newton_casscf mc1step n2_df addons bz_df",
+    "mcscf": "casci newton_casscf mc1step n2_df addons",
     "x2c": "x2c",
 }
 

@@ -70,6 +70,16 @@ CASES = {
         lambda a, b: torch.linalg.solve(a.tril(-1).mT + torch.eye(4), b),
         [(4, 4), (4, 2)],
     ),
+    "cholesky": (
+        lambda a: blas.cholesky(spread(a)),
+        lambda a: torch.linalg.cholesky(spread(a).tril() + spread(a).tril(-1).mT),
+        [(4, 4)],
+    ),
+    "cholesky of an upper triangle": (
+        lambda a: blas.cholesky(spread(a), lower=False),
+        lambda a: torch.linalg.cholesky(spread(a).triu() + spread(a).triu(1).mT).mT,
+        [(4, 4)],
+    ),
 }
 
 
@@ -145,6 +155,14 @@ def test_the_kernel_of_triangular_systems_on_tensors():
     with torch_ops.host_kernels("simulator"):
         result = tensors.on_device(Call("trsm", (a, b), (), (False, False, False, True)), "fp32")
     torch.testing.assert_close(result.double(), torch.linalg.solve(a.triu(), b), rtol=1e-5, atol=1e-6)
+
+
+def test_the_kernel_of_factorisations_on_tensors():
+    x = random(20, 40)
+    a = x @ x.mT
+    with torch_ops.host_kernels("simulator"):
+        result = tensors.on_device(Call("cholesky", (a,), (), (True,)), "fp32")
+    torch.testing.assert_close(result.double(), torch.linalg.cholesky(a), rtol=1e-5, atol=1e-5)
 
 
 def test_the_simulator_computes_tensors():

@@ -220,6 +220,24 @@ def test_matrices_do_not_depend_on_where_the_integrals_are():
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("on_disk", [False, True], ids=["in memory", "on disk"])
+def test_one_thread_gives_the_bits_of_several(tmp_path, on_disk):
+    mol = molecule()
+    pairs = mol.nao * (mol.nao + 1) // 2
+    integrals = np.random.default_rng(5).standard_normal((9 * GROUP + 1, pairs))
+    with h5py.File(tmp_path / "cderi.h5", "w") as file:
+        file["j3c"] = integrals
+    c = np.random.default_rng(4).standard_normal((mol.nao, 5))
+    dm = lib.tag_array(c @ c.T, mo_coeff=c, mo_occ=np.ones(5))
+    matrices = []
+    for threads in (1, 3):
+        ours = DF(mol)
+        ours._cderi = str(tmp_path / "cderi.h5") if on_disk else integrals
+        with lib.with_omp_threads(threads):
+            matrices.append(ours.get_jk(dm))
+    np.testing.assert_array_equal(*matrices)
+
+
 def test_a_file_that_is_lost_is_one_error(tmp_path):
     ours, _ = pair()
     ours._cderi_to_save = str(tmp_path / "cderi.h5")

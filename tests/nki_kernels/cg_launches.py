@@ -51,6 +51,17 @@ class Case:
         constants = {"terms": block.terms, "results": block.results, "window": window, "nodes": windows.nodes}
         return args, constants | {"length": self.problem.dims[2]}, windows
 
+    def launch_gradients(self, block, window: int, depth: int, cores: int = 1):
+        """Arguments and constants of the gradients' kernel for a block."""
+        windows, order = windows_of(self.edges, window, depth, cores), self.graph.by_sender
+        senders = windows_of(Sorted(order.edges, order.starts, order.far), 128, 2, cores)
+        gz = np.zeros((windows.nodes, self.gz.shape[1]), np.float32)
+        gz[: len(self.gz)] = self.gz
+        matrices = np.ascontiguousarray(block.couplings(window).transpose(0, 2, 1))
+        tables = (windows.table, windows.bounds, senders.table, senders.bounds)
+        args = (self.x, self.y, self.w, gz, *tables, matrices)
+        return args, {"terms": block.terms, "results": block.results, "window": window}
+
     def chosen(self, block, backward: bool = False) -> tuple[int, int]:
         return choose(self.edges, block.terms, block.results, backward)
 

@@ -1,4 +1,4 @@
-"""The convolution kernel on the simulator: values against edge-by-edge sums and against the generated C kernels."""
+"""The kernels of convolutions and of their gradients on the simulator, against sums over edges and generated C."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from nki_kernels.cg.conv import cg_conv, reference_cg_conv
+from nki_kernels.cg.gradients import cg_gradients, reference_cg_gradients
 from nki_kernels.cg.windows import Sorted, choose, windows_of
 from tests.nki_kernels.cg_launches import case, columns_of, mace_layer
 from trnqc import sim
@@ -121,3 +122,27 @@ def test_the_model_fills_tiles():
     window, depth = choose(edges, block.terms, block.results)
     tiles = len(windows_of(edges, window, depth).table) * depth
     assert window > 12 and tiles <= 1.1 * 3840 / 128
+
+
+@pytest.mark.parametrize("size", SIZES[:3], ids=str)
+def test_gradients_agree_with_sums_over_edges(size, target):
+    job = case(mace_layer(size[0]), *size[1:])
+    (block,) = job.blocks
+    args, constants = job.launch_gradients(block, *job.chosen(block, backward=True))
+    results = sim.simulate(cg_gradients)(*args, **constants)
+    for result, expected in zip(results, reference_cg_gradients(*args, **constants), strict=True):
+        assert error(result, expected) < CLOSE
+
+
+def test_gradients_sum_over_deep_windows_and_two_cores(monkeypatch):
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn2")
+    job = case(mace_layer(2), 150, 700)
+    (block,) = job.blocks
+    args, constants = job.launch_gradients(block, 4, 1, cores=2)
+    results = sim.simulate(cg_gradients[2])(*args, **constants)
+    for result, expected in zip(results, reference_cg_gradients(*args, **constants), strict=True):
+        assert error(result, expected) < CLOSE
+
+
+def test_the_gradients_stay_in_the_language():
+    assert sim.lint(cg_gradients) == ()

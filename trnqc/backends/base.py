@@ -87,6 +87,19 @@ class Backend:
         """
         raise self._without("devices")
 
+    def require_accuracy(self, precision: str) -> None:
+        """Refuse a precision whose promised accuracy the device does not reach. Most backends need not measure it.
+
+        Raises
+        ------
+        UnsupportedPrecision
+            If the error that was measured on the device exceeds the promised one.
+        """
+
+    def accuracies(self) -> tuple[str, ...]:
+        """The measured error of each precision in words, or why it cannot be measured; empty without measurements."""
+        return ()
+
     def gemm(self, a_t: np.ndarray, b: np.ndarray, *, precision: str) -> np.ndarray:
         """The product a_t.T @ b of a_t[K, M] and b[K, N], [M, N], in fp64 for the precision fp64, else in fp32."""
         check_precision(self, precision)
@@ -375,8 +388,12 @@ def product_operands(a_t: Any, b: Any, stacked: bool) -> tuple[np.ndarray, np.nd
 
 
 def check_precision(backend: Backend, precision: str) -> None:
-    """Raise UnsupportedPrecision if a backend does not have a precision. The message lists those that it has."""
+    """Raise UnsupportedPrecision if a backend does not have a precision, or if its device does not keep its promise.
+
+    The message lists the precisions that the backend has, or gives the measured and the promised error.
+    """
     if precision in backend.precisions:
+        backend.require_accuracy(precision)
         return
     if not backend.precisions:
         raise UnsupportedPrecision(

@@ -23,3 +23,13 @@ class Blas(Protocol):
     def solve(self, l: Any, b: Any) -> Any:
         """The solution X of l X = b, for l[n, n] with zeros above its diagonal and none on it, and b[n, m]."""
         ...
+
+    def cholesky(self, a: Any) -> Any:
+        """The lower triangular l with l l.T = a, zero above its diagonal, of a symmetric a[n, n].
+
+        Raises
+        ------
+        NotPositiveDefinite
+            If a leading minor is not positive in the precision.
+        """
+        ...

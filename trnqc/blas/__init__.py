@@ -13,6 +13,6 @@ from __future__ import annotations
 
 from trnqc.blas.choice import Choice, choose, promised_error
 from trnqc.blas.products import batched_gemm, gemm, symm, syrk
-from trnqc.blas.triangular import trsm
+from trnqc.blas.triangular import cholesky, trsm
 
-__all__ = ["Choice", "batched_gemm", "choose", "gemm", "promised_error", "symm", "syrk", "trsm"]
+__all__ = ["Choice", "batched_gemm", "cholesky", "choose", "gemm", "promised_error", "symm", "syrk", "trsm"]

@@ -18,6 +18,7 @@ FORMS: dict[str, Callable[..., Any]] = {
     "symm": forms.symm,
     "syrk": forms.syrk,
     "trsm": forms.trsm,
+    "cholesky": forms.cholesky,
 }
 """What computes each operation: form(blas, *matrices, *scaling, *flags)."""
 
@@ -95,6 +96,8 @@ def read(call: Call) -> tuple[Any, ...]:
     if call.name == "trsm":
         lower, _, unit, _ = call.flags
         return forms.read_triangle(call.matrices[0], lower, unit), call.matrices[1]
+    if call.name == "cholesky":
+        return (forms.triangle(call.matrices[0], call.flags[0]),)
     return call.matrices
 
 

@@ -67,6 +67,12 @@ def read_triangle(a: Any, lower: bool, unit_diagonal: bool) -> Any:
     return stored
 
 
+def cholesky(blas: Blas, a: Any, lower: bool) -> Any:
+    """The triangular factor of a symmetric matrix of which one triangle is stored."""
+    factor = lower_triangle(blas.cholesky(whole(a, lower)))
+    return factor if lower else transposed(factor)
+
+
 def flipped(x: Any, axes: tuple[int, ...]) -> Any:
     """A matrix with the elements of axes in reverse order."""
     return sys.modules["torch"].flip(x, axes) if is_tensor(x) else np.flip(x, axes)

@@ -3,8 +3,8 @@
     tensors on the CPU      -> NumPy arrays -> the backend that was asked for -> tensor
     tensors on a device     -> kernels launched on the tensors where they are
 
-The operators are ``torch.ops.trnqc.blas_gemm``, ``blas_symm``, ``blas_syrk`` and ``blas_trsm``. Each takes its
-matrices, c, alpha and beta if it is a product, its flags, and the names of a backend and a precision.
+The operators are ``torch.ops.trnqc.blas_gemm``, and so on for symm, syrk, trsm and cholesky. Each takes its matrices,
+c, alpha and beta if it is a product, its flags, and the names of a backend and a precision.
 """
 
 # No `from __future__ import annotations`: torch reads the schema from the annotations as objects.
@@ -24,7 +24,7 @@ from trnqc.blas import forms
 from trnqc.blas.calls import FORMS, Asked, Call, compute
 from trnqc.blas.choice import Choice, choose
 from trnqc.errors import InputError, UnsupportedError, UnsupportedPrecision
-from trnqc.torch_ops.ops import register, split
+from trnqc.torch_ops.ops import register, require_tensor_accuracy, split
 
 
 def run(call: Call, asked: Asked) -> Tensor:
@@ -73,6 +73,7 @@ def _compute(call: Call, backend: str, precision: str) -> Tensor:
 
 def on_device(call: Call, precision: str) -> Tensor:
     """Compute a call by kernels on the device of its tensors, or on the host inside `torch_ops.host_kernels`."""
+    require_tensor_accuracy(call.matrices[0], precision)
     blas = NkiBlas(TensorDevice(call.matrices[0].device), precision, split)
     result: Tensor = FORMS[call.name](blas, *call.matrices, *call.scaling, *call.flags)
     return result
@@ -136,11 +137,20 @@ def _trsm_fake(
     return _empty(a, tuple(b.shape), precision)
 
 
+def _cholesky(a: Tensor, lower: bool, backend: str, precision: str) -> Tensor:
+    return _compute(Call("cholesky", (a,), (), (lower,)), backend, precision)
+
+
+def _cholesky_fake(a: Tensor, lower: bool, backend: str, precision: str) -> Tensor:
+    return _empty(a, tuple(a.shape), precision)
+
+
 OPERATORS = {
     "gemm": register("blas_gemm", _gemm, _gemm_fake),
     "symm": register("blas_symm", _symm, _symm_fake),
     "syrk": register("blas_syrk", _syrk, _syrk_fake),
     "trsm": register("blas_trsm", _trsm, _trsm_fake),
+    "cholesky": register("blas_cholesky", _cholesky, _cholesky_fake),
 }
 
 
@@ -219,6 +229,30 @@ def _trsm_backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
     return (d_a.to(a.dtype), d_b.to(ctx.dtype_of_b), *[None] * 6)
 
 
+def _save_factor(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    a, *ctx.plain = inputs
+    ctx.save_for_backward(output)
+    ctx.dtype_of_a = a.dtype
+
+
+def _cholesky_backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+    """From dl = l phi(l^-1 da l^-T): the symmetric gradient is l^-T phi(l.T g) l^-1, made symmetric.
+
+    phi takes the lower triangle with half of the diagonal (I. Murray, arXiv:1602.07527). Every element off the diagonal
+    that is read stands for two of the symmetric matrix.
+    """
+    (factor,) = ctx.saved_tensors
+    lower, backend, precision = ctx.plain
+    factor, g = (factor, g) if lower else (factor.mT, g.mT)
+    end = (backend, precision)
+    phi = OPERATORS["gemm"](factor, forms.triangle(g, True), None, 1.0, 0.0, True, False, *end)
+    phi = forms.triangle(phi, True) - 0.5 * torch.diag_embed(torch.diagonal(phi))
+    half = OPERATORS["trsm"](factor, phi, True, True, False, True, *end)
+    d_s = OPERATORS["trsm"](factor, half, True, False, False, False, *end)
+    d_a = forms.triangle(d_s + d_s.mT, lower) - torch.diag_embed(torch.diagonal(d_s))
+    return d_a.to(ctx.dtype_of_a), None, None, None
+
+
 def _samples(info: Any, in_dims: tuple[Any, ...], args: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     """The arguments of each sample of a vmap."""
     return [
@@ -249,6 +283,7 @@ for _name, _setup, _backward, _vmap in [
     ("symm", _save, _symm_backward, _one_by_one("symm")),
     ("syrk", _save, _syrk_backward, _one_by_one("syrk")),
     ("trsm", _save_solution, _trsm_backward, _one_by_one("trsm")),
+    ("cholesky", _save_factor, _cholesky_backward, _one_by_one("cholesky")),
 ]:
     OPERATORS[_name].register_autograd(_backward, setup_context=_setup)
     OPERATORS[_name].register_vmap(_vmap)

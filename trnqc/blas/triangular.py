@@ -1,4 +1,4 @@
-"""Triangular systems of equations."""
+"""Cholesky factorisation, and triangular systems of equations."""
 
 from __future__ import annotations
 
@@ -71,3 +71,48 @@ def trsm(
     require(n == length, f"op(a) [{n}, {n}] on the {side} of x does not fit b {list(shape)}")
     flags = bool(lower), bool(trans), bool(unit_diagonal), side == "left"
     return run(Call("trsm", (a, b), (), flags), Asked(backend, precision, target_error))
+
+
+def cholesky(
+    a: Any,
+    *,
+    lower: bool = True,
+    backend: str = "auto",
+    precision: str | None = None,
+    target_error: float | None = None,
+) -> Any:
+    """Factorise a symmetric positive definite matrix: a = l l.T with l lower triangular.
+
+    Parameters
+    ----------
+    a : array or tensor
+        A matrix [n, n], of which one triangle is read.
+    lower : bool
+        Whether the lower triangle of a is read and l returned, else the upper triangle of a is read and l.T returned.
+    backend, precision, target_error
+        See `trnqc.blas.gemm`. The error is that of the products, of which the factor consists.
+
+    Returns
+    -------
+    array or tensor
+        The factor, with zeros in the other triangle. The gradient of `a` has the elements that are read.
+
+    Raises
+    ------
+    NotPositiveDefinite
+        If a leading minor is not positive; the error names its order, and has it as the attribute ``minor``.
+    InputError
+        If a is not square, or elements are not finite.
+    UnsupportedPrecision, BackendUnavailable
+        If the choice cannot be met.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> cholesky(np.array([[4.0, np.nan], [2.0, 10.0]]))
+    array([[2., 0.],
+           [1., 3.]])
+    """
+    n, columns = shape_of(a, "a")
+    require(n == columns, f"a must be square; found [{n}, {columns}]")
+    return run(Call("cholesky", (a,), (), (bool(lower),)), Asked(backend, precision, target_error))

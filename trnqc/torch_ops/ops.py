@@ -19,7 +19,10 @@ from torch import Tensor
 from nki_kernels.descriptors import NkiKernel, kernels
 from nki_kernels.descriptors.descriptor import KernelOperator
 from nki_kernels.precision.splits import PRECISIONS
+from trnqc.backends.neuron.device import NeuronDevice
 from trnqc.backends.neuron.launch import launch
+from trnqc.backends.neuron.packages import logical_cores
+from trnqc.backends.nki.accuracy import require_accuracy
 from trnqc.errors import InputError, UnsupportedPrecision
 from trnqc.torch_ops.products import OPERATORS, gradients, over_a_batch, product, refuse_dual_level, require_tensors
 
@@ -75,10 +78,21 @@ def _check(a_t: Tensor, b: Tensor, rank: int, name: str) -> None:
         raise InputError(f"{name} takes {expected}, none of them empty; found a_t{list(a_t.shape)}, b{list(b.shape)}")
 
 
+def require_tensor_accuracy(x: Tensor, precision: str) -> None:
+    """Refuse a precision that breaks its promise on the device of a tensor (`trnqc.backends.nki.accuracy`)."""
+    require_accuracy(NeuronDevice(x.device, logical_cores()), precision)
+
+
+def _launched(name: str, a_t: Tensor, b: Tensor, precision: str) -> Tensor:
+    parts = split(a_t, precision), split(b, precision)
+    require_tensor_accuracy(a_t, precision)
+    return launch(kernels()[name], *parts)
+
+
 def _gemm(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:
     refuse_dual_level("gemm")
     _check(a_t, b, 2, "gemm")
-    return launch(kernels()["gemm"], split(a_t, precision), split(b, precision))
+    return _launched("gemm", a_t, b, precision)
 
 
 def _gemm_fake(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:
@@ -89,7 +103,7 @@ def _gemm_fake(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:
 def _batched(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:
     refuse_dual_level("batched_contraction")
     _check(a_t, b, 3, "batched_contraction")
-    return launch(kernels()["batched_contraction"], split(a_t, precision), split(b, precision))
+    return _launched("batched_contraction", a_t, b, precision)
 
 
 def _batched_fake(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import blas, solve_triangular
+from scipy.linalg import blas, lapack, solve_triangular
 
 from trnqc.backends.cpu.formats import FORMATS, encode
+from trnqc.errors import NotPositiveDefinite
 
 # Rows of a block of a triangular system in an emulated precision: those of one tile of a tensor engine.
 PANEL = 128
@@ -43,6 +44,26 @@ class CpuBlas:
             known = self.product(l[rows, :k].T, x[:k], None, 1.0, 0.0) if k else 0.0
             x[rows] = self._solve(l[rows, rows], b[rows] - known)
         return x
+
+    def cholesky(self, a: Any) -> np.ndarray:
+        if self.precision in ("fp64", "fp32"):
+            return self._cholesky(a, 0, len(a))
+        lower = np.zeros(a.shape, np.float32)
+        for k in range(0, len(a), PANEL):
+            rows, below = slice(k, k + PANEL), slice(k + PANEL, None)
+            known = self.product(lower[k:, :k].T, lower[rows, :k].T, None, 1.0, 0.0) if k else 0.0
+            rest = a[k:, rows] - known
+            lower[rows, rows] = self._cholesky(rest[:PANEL], k, len(a))
+            lower[below, rows] = self._solve(lower[rows, rows], rest[PANEL:].T).T
+        return lower
+
+    def _cholesky(self, a: np.ndarray, before: int, n: int) -> np.ndarray:
+        """The factor of a diagonal block, which follows ``before`` rows of n."""
+        factorise = lapack.dpotrf if self.precision == "fp64" else lapack.spotrf
+        lower, minor = factorise(self._like(a), lower=1, clean=1)
+        if minor > 0:
+            raise NotPositiveDefinite(before + minor, n)
+        return np.asarray(lower)
 
     def _solve(self, l: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.asarray(solve_triangular(self._like(l), self._like(b), lower=True, check_finite=False))

@@ -13,6 +13,7 @@ from nki_kernels.descriptors import kernels
 from nki_kernels.precision.splits import split
 from trnqc.backends.base import Backend
 from trnqc.backends.gamma import AddRows, FactorSet, GammaOptions
+from trnqc.backends.nki.accuracy import accuracy_of, require_accuracy
 from trnqc.backends.nki.blas import NkiBlas
 from trnqc.backends.nki.device import PRECISIONS, NkiDevice
 from trnqc.backends.nki.gamma import NkiGamma
@@ -29,6 +30,21 @@ class NkiBackend(Backend):
 
     def devices(self) -> tuple[NkiDevice, ...]:
         raise self._without("devices")
+
+    def require_accuracy(self, precision: str) -> None:
+        """Measure the precision on the first device before its first use."""
+        require_accuracy(self.devices()[0], precision)
+
+    def accuracies(self) -> tuple[str, ...]:
+        """The measured and the promised error of each precision, and which of them are refused."""
+        return tuple(self._accuracy(precision) for precision in self.precisions)
+
+    def _accuracy(self, precision: str) -> str:
+        try:
+            accuracy = accuracy_of(self.devices()[0], precision)
+        except Exception as error:  # A device that cannot run the kernel is a finding, not a failure of the report.
+            return f"{precision}: not measured: {error}"
+        return str(accuracy) if accuracy.kept else f"{accuracy}: refused"
 
     def _product(self, a_t: np.ndarray, b: np.ndarray, precision: str) -> np.ndarray:
         name, device = "gemm" if a_t.ndim == 2 else "batched_contraction", self.devices()[0]

@@ -15,7 +15,7 @@ from nki_kernels.descriptors.blas import sizes_of
 from nki_kernels.precision.splits import split
 from trnqc.arrays import is_tensor
 from trnqc.backends.nki.device import NkiDevice
-from trnqc.errors import MemoryLimit, UnsupportedPrecision
+from trnqc.errors import MemoryLimit, NotPositiveDefinite, UnsupportedPrecision
 from trnqc.tuning.choice import choose
 from trnqc.tuning.conditions import device_identity
 
@@ -59,10 +59,7 @@ class NkiBlas:
         return self._launch("blas_syrk", (self._parts(a_t),), c, (n, n), work, constants)
 
     def solve(self, l: Any, b: Any) -> Any:
-        if self.precision == "bf16x15":
-            raise UnsupportedPrecision(
-                "the kernel of trsm rounds its solution to parts of eight bits: take fp32, bf16x6 or bf16x3"
-            )
+        self._require_rounding("trsm")
         n, m = b.shape
         constants = self._constants("blas_trsm", {"n": n, "m": m})
         panel = constants["panel"]
@@ -79,6 +76,40 @@ class NkiBlas:
             *(masks(), places, items, factors),
         )
         return self.device.call(kernels()["blas_trsm"], *map(self.device.put, arrays), **constants)[:n]
+
+    def cholesky(self, a: Any) -> Any:
+        self._require_rounding("cholesky")
+        n = len(a)
+        constants = self._constants("blas_cholesky", {"n": n})
+        panel, cols = constants["panel"], constants["cols"]
+        rows = solve_plan.padded(n, panel)
+        _check_sizes(rows * rows)
+        whole = _identity_beyond(a, rows)
+        upper = whole.new_zeros((rows, rows)) if is_tensor(a) else np.zeros((rows, rows), np.float32)
+        shared = self.device.put(masks())
+        for k in range(rows // panel):
+            at = slice(k * panel, (k + 1) * panel)
+            lists = solve_plan.panel_list(rows, k, panel, cols)
+            operands = self.parts_of(whole[at], "fp32")[0], self.parts_of(whole[at], self.precision)
+            result = self.device.call(
+                kernels()["blas_cholesky"],
+                self._parts(upper),
+                *map(self.device.put, operands),
+                shared,
+                *map(self.device.put, lists),
+                **constants,
+            )
+            _require_positive(result[panel, :panel], k * panel, n)
+            upper[at] = result[:panel]
+        lower = upper.swapaxes(0, 1)[:n, :n]
+        return self.parts_of(lower, "fp32")[0]
+
+    def _require_rounding(self, name: str) -> None:
+        """Raise UnsupportedPrecision for parts of four bits, which kernels do not make of their own results."""
+        if self.precision == "bf16x15":
+            raise UnsupportedPrecision(
+                f"the kernel of {name} rounds its results to parts of eight bits: take fp32, bf16x6 or bf16x3"
+            )
 
     def _constants(self, kernel: str, shape: dict[str, int]) -> dict[str, int]:
         return choose(kernel, shape, self.precision, self.device.target, device_identity()).constants
@@ -100,6 +131,14 @@ class NkiBlas:
         previous = unread if c is None else self.parts_of(c.reshape(shape), "fp32")[0]
         arrays = [self.device.put(x) for x in (previous, *work)]
         return self.device.call(kernels()[kernel], *operands, *arrays, **constants, update=int(c is not None))
+
+
+def _require_positive(pivots: Any, before: int, n: int) -> None:
+    """Raise NotPositiveDefinite if a pivot is not positive; this waits for the device."""
+    values = pivots.cpu().numpy() if is_tensor(pivots) else pivots
+    wrong = np.flatnonzero(~(values > 0.0))
+    if len(wrong):
+        raise NotPositiveDefinite(before + int(wrong[0]) + 1, n)
 
 
 def _zeros_beyond(b: Any, rows: int) -> Any:

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nki_kernels.descriptors import NkiKernel
+from nki_kernels.descriptors.descriptor import KernelFunction
 from nki_kernels.precision import splits
 
 PRECISIONS = tuple(splits.PRECISIONS)
@@ -36,10 +36,14 @@ class NkiDevice(Protocol):
     @property
     def label(self) -> str: ...
 
+    def identity(self) -> dict[str, str]:
+        """Everything on which the rounding of its results depends: hardware, versions, flags."""
+        ...
+
     def put(self, array: np.ndarray) -> Any:
         """Copy an array to the memory of the device."""
         ...
 
-    def call(self, kernel: NkiKernel, *args: Any, **constants: int) -> np.ndarray:
+    def call(self, kernel: KernelFunction, *args: Any, **constants: int) -> np.ndarray:
         """Run a kernel with arrays that `put` has returned and integers, and return its result as a NumPy array."""
         ...

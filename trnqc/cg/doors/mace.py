@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from e3nn import o3
+from e3nn.util.codegen import CodeGenMixin
+from e3nn.util.jit import compile_mode
 from mace.modules.blocks import EquivariantProductBasisBlock, InteractionBlock
 from mace.modules.symmetric_contraction import SymmetricContraction
 from torch import Tensor, nn
@@ -32,12 +34,17 @@ class Convolution(o3.TensorProduct):
         return self.fused(x, y, weights, edge_index[1], edge_index[0])
 
 
-class Contraction(SymmetricContraction):
-    """The `symmetric_contractions` of a block."""
+@compile_mode("script")
+class Contraction(CodeGenMixin, nn.Module):
+    """The `symmetric_contractions` of a block.
+
+    It is no subclass of MACE's class, whose instances `mace.tools.compile.simplify` replaces by what it traces.
+    """
 
     # TorchScript cannot read annotations that are text.
     if TYPE_CHECKING:
         fused: PolynomialContraction
+        contractions: Any
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Return B of x [nodes, channels, components] and of the one-hot elements y [nodes, elements]."""

@@ -1,6 +1,6 @@
-"""Swap layers of MACE and NequIP models in place for fused ones; nothing else of a model changes.
+"""Swap layers of MACE, NequIP and SevenNet models in place for fused ones; nothing else of a model changes.
 
-The modules mace.py and nequip.py find the layers of a model and replace their forward functions.
+The modules mace.py, nequip.py and sevenn.py find the layers of a model and replace their forward functions.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from torch import nn
 from trnqc.errors import InputError, UnsupportedError
 
 # Module that swaps the layers of a model, by the package that defines the model's classes.
-DOORS = {"mace": "trnqc.cg.doors.mace", "nequip": "trnqc.cg.doors.nequip"}
+DOORS = {package: f"trnqc.cg.doors.{package}" for package in ("mace", "nequip", "sevenn")}
 
 
 def accelerate(model: Any) -> tuple[str, ...]:
-    """Swap the convolutions of MACE and NequIP models, and MACE's symmetric contractions, in place, for fused ones.
+    """Swap the convolutions of MACE, NequIP and SevenNet models, and MACE's contractions, in place, for fused ones.
 
     Parameters
     ----------

@@ -25,9 +25,8 @@ from trnqc.host.memory import gigabytes
 
 # The share of the memory below PySCF's max_memory that arrays of this module may take.
 SHARE_OF_MEMORY = 0.9
-# Groups of fitting functions for each thread in a block that is read from a file. The threads take them in turns, so
-# that all end at about the same time.
-GROUPS_OF_A_THREAD = 4
+# Blocks in which integrals are read from a file, at least. The first is read before anything is computed.
+BLOCKS = 8
 
 
 def memory_left(max_memory: float) -> float:
@@ -178,12 +177,13 @@ class DF(df.DF):
     def _jk_from_file(self, dm: Any, with_j: bool, with_k: bool) -> tuple[Any, Any]:
         """Compute J and K block by block, while the next block is read."""
         pairs, room = self.mol.nao * (self.mol.nao + 1) // 2, memory_left(self.max_memory)
+        file = FileRows(self._cderi, self._dataname)
         # Two blocks are in memory at once; the working arrays take the other half.
-        groups = min(GROUPS_OF_A_THREAD * lib.num_threads(), int(room / 4 / (8 * pairs * jk.GROUP)))
+        groups = min(-(-file.naux // (BLOCKS * jk.GROUP)), int(room / 4 / (8 * pairs * jk.GROUP)))
         rows = jk.GROUP * max(1, groups)
-        norms = self._norms_of_file(rows)
+        norms = self._norms_of_file(file, rows)
         totals = [np.zeros(np.shape(dm)) if wanted else None for wanted in (with_j, with_k)]
-        for block in FileRows(self._cderi, self._dataname).blocks(rows):
+        for block in file.blocks(rows):
             for total, part in zip(totals, fitted_jk(block, dm, norms, with_j, with_k, room / 2)):
                 if total is not None:
                     total += part
@@ -191,12 +191,11 @@ class DF(df.DF):
             self.ran_on += f"; J and K from a file by {programs.words()}"
         return totals[0], totals[1]
 
-    def _norms_of_file(self, rows: int) -> np.ndarray:
+    def _norms_of_file(self, file: FileRows, rows: int) -> np.ndarray:
         """Return the norms of the integrals of a file, which is read once for them."""
-        file, norms = self.__dict__.get("_file_norms", (None, None))
-        if file is not self._cderi:
-            blocks = FileRows(self._cderi, self._dataname).blocks(rows)
-            norms = lib.unpack_tril(np.sqrt(sum(jk.norms_of(block) ** 2 for block in blocks)))
+        of, norms = self.__dict__.get("_file_norms", (None, None))
+        if of is not self._cderi:
+            norms = lib.unpack_tril(np.sqrt(sum(jk.norms_of(block) ** 2 for block in file.blocks(rows))))
             self._file_norms = self._cderi, norms
         return norms
 

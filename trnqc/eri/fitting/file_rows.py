@@ -33,6 +33,12 @@ class FileRows:
     def __init__(self, file: Any, name: str) -> None:
         self._file, self._name = file, name
 
+    @property
+    def naux(self) -> int:
+        """Number of rows. Raises StorageError."""
+        with self._datasets() as datasets:
+            return len(datasets[0])
+
     def blocks(self, rows: int) -> Iterator[np.ndarray]:
         """Yield blocks of at most `rows` rows in order. A block is valid until the next one is asked for.
 
@@ -41,22 +47,20 @@ class FileRows:
         StorageError
             If the file cannot be read.
         """
+        with self._datasets() as datasets:
+            yield from _read_ahead(datasets, rows)
+
+    @contextmanager
+    def _datasets(self) -> Iterator[list[h5py.Dataset]]:
         try:
-            with self._datasets() as datasets:
-                yield from _read_ahead(datasets, rows)
+            with addons.load(self._file, self._name) as integrals:
+                grouped = isinstance(integrals, h5py.Group)
+                yield [integrals[str(n)] for n in range(len(integrals))] if grouped else [integrals]
         except OSError as error:
             raise StorageError(
                 f"the fitted integrals cannot be read from {self._file} ({error}): call reset() of the density-fitting "
                 "object, which then computes them again"
             ) from error
-
-    @contextmanager
-    def _datasets(self) -> Iterator[list[h5py.Dataset]]:
-        with addons.load(self._file, self._name) as integrals:
-            if isinstance(integrals, h5py.Group):
-                yield [integrals[str(n)] for n in range(len(integrals))]
-            else:
-                yield [integrals]
 
 
 def _read_ahead(datasets: Sequence[h5py.Dataset], rows: int) -> Iterator[np.ndarray]:

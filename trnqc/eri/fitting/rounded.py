@@ -22,7 +22,7 @@ from trnqc.host.rank_updates import add_product
 from trnqc.ranks import ALONE
 
 # Rows that are rounded together. They stay in the cache for J and K.
-NEAR = 8
+NEAR = 16
 
 
 class RoundedJK:

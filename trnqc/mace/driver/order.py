@@ -1,7 +1,7 @@
 """The order of the steps of an evaluation.
 
-first features -> geometry -> for each layer: convolution, densities, atoms
-              -> for each layer, backwards: atoms, convolution, densities -> geometry -> pair repulsion
+first features -> geometry -> for each layer: densities; pass over ranges of atoms: convolution, atoms
+              -> for each layer, backwards: pass: atoms, convolution; densities -> geometry -> pair repulsion
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from trnqc.jit import NUMPY, CompiledFunction, Library, Recipe, library
 from trnqc.mace.convolutions import Convolutions
 from trnqc.mace.driver import programs
-from trnqc.mace.driver.steps import Buffer, Exchange, Operands, Program, Step
+from trnqc.mace.driver.steps import Buffer, Exchange, Operands, Pass, Program, Step
 from trnqc.mace.edges.density import EdgeDensity
 from trnqc.mace.edges.first.kernels import FirstConvolution
 from trnqc.mace.edges.geometry.programs import harmonics_size
@@ -45,7 +45,7 @@ class _Order:
     def program(self) -> Program:
         self._edge_buffers()
         self._node_buffers()
-        steps = (*self._forward(), *self._reverse())
+        steps = tuple(self._steps())
         numbers = tuple(
             number if self.parts.covers(np.array([n])) else 0 for n, number in enumerate(self.model.numbers)
         )
@@ -81,8 +81,8 @@ class _Order:
                 bytes_ = width * self.vector or self.item
                 self.buffers[name] = Buffer({"atoms" if name.startswith("x") else "receiving": bytes_})
         self.buffers["energies"] = Buffer({"atoms": 8})
-        for layer in self.parts.layers:
-            self._room("g_x", Buffer({"atoms_by_thread": layer.sent_bytes}))
+        for t, layer in enumerate(self.parts.layers):
+            self.buffers[f"gx{t}"] = Buffer({"atoms_by_thread": layer.sent_bytes}, cleared=True)
 
     def _room(self, name: str, buffer: Buffer) -> None:
         """Make a buffer, which several steps may use, large enough."""
@@ -103,45 +103,64 @@ class _Order:
             functions.append(programs.repulsion(self.model.repulsion))
         return library(Recipe.of(*functions, name="mace-graph"), plan.tile.lanes)
 
-    def _forward(self) -> Iterator[Step | Exchange]:
-        plan, geometry = self.plan, self.parts.geometry
-        sent = self._constant("sent", plan.sent)
-        energies = self._constant("constants", plan.atomic_energies)
+    def _steps(self) -> Iterator[Step | Pass | Exchange]:
+        """All steps. The last layer has one pass, which computes its gradient too."""
+        geometry, last = self.parts.geometry, len(self.plan.layers) - 1
+        sent = self._constant("sent", self.plan.sent)
+        energies = self._constant("constants", self.plan.atomic_energies)
         yield Step(self.common.begin, "atoms", {"sent": sent, "constants": energies, "x": "x0"})
         self._constant("radii", geometry.radii)
         yield Step(geometry.functions[0], "edge_vectors", CUTOFF)
-        for t, (layer, density) in enumerate(zip(self.parts.layers, self.parts.densities)):
-            yield Step(layer.functions[0], "threads", self._of_layer(t, layer, 1) | {"x": f"x{t}", "z": f"a{t}"})
-            if density is not None:
-                yield Step(density.function, "threads", self._of_density(t, density))
-                yield Step(self.common.density, "receiving", {"part": f"part{t}", "rho": f"rho{t}"})
-            for name in ("messages", "contraction_value", "features"):
-                yield self._of_nodes(name, t)
-            if t + 1 < len(plan.layers):
-                yield Exchange(f"x{t + 1}", self.parts.layers[t + 1].sent_bytes, reverse=False)
-
-    def _reverse(self) -> Iterator[Step | Exchange]:
-        layers = list(enumerate(zip(self.parts.layers, self.parts.densities)))
-        for t, (layer, density) in reversed(layers):
-            for name in ("features_reverse", "contraction_gradient", "messages_reverse"):
-                yield self._of_nodes(name, t)
-            names: Operands = {"x": f"x{t}", "g_z": f"a{t}", "nodes": "atoms"}
-            yield Step(layer.functions[1], "threads", self._of_layer(t, layer, 2) | names)
-            if t:
-                yield Step(self._add_threads(layer), "atoms")
-                yield Exchange("g_x", layer.sent_bytes, reverse=True)
-            if density is not None:
-                names = {"slope": f"slope{t}", "g_density": f"grho{t}"}
-                yield Step(self.common.density_gradient, "receiving", names)
-        yield Step(self.parts.geometry.functions[1], "edge_vectors")
+        for t in range(last):
+            yield from self._densities(t)
+            yield Pass(tuple(self._forward(t)))
+            yield Exchange(f"x{t + 1}", self.parts.layers[t + 1].sent_bytes, reverse=False)
+        yield from self._densities(last)
+        yield Pass((*self._forward(last), *self._reverse(last)))
+        yield from self._after(last)
+        for t in reversed(range(last)):
+            yield Pass(tuple(self._reverse(t)))
+            yield from self._after(t)
+        yield Step(geometry.functions[1], "edge_vectors")
         if self.model.repulsion is not None:
             yield self._repulsion()
 
+    def _densities(self, t: int) -> Iterator[Step]:
+        density = self.parts.densities[t]
+        if density is not None:
+            yield Step(density.function, "threads", self._of_density(t, density))
+            yield Step(self.common.density, "receiving", {"part": f"part{t}", "rho": f"rho{t}"})
+
+    def _forward(self, t: int) -> Iterator[Step]:
+        layer = self.parts.layers[t]
+        yield Step(layer.functions[0], "threads", self._of_layer(t, layer, 1) | {"x": f"x{t}", "z": f"a{t}"})
+        for name in ("messages", "contraction_value", "features"):
+            yield self._of_nodes(name, t)
+
+    def _reverse(self, t: int) -> Iterator[Step]:
+        layer = self.parts.layers[t]
+        for name in ("features_reverse", "contraction_gradient", "messages_reverse"):
+            yield self._of_nodes(name, t)
+        names: Operands = {"x": f"x{t}", "g_z": f"ga{t}", "g_x": f"gx{t}", "nodes": "atoms"}
+        yield Step(layer.functions[1], "threads", self._of_layer(t, layer, 2) | names)
+
+    def _after(self, t: int) -> Iterator[Step | Exchange]:
+        """The steps after the reverse pass of a layer."""
+        layer = self.parts.layers[t]
+        if t:
+            yield Step(self._add_threads(layer), "atoms", {"g_x": f"gx{t}"})
+            yield Exchange(f"gx{t}", layer.sent_bytes, reverse=True)
+        if self.parts.densities[t] is not None:
+            names: Operands = {"slope": f"slope{t}", "g_density": f"grho{t}"}
+            yield Step(self.common.density_gradient, "receiving", names)
+
     def _of_layer(self, t: int, layer: FirstConvolution | LayerConvolution, copies: int) -> Operands:
         """What both programs of a convolution are passed."""
-        for name, size in layer.scratch_bytes(copies).items():
-            self._room(name, Buffer({"threads": size}))
         names: Operands = {}
+        for name, size in layer.scratch_bytes(copies).items():
+            # One thread may run one program of a pass while another thread runs the other one.
+            names[name] = f"{name}_{copies}"
+            self._room(f"{name}_{copies}", Buffer({"threads": size}))
         for name, value in layer.operands(copies).items():
             constant = f"{name}{t}_{copies}" if name == "matrices" else f"{name}{t}"
             names[name] = value if isinstance(value, int) else self._constant(constant, value)
@@ -158,10 +177,7 @@ class _Order:
 
     def _of_nodes(self, name: str, t: int) -> Step:
         function = self.nodes.functions[f"{name}{t}"]
-        names: Operands = {
-            "parameters": self._constant("parameters", self.plan.parameters),
-            f"gx{t + 1}": "g_x",
-        }
+        names: Operands = {"parameters": self._constant("parameters", self.plan.parameters)}
         if name.startswith("contraction"):
             names |= {"blocks": self.plan.layers[t].messages.vectors[0], "starts": "block_starts"}
             names |= {"elements": "block_elements", "c": self._constant(f"coefficients{t}", self.plan.coefficients[t])}

@@ -14,7 +14,7 @@ from trnqc.jit import CompiledFunction
 from trnqc.jit.signature import GROUPS
 
 # Version of the encoding, in program.h too.
-VERSION = 1
+VERSION = 2
 # Numbers that are known when a structure is: atoms with their copies, atoms that receive, edges, blocks of atoms,
 # threads, atoms for each thread, and vectors of edges. In the order of program.h.
 COUNTS = ("one", "atoms", "receiving", "edges", "block_count", "threads", "atoms_by_thread", "edge_vectors")
@@ -83,6 +83,21 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Pass:
+    """Steps that each thread runs for one range of its atoms after another.
+
+    The groups of a step are the threads or the blocks of atoms. Buffers with a row for each receiver, if only the steps
+    of one pass use them, have room for the atoms of a range.
+
+    Parameters
+    ----------
+    steps : tuple of Step
+    """
+
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
 class Exchange:
     """An exchange of the rows of a buffer with the copies of atoms that other processes compute.
 
@@ -120,7 +135,7 @@ class Program:
     buffers : dict
         Among them ``energies``, float64 [atoms], and ``g_vectors``, the gradient of the energy with respect to the
         vectors, float64 [edges, 3].
-    steps : tuple of Step and Exchange
+    steps : tuple of Step, Pass and Exchange
     """
 
     numbers: tuple[int, ...]
@@ -130,12 +145,12 @@ class Program:
     lanes: int
     constants: dict[str, np.ndarray]
     buffers: dict[str, Buffer]
-    steps: tuple[Step | Exchange, ...]
+    steps: tuple[Step | Pass | Exchange, ...]
 
     @property
     def functions(self) -> list[CompiledFunction]:
         """The functions of the steps in their order."""
-        return [step.function for step in self.steps if isinstance(step, Step)]
+        return [step.function for step, _ in self._flat() if isinstance(step, Step)]
 
     def words(self) -> np.ndarray:
         """The program as program.h reads it, int64; functions and constants are numbered in their order."""
@@ -145,7 +160,15 @@ class Program:
         head += [len(self.numbers), *self.numbers, places.index("energies"), places.index("g_vectors"), len(places)]
         sizes = [[buffer.cleared, *(buffer.size.get(name, 0) for name in COUNTS)] for buffer in self.buffers.values()]
         steps = [word for step in self._steps() for word in step]
-        return np.array([*head, *(word for size in sizes for word in size), len(self.steps), *steps], np.int64)
+        return np.array([*head, *(word for size in sizes for word in size), len([*self._flat()]), *steps], np.int64)
+
+    def _flat(self) -> Iterator[tuple[Step | Exchange, int]]:
+        """All steps, and the number of their pass, 0 outside of passes."""
+        for number, step in enumerate(self.steps, 1):
+            if isinstance(step, Pass):
+                yield from ((inner, number) for inner in step.steps)
+            else:
+                yield step, 0
 
     def _steps(self) -> Iterator[list[int]]:
         """The words of each step."""
@@ -155,15 +178,16 @@ class Program:
             name: (ARRAY, n) for n, name in enumerate(ARRAYS)
         }
         number = 0
-        for step in self.steps:
+        for step, of_pass in self._flat():
             if isinstance(step, Exchange):
                 kind = EXCHANGE_REVERSE if step.reverse else EXCHANGE
-                yield [kind, known[step.buffer][1], 0, 1, NUMBER, step.row_bytes]
+                yield [kind, known[step.buffer][1], of_pass, 0, 1, NUMBER, step.row_bytes]
                 continue
             operands = [(NUMBER, value) if isinstance(value, int) else known[value] for value in step.values]
             yield [
                 KERNEL,
                 number,
+                of_pass,
                 COUNTS.index(step.groups),
                 len(operands),
                 *(word for pair in operands for word in pair),

@@ -41,8 +41,8 @@ class Structure {
   std::vector<double> vectors;
   // Element, first atom and number of atoms of each block; first atoms, and elements, of blocks; the numbers of atoms.
   Integers blocks, block_starts, block_elements, atoms;
-  // First atoms of shares with about equal numbers of edges.
-  Integers shares;
+  // First atoms of shares with about equal numbers of edges, and their first blocks.
+  Integers shares, share_blocks;
 
   int64_t receiving() const { return static_cast<int64_t>(atoms.size()); }
   int64_t nodes() const { return static_cast<int64_t>(elements.size()); }
@@ -130,27 +130,36 @@ class Structure {
   }
 
   void divide(int64_t largest, int64_t threads) {
-    blocks.clear();
-    block_elements.clear();
-    block_starts.clear();
-    for (int64_t first = 0, end; first < receiving(); first = end) {
-      end = first;
-      while (end < receiving() && elements[end] == elements[first]) ++end;
-      const int64_t size = end - first, parts = (size + largest - 1) / largest;
-      for (int64_t n = 0; n < parts; ++n) {
-        const int64_t begin = first + size * n / parts;
-        blocks.insert(blocks.end(), {elements[first], begin, first + size * (n + 1) / parts - begin});
-        block_elements.push_back(elements[first]);
-        block_starts.push_back(begin);
-      }
-    }
-    block_starts.push_back(receiving());
     shares.assign(1, 0);
     for (int64_t n = 1; n < threads; ++n) {
       const auto wanted = std::lower_bound(starts.begin(), starts.end(), (edges() * n + threads - 1) / threads);
       shares.push_back(std::min<int64_t>(wanted - starts.begin(), receiving()));
     }
     shares.push_back(receiving());
+    blocks.clear();
+    block_elements.clear();
+    block_starts.clear();
+    share_blocks.assign(1, 0);
+    for (int64_t share = 0; share < threads; ++share) {
+      for (int64_t first = shares[share], end; first < shares[share + 1]; first = end) {
+        end = first;
+        while (end < shares[share + 1] && elements[end] == elements[first]) ++end;
+        add_blocks(first, end, largest);
+      }
+      share_blocks.push_back(static_cast<int64_t>(block_elements.size()));
+    }
+    block_starts.push_back(receiving());
+  }
+
+  // Divide atoms of one element into blocks.
+  void add_blocks(int64_t first, int64_t end, int64_t largest) {
+    const int64_t size = end - first, parts = (size + largest - 1) / largest;
+    for (int64_t n = 0; n < parts; ++n) {
+      const int64_t begin = first + size * n / parts;
+      blocks.insert(blocks.end(), {elements[first], begin, first + size * (n + 1) / parts - begin});
+      block_elements.push_back(elements[first]);
+      block_starts.push_back(begin);
+    }
   }
 
   Integers near_;

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trnqc.host.arrays import empty
+from trnqc.host.arrays import empty, zeros
 from trnqc.host.threads import in_parallel
 from trnqc.jit import NUMPY, CompiledFunction, Recipe, find_compiler, library
 from trnqc.mace.edges import layer
@@ -112,7 +112,7 @@ class LayerConvolution:
         threads: int = 1,
     ) -> np.ndarray:
         """Return the gradient of x, and add to those of the harmonics and lengths, [rows, ...]."""
-        g_x = empty((threads, *x.shape), self.dtype)
+        g_x = zeros((threads, *x.shape), self.dtype)
         arrays = {"g_z": g_z, "g_x": g_x, "g_harmonics": g_harmonics, "g_lengths": g_lengths, "slopes": values.slopes}
         self._run(self.functions[1], edges, values, threads, 2, nodes=edges.nodes, x=x, **arrays)
         return g_x[0] if threads == 1 else g_x.sum(axis=0)

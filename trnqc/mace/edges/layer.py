@@ -55,8 +55,8 @@ def reverse(layout: Layout, source: Weights) -> st.Function:
     -------
     Function
         Its parameters are those of `forward` with ``nodes`` and ``slopes``, the gradient ``g_z`` in place of z, and
-        the results ``g_x`` [S, N, d1, channels], a sum for each share, and ``g_harmonics`` [E, d2] and ``g_lengths``
-        [E], to which is added.
+        the results ``g_x`` [S, N, d1, channels], a sum for each share, ``g_harmonics`` [E, d2] and ``g_lengths``
+        [E], to which it adds.
     """
     b, dtype, nv = Builder(), source.dtype, layout.vectors
     y, radial, slopes, cutoff = _geometry(layout, source)
@@ -66,7 +66,6 @@ def reverse(layout: Layout, source: Weights) -> st.Function:
     own = scratch.views(SHARE)
     gradient = convolution.reverse(layout, dtype, 2 * source.edges, source.edges)
     mine = b.let("mine", SHARE * NODES * size)
-    clear(b, g_x, mine, mine + NODES * size)
     with blocks(b, source, SHARES[SHARE], SHARES[SHARE + 1]) as (first, count, rows):
         tables = (INTERVALS, PAIRS, parameters, SENDERS, RECEIVERS, ELEMENTS)
         results = (own["sums"], own["hidden"], own["weights"])

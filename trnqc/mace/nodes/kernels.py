@@ -143,7 +143,7 @@ class NodeRun:
             self._run(f"{name}{t}")
 
     def reverse(self, t: int) -> None:
-        """Compute the gradient of the sums over edges of layer t, in ``a``."""
+        """Compute the gradient of the sums over edges of layer t, in ``ga``."""
         for name in ("features_reverse", "contraction_gradient", "messages_reverse"):
             self._run(f"{name}{t}")
 
