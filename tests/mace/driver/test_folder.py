@@ -67,6 +67,7 @@ def test_a_folder_gives_the_same_bits(case, options, tmp_path):
     assert np.array_equal(virial, expected.virial)
 
 
+@pytest.mark.slow
 def test_the_program_in_cpp_prints_what_python_prints(tmp_path):
     pytest.importorskip("ase", reason="needs ASE")
     import ase.io
