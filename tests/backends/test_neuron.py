@@ -156,10 +156,14 @@ def test_a_complete_machine_is_usable_by_the_path_it_has(machine, native, path):
     assert status.usable and path in status.reason and status.devices == ("/dev/neuron0",)
 
 
-def test_auto_takes_a_usable_device_where_it_has_the_precision(machine):
+def test_auto_takes_a_usable_device_where_it_has_the_precision(machine, monkeypatch):
+    """The accuracy of the device is asked for before it is taken; tests/backends/test_accuracy.py measures one."""
     machine(["/dev/neuron0"])
+    asked = []
+    monkeypatch.setattr(Neuron, "require_accuracy", lambda self, precision: asked.append(precision))
     assert select("auto", "fp32").backend.name == "neuron"
     assert select("auto", "fp64").backend.name == "cpu"
+    assert asked == ["fp32"]
 
 
 @pytest.mark.parametrize("native", [True, False])
