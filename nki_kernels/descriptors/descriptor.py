@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import ml_dtypes
 import numpy as np
@@ -43,6 +43,24 @@ class Launch:
     args: tuple[Any, ...]
     constants: dict[str, int]
     flops: float
+
+
+class Launchable(Protocol):
+    """What a device needs of a kernel: the kernel itself, and the NumPy function with the same signature."""
+
+    @property
+    def function(self) -> Any: ...
+
+    @property
+    def reference(self) -> Callable[..., Any]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class KernelPair:
+    """A kernel and its reference, for kernels that are launched for one problem and are not tuned by shape."""
+
+    function: Any
+    reference: Callable[..., Any]
 
 
 @dataclass(frozen=True)

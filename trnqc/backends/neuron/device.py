@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nki_kernels.descriptors import NkiKernel
+from nki_kernels.descriptors.descriptor import Launchable
 from trnqc.backends.neuron import packages
 from trnqc.backends.neuron.launch import launch, to_numpy, to_tensor
 from trnqc.tuning.conditions import machine_target
@@ -29,8 +29,11 @@ class NeuronDevice:
     def put(self, array: np.ndarray) -> Any:
         return to_tensor(array).to(self.device)
 
-    def call(self, kernel: NkiKernel, *args: Any, **constants: int) -> np.ndarray:
-        return to_numpy(launch(kernel, *args, **constants).cpu())
+    def call(self, kernel: Launchable, *args: Any, **constants: Any) -> Any:
+        results = launch(kernel, *args, **constants)
+        if isinstance(results, tuple):
+            return tuple(to_numpy(result.cpu()) for result in results)
+        return to_numpy(results.cpu())
 
 
 def open_device() -> NeuronDevice:

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nki_kernels.descriptors import NkiKernel
+from nki_kernels.descriptors.descriptor import Launchable
 
 PRECISIONS = ("fp32", "bf16x3", "bf16")
 """The precisions of the tensor engine, which has no fp64."""
@@ -39,6 +39,6 @@ class NkiDevice(Protocol):
         """Copy an array to the memory of the device."""
         ...
 
-    def call(self, kernel: NkiKernel, *args: Any, **constants: int) -> np.ndarray:
-        """Run a kernel with arrays that `put` has returned and integers, and return its result as a NumPy array."""
+    def call(self, kernel: Launchable, *args: Any, **constants: Any) -> Any:
+        """Run a kernel with arrays that `put` has returned and constants; return a NumPy array or a tuple of them."""
         ...

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nki_kernels.descriptors import NkiKernel
+from nki_kernels.descriptors.descriptor import Launchable
 from nki_kernels.lang import REAL, nki
 from trnqc.sim.launch.targets import target_from_environment
 
@@ -31,7 +31,7 @@ class SimulatedCore:
     def put(self, array: np.ndarray) -> np.ndarray:
         return array
 
-    def call(self, kernel: NkiKernel, *args: Any, **constants: int) -> np.ndarray:
+    def call(self, kernel: Launchable, *args: Any, **constants: Any) -> Any:
         # Without this variable, the vendor's simulator applies the weaker limits of the newest generation.
         os.environ.setdefault("NEURON_PLATFORM_TARGET_OVERRIDE", self.target)
         return nki.simulate(kernel.function)(*args, **constants)
