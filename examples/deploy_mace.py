@@ -97,14 +97,14 @@ def main() -> int:
     batch = mace_batch(atoms, dtype, float(model.r_max), numbers=model.atomic_numbers.tolist())
     inputs = {name: batch[name] for name in (*INPUTS, "head")}
 
-    swapped = trnqc.cg.accelerate(model, without_python=True)
+    swapped = trnqc.cg.accelerate(model)
     trnqc.cg.write_kernels(model, args.out / "kernels")
     scripted(model).save(args.out / "model.pt")
     torch.save(inputs, args.out / "inputs.pt")
     if args.package:
         trnqc.cg.undo(model)
         model = without_script(model)
-        trnqc.cg.accelerate(model, without_python=True)
+        trnqc.cg.accelerate(model)
         torch._inductor.aoti_compile_and_package(exported(model, inputs), package_path=str(args.out / "model.pt2"))
     print("swapped:", ", ".join(swapped), file=sys.stderr)
     for name, value in zip(RESULTS, Evaluation(model)(*(inputs[name].clone() for name in INPUTS))):

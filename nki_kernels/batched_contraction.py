@@ -10,6 +10,7 @@ import numpy as np
 
 from nki_kernels.gemm_blocks import contract
 from nki_kernels.lang import nki, nl
+from nki_kernels.precision.splits import sum_of_products
 
 
 @nki.jit
@@ -26,7 +27,4 @@ def batched_contraction(a_t, b, rows=0, cols=0, kchunk=0, batch=1, hold=0, drain
 
 def reference_batched_contraction(a_t, b, rows=0, cols=0, kchunk=0, batch=1, hold=0, drains=4, drainer=0):
     """The same sums in NumPy: fp64 arithmetic on the given (rounded) parts, rounded once to fp32."""
-    a_t, b = np.asarray(a_t, np.float64), np.asarray(b, np.float64)
-    a_t = a_t.swapaxes(2, 3)
-    total = sum(a_t[p] @ b[q] for p in range(len(a_t)) for q in range(len(b)) if p + q < 2)
-    return np.asarray(total, np.float32)
+    return np.asarray(sum_of_products(a_t, b), np.float32)

@@ -2,8 +2,8 @@
 
     out[M, N] = sum_p,q a_t[p, K, M].T @ b[q, K, N]
 
-An operand has one part, or two: the high and the low part of a bf16 split, x = high + low. The three products
-high high + high low + low high are added up in the same PSUM bank, which gives nearly fp32 accuracy at bf16 speed.
+An operand has one part, or the parts of a split into numbers in bf16 (``precision.splits``). The products of the parts
+that matter are added up in the same PSUM bank. Two parts and three products give nearly fp32 accuracy at bf16 speed.
 
 Limits: M, N, K >= 1; fewer than 2^31 elements in each array; parts in fp32 or bf16, the same for both operands.
 Accumulation and output are in fp32. The program is unrolled over K and over one block; see ``gemm_blocks``.
@@ -15,6 +15,7 @@ import numpy as np
 
 from nki_kernels.gemm_blocks import contract
 from nki_kernels.lang import nki, nl
+from nki_kernels.precision.splits import sum_of_products
 
 
 @nki.jit
@@ -34,6 +35,4 @@ def gemm(a_t, b, rows=0, cols=0, kchunk=0, batch=1, hold=0, drains=4, drainer=0)
 
 def reference_gemm(a_t, b, rows=0, cols=0, kchunk=0, batch=1, hold=0, drains=4, drainer=0):
     """The same sum of products in NumPy: fp64 arithmetic on the given (rounded) parts, rounded once to fp32."""
-    a_t, b = np.asarray(a_t, np.float64), np.asarray(b, np.float64)
-    total = sum(a_t[p].T @ b[q] for p in range(len(a_t)) for q in range(len(b)) if p + q < 2)
-    return np.asarray(total, np.float32)
+    return np.asarray(sum_of_products(a_t, b), np.float32)

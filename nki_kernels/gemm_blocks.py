@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from nki_kernels.lang import nisa, nl
+from nki_kernels.precision.splits import products_of
 
 P = 128  # partitions: rows of the contraction index in one matmul, and columns of the stationary operand
 RUN = 512  # columns of the moving operand; one PSUM bank of fp32
 BANKS = 8  # PSUM banks
 STRIPE = 256  # columns of a in one tile; products start when the first tile is loaded, and each tile is freed by itself
 DRAINS = 4  # output tiles in flight between PSUM and memory that a plan assumes
-BODY = 512  # products that a plan with resident operands unrolls in a loop body; a split has three times as many
+BODY = 512  # products that a plan with resident operands unrolls in a loop body; a split has several times as many
 CHUNK = 4  # largest number of contraction blocks in a streamed chunk
 SBUF_BYTES = 176 * 1024  # bytes per partition that every generation can use
 
@@ -111,16 +112,6 @@ def _buffers(operand, count: int, kchunk: int, width: int, stripe: int):
             stripes.append(_tiles(operand, kchunk, min(stripe, width - first)))
         buffers.append(stripes)
     return buffers
-
-
-def _products(parts_a: int, parts_b: int):
-    """Products of a split that matter: high high, high low, low high; low low is below the rounding of the sum."""
-    pairs = []
-    for p in range(parts_a):
-        for q in range(parts_b):
-            if p + q < 2:
-                pairs.append((p, q))
-    return pairs
 
 
 def _loops(zs, ms, ns):
@@ -325,7 +316,7 @@ def contract(a, b, out, blocks, drains=DRAINS, drainer=0):
         b=b.reshape((b.shape[0] * Z * K * N, 1)),
         out=out.reshape((Z * M * N, 1)),
         Z=Z,
-        products=_products(parts, b.shape[0]),
+        products=products_of(parts, b.shape[0]),
         M=M,
         N=N,
         K=K,

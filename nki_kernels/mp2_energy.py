@@ -34,6 +34,7 @@ from nki_kernels.mp2_products import (
     streamed,
     tile_list,
 )
+from nki_kernels.precision.splits import products_of
 
 
 @dataclass
@@ -213,8 +214,7 @@ def _loop(mem, limits, c: int, count: int, same_pair: bool, kind):
 def mp2_energy(bt, ev_row, ev_col, e_pair, work, bounds, nvir, naux, kchunk):
     """Partial sums of the opposite- and same-spin pair energies, one a partition, without the weight 2 - delta_ij.
 
-    bt [parts, nocc * nblk, 128, nk, block] fp32 or bf16: one part, or the high and low parts of a bf16 split (then
-    three products: high high + high low + low high);
+    bt [parts, nocc * nblk, 128, nk, block] fp32 or bf16: one part, or those of a split (``precision.splits``);
     ev_row [nblk, block], ev_col [nblk, 128, row tiles], e_pair [n, group] fp32; work [n, 4 + 2 group],
     bounds [cores, 2 classes] int32, all as made by ``mp2_plan``; nvir, naux, kchunk compile-time integers.
     Returns out [n, 128, group, 2] fp32, opposite spin then same spin; slots that no item owns are left unwritten.
@@ -252,11 +252,8 @@ def reference_mp2_energy(bt, ev_row, ev_col, e_pair, work, bounds, nvir, naux, k
         return part[index, :width].reshape(width, -1)
 
     def product(x, y, rows, cols):
-        high = factor(parts[0], x, rows) @ factor(parts[0], y, cols).T
-        if len(parts) == 1:
-            return high
-        low = factor(parts[0], x, rows) @ factor(parts[1], y, cols).T
-        return high + low + factor(parts[1], x, rows) @ factor(parts[0], y, cols).T
+        pairs = products_of(len(parts), len(parts))
+        return sum(factor(parts[p], x, rows) @ factor(parts[q], y, cols).T for p, q in pairs)
 
     for core in range(bounds.shape[0]):
         for c in range(bounds.shape[1] // 2):

@@ -27,10 +27,11 @@ import numpy as np
 
 from nki_kernels.lang import nisa, nki, nl
 from nki_kernels.mp2_amplitudes import pair_item
-from nki_kernels.mp2_plan import block_kinds, rectangle_kinds, split
+from nki_kernels.mp2_plan import block_kinds, rectangle_kinds
 from nki_kernels.mp2_products import ALONE, PARTNERS, SAME, factors_on_chip, load_virtuals
 from nki_kernels.mp2_sums import sum_classes, sum_item, sums_on_chip
 from nki_kernels.mp2_theta import amplitudes_on_chip
+from nki_kernels.precision.splits import split, sum_of_products
 
 
 def pair_classes(nvir_left: int, nvir_right: int, block: int, group: int, partners: int):
@@ -96,10 +97,10 @@ def mp2_gamma(
     """Gamma [(i, a), Q] fp32 of the left orbitals, then of the right ones.
 
     bt [parts, norb * nblk, 128, nk, block] and b [parts, rows (i, a), naux]: B of the left and then of the right
-    orbitals in fp32 or bf16, one part, or the high and low parts of a bf16 split (then three products: high high + high
-    low + low high); ev_col [nblk, 128, row tiles] of the left, ev_row [nblk, block] of the right virtuals; mix [1, 3] =
-    alpha, beta, alpha + beta; e_pair [n, group] fp32; work [n, 4 + 6 group], items [m, 3], bounds [cores, 2 classes]
-    int32; keep [m, 1] fp32: all as made by ``mp2_gamma_plan``.
+    orbitals in fp32 or bf16, one part, or two or three parts of a bf16 split (``precision.splits``); ev_col [nblk, 128,
+    row tiles] of the left, ev_row [nblk, block] of the right virtuals; mix [1, 3] = alpha, beta, alpha + beta; e_pair
+    [n, group] fp32; work [n, 4 + 6 group], items [m, 3], bounds [cores, 2 classes] int32; keep [m, 1] fp32: all as made
+    by ``mp2_gamma_plan``.
     left: rows (i, a) of the left orbitals; nvir_right: 0 for one set of orbitals; partners, rows, cols, depth: as
     `pair_classes` and ``mp2_sums.sum_classes`` take them.
     """
@@ -141,13 +142,14 @@ def reference_mp2_gamma(
         for j in range(right_b.shape[1] // nvir):
             at = slice(i * nvir_left, (i + 1) * nvir_left), slice(j * nvir, (j + 1) * nvir)
             orbital = j + left // nvir_left if nvir_right else j
-            t = _product(left_b[:, at[0]], right_b[:, at[1]]) / (energies[i, orbital] + vir)
+            T = sum_of_products(left_b[:, at[0]].swapaxes(1, 2), right_b[:, at[1]].swapaxes(1, 2))
+            t = T / (energies[i, orbital] + vir)
             theta[at] = mix[0, 0] * t + mix[0, 1] * t.T if partners else mix[0, 2] * t
-    rounded = split(theta, "fp32" if b.dtype == np.float32 else ("bf16", "bf16x3")[len(b) - 1])
-    gamma = _product(rounded, right_b.transpose(0, 2, 1))
+    rounded = split(theta, "fp32" if b.dtype == np.float32 else ("bf16", "bf16x3", "bf16x6")[len(b) - 1])
+    gamma = sum_of_products(rounded.swapaxes(1, 2), right_b)
     if not nvir_right:
         return gamma
-    return np.concatenate((gamma, _product(rounded.transpose(0, 2, 1), left_b.transpose(0, 2, 1))))
+    return np.concatenate((gamma, sum_of_products(rounded, left_b)))
 
 
 def _pair_energies(blocks, e_pair, work, bounds, classes):
@@ -162,12 +164,3 @@ def _pair_energies(blocks, e_pair, work, bounds, classes):
                     j = i if what == SAME else work[it, 2 + 2 * g] // blocks[0]
                     energies[i, j] = energies[j, i] = e_pair[it, g]
     return energies
-
-
-def _product(x, y):
-    """x . y^T in fp64 over the parts that the kernel multiplies; x [parts, m, k], y [parts, n, k]."""
-    total = np.zeros((x.shape[1], y.shape[1]))
-    for p in range(len(x)):
-        for q in range(len(x) - p):
-            total += x[p].astype(np.float64) @ y[q].astype(np.float64).T
-    return total

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from nki_kernels import mp2_plan as plan
 from nki_kernels.gemm_blocks import BANKS
 from nki_kernels.mp2_plan import RUN, Mp2Tiles, P
 from nki_kernels.mp2_sums import sum_classes
+from nki_kernels.precision.splits import PRECISIONS, split
 
 MOST_ELEMENTS = 2**31 - 1
 """Elements of one part of Theta in a launch: offsets are int32."""
@@ -125,12 +125,9 @@ def shapes(
     lists = launch_lists(sides, eps[: sides.nocc_left], eps[sides.nocc_left :], tiles, cores)
     virtuals = [np.linspace(0.1, 3.0, n) for n in (sides.nvir_left, sides.nvir_right or sides.nvir_left)]
     rows = sides.left + (sides.right if sides.nocc_right else 0)
-    parts, dtype = (
-        (2 if precision == "bf16x3" else 1),
-        np.dtype(np.float32 if precision == "fp32" else ml_dtypes.bfloat16),
-    )
-    bt = fill((parts, norb * pairs.nblk, P, pairs.nk, pairs.block), dtype)
-    b = fill((parts, rows, naux), dtype)
+    form = PRECISIONS[precision]
+    bt = fill((form.parts, norb * pairs.nblk, P, pairs.nk, pairs.block), form.dtype)
+    b = fill((form.parts, rows, naux), form.dtype)
     return (bt, b, *pack_energies(virtuals[0], virtuals[1], pairs), mix(2.0, 1.0), *lists.arrays), constants(
         sides, tiles
     )
@@ -213,7 +210,7 @@ def pack_sides(
     """B of the left and of the right orbitals, fp64 [nocc, nvir, naux], as the kernel's bt and b."""
     sets = [left] if right is None else [left, right]
     naux = tiles.pairs.naux
-    b = plan.split(np.concatenate([x.reshape(-1, naux) for x in sets]), precision)
+    b = split(np.concatenate([x.reshape(-1, naux) for x in sets]), precision)
     padded = [np.pad(x, ((0, 0), (0, sides.nvir - x.shape[1]), (0, 0))) for x in sets]
     return plan.pack_factors(np.concatenate(padded), tiles.pairs, precision), b
 

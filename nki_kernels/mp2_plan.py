@@ -14,8 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
+
+from nki_kernels.precision.splits import split
 
 P = 128  # partitions: rows of the contraction index in one matmul, and columns of the stationary operand
 RUN = 512  # columns of the moving operand of one matmul, which fill one PSUM bank in fp32
@@ -241,7 +242,7 @@ def launches(
 
 
 def pack_factors(B: np.ndarray, tiles: Mp2Tiles, precision: str) -> np.ndarray:
-    """B[nocc, nvir, naux] fp64 -> bt[parts, nocc * nblk, 128, nk, block], rounded once; parts as in ``split``."""
+    """B[nocc, nvir, naux] fp64 -> bt[parts, nocc * nblk, 128, nk, block], rounded once; parts: see ``split``."""
     nocc = B.shape[0]
     bt: Any = None
     for i in range(nocc):
@@ -252,17 +253,6 @@ def pack_factors(B: np.ndarray, tiles: Mp2Tiles, precision: str) -> np.ndarray:
             bt = np.empty((len(blocks), nocc, *blocks.shape[1:]), blocks.dtype)
         bt[:, i] = blocks
     return bt.reshape(len(bt), nocc * tiles.nblk, P, tiles.nk, tiles.block)
-
-
-def split(array: np.ndarray, precision: str) -> np.ndarray:
-    """fp64 operand -> its parts for the tensor engine, [parts, ...]: one in fp32 or bf16, or for bf16x3 two in bf16,
-    high + low, that hold twice bf16's mantissa."""
-    if precision == "fp32":
-        return array.astype(np.float32)[None]
-    high = array.astype(ml_dtypes.bfloat16)
-    if precision == "bf16":
-        return high[None]
-    return np.stack([high, (array - high.astype(np.float64)).astype(ml_dtypes.bfloat16)])
 
 
 def pack_virtuals(eps_vir: np.ndarray, tiles: Mp2Tiles) -> tuple[np.ndarray, np.ndarray]:

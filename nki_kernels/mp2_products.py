@@ -18,6 +18,7 @@ from typing import Any
 
 from nki_kernels.lang import nisa, nl
 from nki_kernels.mp2_plan import ACCUMULATORS, RUN, P
+from nki_kernels.precision.splits import products_of
 
 # What is multiplied for a pair of orbitals.
 PARTNERS = 0  # two orbitals of one set: T right of the diagonal and on it, U right of the diagonal
@@ -81,7 +82,7 @@ def factors_on_chip(bt, ev_row, ev_col, naux: int, kchunk: int):
     return Factors(
         bt=bt,
         naux=naux,
-        products=[(0, 0)] if bt.shape[0] == 1 else [(0, 0), (0, 1), (1, 0)],
+        products=products_of(bt.shape[0], bt.shape[0]),
         ev_row=ev_row,
         ev_col=ev_col,
         left=left,

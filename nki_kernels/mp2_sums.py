@@ -17,6 +17,7 @@ from nki_kernels.gemm_blocks import blocks_of
 from nki_kernels.lang import nisa, nl
 from nki_kernels.mp2_plan import RUN, P
 from nki_kernels.mp2_products import field
+from nki_kernels.precision.splits import products_of
 
 CHUNK = 4  # contraction blocks of 128 in one load
 
@@ -110,14 +111,13 @@ def _add(mem, bank, left, right, tile, k0: int, k: int):
     blocks = (min(k, (k0 + CHUNK) * P) - k0 * P + P - 1) // P
     for x in range(blocks):
         height = min(P, k - (k0 + x) * P)
-        for p in range(mem.parts):
-            for q in range(mem.parts - p):
-                nisa.nc_matmul(
-                    dst=bank[0:m, 0:n],
-                    stationary=left[p][0:height, x, a0 : a0 + m],
-                    moving=right[q][0:height, x, b0 : b0 + n],
-                    accumulate=(k0 + x + p + q > 0),
-                )
+        for p, q in products_of(mem.parts, mem.parts):
+            nisa.nc_matmul(
+                dst=bank[0:m, 0:n],
+                stationary=left[p][0:height, x, a0 : a0 + m],
+                moving=right[q][0:height, x, b0 : b0 + n],
+                accumulate=(k0 + x + p + q > 0),
+            )
 
 
 def _gamma(mem, at, tile):

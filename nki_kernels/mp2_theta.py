@@ -1,9 +1,9 @@
 """Amplitudes on their way from chip to HBM, for ``mp2_amplitudes``.
 
-    X, Y on chip in fp32  --high parts, low parts-->  Theta                          (as they lie)
-                          --transpose, high parts, low parts-->  Theta               (tiles off the diagonal)
+    X, Y on chip in fp32  --high parts, other parts-->  Theta                        (as they lie)
+                          --transpose, high parts, other parts-->  Theta             (tiles off the diagonal)
 
-Theta has the parts of the factors: fp32 or bf16, or the high and low parts of a bf16 split. X and Y have the numbers 0
+Theta has the parts of the factors: fp32 or bf16, or two or three parts of a bf16 split. X and Y have the numbers 0
 and 1 in what follows, their transposes 2 and 3.
 """
 
@@ -35,6 +35,7 @@ class Amplitudes(nl.NKIObject):
     e: Any
     bias: Any
     scratch: Any
+    thirds: Any  # tiles for three parts of X and Y of each turn; none for fewer parts
     stage: Any
     flat: Any
     turned: Any  # PSUM tiles of the transposes of X and of Y
@@ -68,6 +69,7 @@ def amplitudes_on_chip(factors, e_pair, work, theta, strides, mix):
         e=nl.ndarray((P, group), dtype=nl.float32, buffer=nl.sbuf),
         bias=_tiles(2, (P, rtiles), nl.float32, nl.sbuf),
         scratch=scratch,
+        thirds=_tiles(2 * TURNS, (P, parts, RUN), dtype, nl.sbuf) if parts > 2 else [],
         stage=stage,
         flat=_tiles(2, (P, RUN), nl.float32, nl.sbuf),
         turned=_tiles(2, (P, RUN), nl.float32, nl.psum),
@@ -100,16 +102,25 @@ def _round_high(parts, data):
     nisa.activation(dst=parts[:, 0, :], op=nl.copy, data=data)
 
 
-def _round_low(parts, data):
-    """The second part, if there is one: what the rounding leaves."""
-    if parts.shape[1] > 1:
+def _round_rest(parts, data, rest):
+    """The other parts, each of them what the rounding of those before it leaves; rest: a tile in fp32 like data."""
+    if parts.shape[1] == 2:
         nisa.tensor_tensor(dst=parts[:, 1, :], data1=data, data2=parts[:, 0, :], op=nl.subtract)
+    elif parts.shape[1] == 3:
+        nisa.tensor_tensor(dst=rest, data1=data, data2=parts[:, 0, :], op=nl.subtract)
+        nisa.activation(dst=parts[:, 1, :], op=nl.copy, data=rest)
+        nisa.tensor_tensor(dst=parts[:, 2, :], data1=rest, data2=parts[:, 1, :], op=nl.subtract)
 
 
 def _rounded(mem, done, kind: int):
-    """[m, parts, n] for the parts of X or Y (kind 0 or 1), in the tile of t or u, which are no longer needed."""
+    """[m, parts, n] for the parts of X or Y (kind 0 or 1).
+
+    Two parts take the tile of t or u, which are no longer needed; three have tiles of their own.
+    """
     turn, _, tile = done
     parts, dtype = mem.factors.bt.shape[0], mem.factors.bt.dtype
+    if parts > 2:
+        return mem.thirds[2 * (turn % TURNS) + kind][0 : tile[1], :, 0 : tile[3]]
     return mem.scratch[turn % TURNS][2 + kind].view(dtype).reshape((P, 2, RUN))[0 : tile[1], 0:parts, 0 : tile[3]]
 
 
@@ -127,7 +138,7 @@ def high_parts(mem, done, mode: int):
 
 
 def store(mem, done, mode: int):
-    """The low parts of X and Y, and all parts to their places."""
+    """The other parts of X and Y, and all parts to their places."""
     turn, places, tile = done
     a0, m, b0, n, diagonal = tile
     data = slices_of(mem, turn, tile)
@@ -136,7 +147,7 @@ def store(mem, done, mode: int):
         source = data[kind]
         if mem.theta.dtype != nl.float32:
             source = _rounded(mem, done, kind)
-            _round_low(source, data[kind])
+            _round_rest(source, data[kind], data[2 + kind])
         nisa.dma_copy(dst=_place(mem, places[kind], kind, a0, m, b0, width, n // width, P), src=source)
 
 
@@ -175,11 +186,12 @@ def high_transposed(mem, done, mode: int):
 
 
 def store_transposed(mem, done, mode: int):
-    """The low parts of X^T and Y^T, and all parts to their places."""
+    """The other parts of X^T and Y^T, and all parts to their places."""
     turn, places, tile = done
     a0, m, b0, _, _ = tile
     for kind in _kinds(mode):
         for data, parts, row, height, count in _transposed_parts(mem, tile, kind, turn):
-            _round_low(parts, data)
+            rest = mem.scratch[turn % TURNS][2 + kind][0:height, row // P * m : row // P * m + count * m]
+            _round_rest(parts, data, rest)
             place = _place(mem, places[2 + kind], 2 + kind, b0 + row, height, a0, m, count, 0)
             nisa.dma_copy(dst=place, src=parts)

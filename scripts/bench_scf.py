@@ -1,18 +1,20 @@
 """Whole SCF and DF-MP2 jobs and gradients, with the time of every part, beside PySCF.
 
-    python -m scripts.bench_scf [--parts jobs mp2 open scaling] [--cases caffeine/def2-svp/b3lyp/fitted ...] [--quick]
-                                [--threads 1 2] [--rounds 1] [--no-gradient] [--vectors avx2] [--blas installed]
-                                [--out FILE]
+    python -m scripts.bench_scf [--parts jobs mp2 open scaling disk] [--cases caffeine/def2-svp/b3lyp/fitted ...]
+                                [--quick] [--threads 1 2] [--rounds 1] [--no-gradient] [--missing]
+                                [--vectors avx2] [--blas installed] [--out FILE]
 
     jobs      caffeine with HF, PBE, B3LYP and r2SCAN, density-fitted and direct, with its gradient
     mp2       Hartree-Fock and DF-MP2 of caffeine from the geometry on, density-fitted
     open      UHF and ROHF of the cation of caffeine, density-fitted
     scaling   B3LYP energies of (H2O)5 to (H2O)30, density-fitted
+    disk      Hartree-Fock of caffeine with the fitted integrals in a file that PySCF writes
 
 Every job runs in a process of its own, PySCF and trnqc in turns, with all kernels compiled before. Seconds are medians
 over the rounds, wall and CPU, by part: grid, XC (density, functional and potential), J and K, fitted integrals,
 diagonalisation, DIIS, MP2, and the rest. Ratios are medians of the ratios within each round. Rows of other cases in the
-record are kept. A figure of the parts (.svg) is written beside the record.
+record are kept, and each row is entered as soon as it is measured: `--missing` goes on where an earlier run was ended.
+A figure of the parts (.svg) is written beside the record.
 """
 
 from __future__ import annotations
@@ -49,33 +51,38 @@ CASES = {
     "mp2": [f"caffeine/{basis}/mp2/fitted" for basis in ("cc-pvdz", "cc-pvtz")],
     "open": [f"caffeine/def2-svp/{reference}/fitted" for reference in ("uhf", "rohf")],
     "scaling": SCALING,
+    "disk": ["caffeine/cc-pvtz/hf/disk"],
 }
 QUICK = {
     "jobs": ["water5/def2-svp/b3lyp/fitted"],
     "mp2": ["water5/cc-pvdz/mp2/fitted"],
     "open": ["water5/def2-svp/uhf/fitted"],
     "scaling": SCALING[:2],
+    "disk": ["water5/cc-pvdz/hf/disk"],
 }
 
 
-def process(who: str, case: str, threads: int, gradient: bool) -> dict[str, Any]:
-    """Run one job in a process of its own and return what it printed."""
+def process(who: str, case: str, threads: int, *options: str) -> dict[str, Any]:
+    """Run one job in a process of its own, say how long it took, and return what it printed."""
     variables = {"OMP_NUM_THREADS": str(threads), "TRNQC_KERNELS": "wait", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "scripts.scf.job", who, case, *["--no-gradient"] * (not gradient)]
+    command = [sys.executable, "-m", "scripts.scf.job", who, case, *options]
     done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{who} {case} ended with status {done.returncode}\n{done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])
+    record: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    print(who, case, *options, f"{threads} threads: {record['seconds']:.0f} s", file=sys.stderr, flush=True)
+    return record
 
 
 def compare(case: str, threads: int, rounds: int, gradient: bool) -> dict[str, Any]:
     """Run both contestants in turns; the order is reversed every round."""
-    # The first run of ours compiles kernels that the cache lacks, and is not counted.
-    process("trnqc", case, threads, gradient)
+    options = ["--no-gradient"] * (not gradient)
+    # A run of ours of one cycle compiles kernels that the cache lacks, and is not counted.
+    process("trnqc", case, threads, *options, "--cycles", "1")
     runs: dict[str, list[dict[str, Any]]] = {who: [] for who in WHO}
     for n in range(rounds):
         for who in WHO if n % 2 == 0 else reversed(WHO):
-            runs[who].append(process(who, case, threads, gradient))
+            runs[who].append(process(who, case, threads, *options))
     stages = {"scf": "scf", "gradient": "gradient_parts"} if gradient else {"scf": "scf"}
     last = {who: many[-1] for who, many in runs.items()}
     return {
@@ -131,20 +138,24 @@ def gradient_error(last: dict[str, dict[str, Any]]) -> float:
 
 def part_of(case: str) -> str:
     """Return the part of the record in which a case is entered."""
-    molecule, _, method, _ = case.split("/")
+    molecule, _, method, way = case.split("/")
+    if way == "disk":
+        return way
     return {"mp2": "mp2", "uhf": "open", "rohf": "open"}.get(
         method, "scaling" if molecule.startswith("water") else "jobs"
     )
 
 
-def rows_of(part: str, asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def rows_of(part: str, asked: argparse.Namespace, record: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if asked.cases:
         cases = [case for case in asked.cases if part_of(case) == part]
     else:
         cases = (QUICK if asked.quick else CASES)[part]
+    measured = {(row["case"], row["threads"]) for row in record["parts"].get(part, {}).get("rows", [])}
     for case in cases:
         for threads in asked.threads:
-            yield compare(case, threads, asked.rounds, part == "jobs" and not asked.no_gradient)
+            if not (asked.missing and (case, threads) in measured):
+                yield compare(case, threads, asked.rounds, part == "jobs" and not asked.no_gradient)
 
 
 def enter(record: dict[str, Any], part: str, row: dict[str, Any]) -> None:
@@ -183,6 +194,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--no-gradient", action="store_true")
+    parser.add_argument("--missing", action="store_true", help="leave out what the record has already")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", type=Path, default=record_file("scf"))
     vectors.add_argument(parser)
@@ -193,7 +205,7 @@ def main() -> None:
     record = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {"parts": {}}
     for part in asked.parts:
         rows = []
-        for row in rows_of(part, asked):
+        for row in rows_of(part, asked, record):
             rows.append(row)
             enter(record, part, row)
             write_json(record, out)

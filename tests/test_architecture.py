@@ -46,7 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "trnqc.contraction": BASE | {"trnqc.expression", "trnqc.backends"},
     "trnqc.mp2": BASE | {"trnqc.backends", "nki_kernels", "trnqc.eri", "trnqc.eri.pyscf"},
 }
-TOP = {"trnqc", "trnqc.torch_ops", "trnqc.profiling", "trnqc.interfaces", "trnqc.cli", "autotune"}
+TOP = {"trnqc", "trnqc.blas", "trnqc.torch_ops", "trnqc.profiling", "trnqc.interfaces", "trnqc.cli", "autotune"}
 ROOMS = set(MAY_IMPORT) | TOP
 # autotune uses trnqc and is used by nothing of it but the command line.
 MAY_IMPORT |= dict.fromkeys(TOP, ROOMS - {"autotune"})
@@ -57,6 +57,7 @@ PLACES = {
     "pyscf": ("trnqc.mp2", "trnqc.cli", "trnqc.eri", "trnqc.interfaces", "trnqc.xc"),
     "torch": (
         "trnqc.torch_ops",
+        "trnqc.blas.tensors",
         "trnqc.ranks",
         "trnqc.backends.neuron.launch",
         "trnqc.cg.torch",
@@ -189,6 +190,7 @@ def test_third_party_stays_in_its_place():
 # Modules that are imported only when one of their names is asked for, with PyTorch at their heads.
 OF_TORCH = (
     "trnqc/torch_ops",
+    "trnqc/blas/tensors",
     "trnqc/contraction/run/traced",
     *("trnqc/ranks/transport", "trnqc/ranks/torch_ranks"),
     *("trnqc/cg/torch", "trnqc/cg/doors"),
@@ -244,9 +246,13 @@ C_TEXT = re.compile(
 # By hand, because their loops are blocked over extents of the run; docs/architecture.md gives the reason.
 WRITTEN_BY_HAND = {f"trnqc/backends/cpu/pair_{name}.c" for name in ("amplitudes", "energy", "product")}
 # The operators in C++ call generated kernels; docs/architecture.md gives the reason.
-WRITTEN_BY_HAND |= {f"trnqc/cg/cpp/{name}.h" for name in ("call", "graph")}
-WRITTEN_BY_HAND |= {f"trnqc/cg/torch/cpp/{name}" for name in ("operators.cpp", "products.h", "kernels.h")}
-WRITTEN_BY_HAND |= {"trnqc/cg/jax/handlers.cpp"}
+WRITTEN_BY_HAND |= {f"trnqc/cg/cpp/{name}.h" for name in ("call", "contraction", "cpu", "graph")}
+CPP = ("operators.cpp", "products.h", "contractions.h", "kernels.h")
+WRITTEN_BY_HAND |= {f"trnqc/cg/torch/cpp/{name}" for name in CPP}
+WRITTEN_BY_HAND |= {f"trnqc/cg/jax/{name}" for name in ("products.cpp", "contraction.cpp", "kernels.h")}
+# The driver of MACE models calls generated kernels in their order; docs/architecture.md gives the reason.
+DRIVER = ("driver.cpp", "failure.h", "folder.h", "memory.h", "program.h", "structure.h", "team.h", "trnqc_mace.h")
+WRITTEN_BY_HAND |= {f"trnqc/mace/driver/{name}" for name in DRIVER}
 
 
 def test_only_generators_write_c():
@@ -275,7 +281,7 @@ def test_modules_say_what_they_are_for():
 # Rooms and modules in which every public name has a docstring. The list grows until it is all of them.
 DOCUMENTED = (
     *("trnqc/__init__.py", "trnqc/errors.py", "trnqc/types.py", "trnqc/arrays.py"),
-    *("trnqc/backends", "trnqc/cli", "trnqc/eri", "trnqc/expression", "trnqc/host", "trnqc/interfaces"),
+    *("trnqc/backends", "trnqc/blas", "trnqc/cli", "trnqc/eri", "trnqc/expression", "trnqc/host", "trnqc/interfaces"),
     *("trnqc/mp2", "trnqc/profiling"),
     *("trnqc/ranks", "trnqc/sim"),
     *("trnqc/torch_ops", "trnqc/tuning", "trnqc/xc", "nki_kernels", "autotune"),
@@ -285,6 +291,7 @@ DOCUMENTED = (
 # Packages that open with their pipeline: what goes in -> what comes out.
 PIPELINES = (
     *(
+        "trnqc/blas",
         "trnqc/cg",
         "trnqc/cli",
         "trnqc/contraction",

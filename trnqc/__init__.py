@@ -49,7 +49,7 @@ _HOMES = {
 }
 
 # Rooms, and interfaces to other programs, which are available after ``import trnqc``.
-_MODULES = {room: f"trnqc.{room}" for room in ("cg", "contraction", "eri", "mace", "sparse")}
+_MODULES = {room: f"trnqc.{room}" for room in ("blas", "cg", "contraction", "eri", "mace", "sparse")}
 _MODULES |= {program: f"trnqc.interfaces.{program}" for program in ("ase", "qcengine", "qcschema")}
 
 __getattr__, __dir__ = lazy_names(__name__, _HOMES, _MODULES)

@@ -18,6 +18,23 @@ class ArgumentError(InputError, TypeError):
     """An argument has the wrong type, or the function has no argument of that name."""
 
 
+class NotPositiveDefinite(InputError):
+    """A matrix that has to be factorised is not positive definite.
+
+    Attributes
+    ----------
+    minor
+        The order of the first leading minor that is not positive.
+    """
+
+    def __init__(self, minor: int, n: int) -> None:
+        super().__init__(
+            f"a is not positive definite: its leading minor of order {minor}, of {n}, is not positive. If it should "
+            "be, add a small multiple of the identity, or take a higher precision"
+        )
+        self.minor = minor
+
+
 class MoleculeError(InputError):
     """The geometry, elements, basis set, charge and spin do not define a molecule."""
 
@@ -74,6 +91,10 @@ class UnsupportedMode(UnsupportedError):
 
 class BackendUnavailable(TrnqcError, RuntimeError):
     """A backend that was requested by name cannot run here; the message says why and what to install."""
+
+
+class PrecisionError(TrnqcError, ArithmeticError):
+    """A result is less accurate than its precision promises; the message gives both errors and what to use instead."""
 
 
 class NotConverged(TrnqcError, RuntimeError):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-PRECISIONS = ("fp64", "fp32", "bf16x3", "bf16")
+PRECISIONS = ("fp64", "fp32", "bf16x15", "bf16x6", "bf16x3", "bf16")
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,6 @@
-"""MACE and NequIP models with random weights and a crystal to run them on, for measurements, examples and tests.
+"""MACE, NequIP and SevenNet models with random weights and a crystal to run them on, for measurements and tests.
 
-Each needs its package: mace-torch and nequip pin different versions of e3nn and live in environments of their own.
+Each needs its package: mace-torch and the others pin different versions of e3nn and live in environments of their own.
 """
 
 from __future__ import annotations
@@ -101,4 +101,36 @@ def nequip_batch(atoms: Atoms, r_max: float = 5.0) -> dict[str, Any]:
 
     graph = compute_neighborlist_(from_ase(atoms), r_max=r_max)
     graph[AtomicDataDict.ATOM_TYPE_KEY] = torch.zeros(len(atoms), dtype=torch.int64)
+    return graph
+
+
+def sevennet_model(l_max: int, features: int, *, r_max: float = 5.0, seed: int = 0) -> Any:
+    """SevenNet of carbon with energies and forces in float32: three layers, both parities."""
+    from sevenn import _const as const
+    from sevenn.model_build import build_E3_equivariant_model
+    from sevenn.util import chemical_species_preprocess
+
+    torch.manual_seed(seed)
+    numbers = {
+        "cutoff": r_max,
+        "lmax": l_max,
+        "channel": features,
+        "conv_denominator": 88.0,
+        "shift": 0.0,
+        "scale": 1.0,
+    }
+    config = const.DEFAULT_E3_EQUIVARIANT_MODEL_CONFIG | numbers | chemical_species_preprocess(["C"])
+    model = build_E3_equivariant_model(config)
+    model.set_is_batch_data(False)
+    return model
+
+
+def sevennet_graph(atoms: Atoms, r_max: float = 5.0) -> Any:
+    """What a SevenNet model takes."""
+    from sevenn import _keys as keys
+    from sevenn.atom_graph_data import AtomGraphData
+    from sevenn.train.dataload import unlabeled_atoms_to_graph
+
+    graph = AtomGraphData.from_numpy_dict(unlabeled_atoms_to_graph(atoms, r_max))
+    graph[keys.EDGE_VEC].requires_grad_()
     return graph

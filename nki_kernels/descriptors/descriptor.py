@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-import ml_dtypes
 import numpy as np
 
+from nki_kernels.precision.splits import PRECISIONS
 from trnqc.sim.launch.targets import TARGETS
 
 P = 128
 """The number of partitions: rows of the contraction index in one product of the tensor engine."""
 MOST_UNROLLED = 4096
 """The largest number of products in a loop body. It is an assumption about which programs compile and load."""
-ITEMSIZE = {"fp32": 4, "bf16x3": 4, "bf16": 2}
+ITEMSIZE = {name: form.itemsize for name, form in PRECISIONS.items()}
 """For each precision, the size of an element in bytes, summed over the parts of a split operand."""
-PARTS = {"fp32": 1, "bf16x3": 2, "bf16": 1}
+PARTS = {name: form.parts for name, form in PRECISIONS.items()}
 """For each precision, the number of parts into which an operand is split."""
 GATE = 1e-4
 """The allowed error relative to the largest entry. Correct kernels are within 1e-5, wrong ones off by about 1."""
@@ -45,24 +45,6 @@ class Launch:
     flops: float
 
 
-class Launchable(Protocol):
-    """What a device needs of a kernel: the kernel itself, and the NumPy function with the same signature."""
-
-    @property
-    def function(self) -> Any: ...
-
-    @property
-    def reference(self) -> Callable[..., Any]: ...
-
-
-@dataclass(frozen=True, eq=False)
-class KernelPair:
-    """A kernel and its reference, for kernels that are launched for one problem and are not tuned by shape."""
-
-    function: Any
-    reference: Callable[..., Any]
-
-
 @dataclass(frozen=True)
 class KernelOperator:
     """A PyTorch operator ``trnqc::name``.
@@ -77,8 +59,8 @@ class KernelOperator:
 
 
 @dataclass(frozen=True, eq=False)
-class NkiKernel:
-    """The descriptor of a kernel.
+class KernelFunction:
+    """What a device needs of a kernel to launch it.
 
     Parameters
     ----------
@@ -88,6 +70,19 @@ class NkiKernel:
         The kernel itself, decorated with ``nki.jit``.
     reference
         The NumPy function with the same signature.
+    """
+
+    name: str
+    function: Any
+    reference: Callable[..., np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class NkiKernel(KernelFunction):
+    """The descriptor of a kernel. The first parameters are those of `KernelFunction`.
+
+    Parameters
+    ----------
     dims
         The names of the extents of a shape.
     contracted
@@ -114,9 +109,6 @@ class NkiKernel:
         with other arguments.
     """
 
-    name: str
-    function: Any
-    reference: Callable[..., np.ndarray]
     dims: tuple[str, ...]
     contracted: str
     workload: str
@@ -151,7 +143,7 @@ def random_fill(seed: int) -> Fill:
 
 def operand_dtype(precision: str) -> np.dtype:
     """The dtype of each part of an operand."""
-    return np.dtype(np.float32 if precision == "fp32" else ml_dtypes.bfloat16)
+    return PRECISIONS[precision].dtype
 
 
 def ceil(a: int, b: int) -> int:

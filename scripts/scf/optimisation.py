@@ -1,16 +1,19 @@
 """A geometry optimised by geomeTRIC with energies and gradients of trnqc, and again with those of PySCF.
 
     python -m scripts.scf.optimisation aspirin/def2-svp/b3lyp/fitted [--who trnqc PySCF] [--start FILE.xyz]
+                                       [--most-steps trnqc=100 PySCF=3]
 
 Both start from the same geometry, one after the other in one process, with all kernels compiled before and with the
 criteria of PySCF's `geometric_solver`. The record has wall and CPU seconds of every step, and the largest distance
-between the same atom in both geometries after superposition. It is written after each step, so that an optimisation
-which is interrupted shows how far it came.
+between the same atom in both geometries after superposition, if both optimisations came to their end. The ratio of CPU
+seconds is that of the steps that both have, the first one from the same geometry. What `--who` leaves out keeps its
+place in the record.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -35,15 +38,29 @@ def largest_displacement(one: np.ndarray, other: np.ndarray) -> float:
     return float(np.linalg.norm(other @ ((u * proper) @ v) - one, axis=1).max())
 
 
-def optimisation(who: str, case: str, start: Path | None, part: Path, console: Console) -> dict[str, Any]:
+def optimisation(
+    who: str, case: str, start: Path | None, most_steps: int, part: Path, console: Console
+) -> dict[str, Any]:
     """Return what one contestant's optimisation gave: steps with their seconds, their sums, and the geometry."""
     name, basis, functional, way = case.split("/")
     mol = job.molecule(name, basis)
     if start:
         mol.set_geom_(np.array(load_geometry(start).coordinates), unit="Angstrom")
     scanner = job.scf_object(who, mol, functional, way).nuc_grad_method().as_scanner()
-    facts = optimised(f"{case}, {who}", scanner, part, console, most_steps=100)
+    facts = optimised(f"{case}, {who}", scanner, part, console, most_steps)
     return facts | {"cpu_s": sum(step["cpu_s"] for step in facts["steps"])}
+
+
+def comparison(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the ratio of CPU seconds of both, and the distance of their geometries if both are converged."""
+    steps = [row[who]["steps"] for who in WHO]
+    both = min(map(len, steps))
+    ours, theirs = (sum(step["cpu_s"] for step in own[:both]) for own in steps)
+    facts = {"steps_of_both": both, "ratio_cpu": theirs / ours}
+    if all(row[who]["converged"] for who in WHO):
+        first, second = (np.array(row[who]["coordinates_bohr"]) * data.nist.BOHR for who in WHO)
+        facts["largest_displacement_angstrom"] = largest_displacement(first, second)
+    return facts
 
 
 def main() -> None:
@@ -51,24 +68,25 @@ def main() -> None:
     parser.add_argument("case", metavar="MOLECULE/BASIS/FUNCTIONAL/WAY", help="hf is a functional, ways: fitted direct")
     parser.add_argument("--who", nargs="+", choices=WHO, default=WHO)
     parser.add_argument("--start", type=Path, metavar="FILE", help="xyz file of the first geometry, Angstrom")
+    parser.add_argument("--most-steps", nargs="+", metavar="WHO=N", default=[], help="100 by default")
     parser.add_argument("--out", type=Path, default=record_file("optimisation"), help="default: %(default)s")
     # geomeTRIC prints much, which `optimised` swallows.
     asked, console = parser.parse_args(), Console(soft_wrap=True, file=sys.stdout)
-    row: dict[str, Any] = {}
+    most = dict.fromkeys(WHO, 100) | {who: int(n) for who, _, n in (word.partition("=") for word in asked.most_steps)}
+    name = asked.case + (f" from {asked.start.stem}" if asked.start else "")
+    record = json.loads(asked.out.read_text()) if asked.out.exists() else {"parts": {}}
+    row: dict[str, Any] = record["parts"].get(name, {"rows": [{}]})["rows"][0]
     for who in asked.who:
         part = asked.out.with_suffix(f".{who}.part.json")
-        row[who] = optimisation(who, asked.case, asked.start, part, console)
+        row[who] = optimisation(who, asked.case, asked.start, most[who], part, console)
+        part.unlink()
         console.print(f"{who}: {row[who]['number_of_steps']} steps, {row[who]['cpu_s']:.0f} CPU seconds")
-    if len(row) == len(WHO):
-        ours, theirs = (np.array(row[who]["coordinates_bohr"]) * data.nist.BOHR for who in WHO)
-        row["largest_displacement_angstrom"] = largest_displacement(ours, theirs)
-        row["ratio_cpu"] = row["PySCF"]["cpu_s"] / row["trnqc"]["cpu_s"]
+    if all(who in row for who in WHO):
+        row |= comparison(row)
         console.print(
-            f"{row['ratio_cpu']:.2f} times the rate, {row['largest_displacement_angstrom']:.1e} Angstrom apart"
+            f"CPU seconds of PySCF over those of trnqc in {row['steps_of_both']} steps: {row['ratio_cpu']:.2f}"
         )
-    write_part(asked.out, asked.case, [row], threads=lib.num_threads())
-    for who in asked.who:
-        asked.out.with_suffix(f".{who}.part.json").unlink()
+    write_part(asked.out, name, [row], threads=lib.num_threads())
 
 
 if __name__ == "__main__":

@@ -98,6 +98,7 @@ class BackendContract:
         cls = metafunc.cls
         for name, values in (
             ("precision", cls.backend.precisions),
+            ("gamma_precision", cls.backend.gamma_precisions),
             ("size", cls.sizes),
             ("gemm_size", cls.gemm_sizes),
             ("batch", cls.batches),
@@ -265,7 +266,7 @@ class BackendContract:
         assert [done for done, _ in seen] == sorted({done for done, _ in seen})
 
     def test_says_whether_it_has_gamma(self):
-        if not self.backend.has_gamma:
+        if not self.backend.gamma_precisions:
             with pytest.raises(UnsupportedError, match="has no mp2_gamma"):
                 self.backend.mp2_gamma(factor_set((1, 1, 1)), None, print, direct=1, exchange=0, precision="fp32")
 

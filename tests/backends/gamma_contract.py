@@ -39,14 +39,16 @@ class GammaContract(BackendContract):
         return sums
 
     @pytest.mark.parametrize("shape", [(1, 1, 1), (4, 5, 13), (11, 7, 30), (2, 129, 140)], ids=str)
-    def test_gamma_of_one_set(self, precision, shape):
+    def test_gamma_of_one_set(self, gamma_precision, shape):
+        precision = gamma_precision
         factors = factor_set(shape)
         (gamma,) = self.gamma(factors, precision=precision)
         exact, scale = weighted_products(factors, factors, 1.5, 0.5)
         assert np.all(abs(gamma - exact) <= 4 * PRODUCT[precision] * scale)
 
     @pytest.mark.parametrize("left, right", [((2, 5, 13), (3, 4, 13)), ((1, 130, 20), (2, 127, 20))], ids=str)
-    def test_gamma_of_two_spins(self, precision, left, right):
+    def test_gamma_of_two_spins(self, gamma_precision, left, right):
+        precision = gamma_precision
         sets = factor_set(left), factor_set(right)
         gammas = self.gamma(*sets, exchange=0.0, precision=precision)
         for gamma, of, other in ((gammas[0], *sets), (gammas[1], *sets[::-1])):
@@ -68,5 +70,6 @@ class GammaContract(BackendContract):
         one = factor_set((1, 1, 1))
         with pytest.raises(InputError, match=r"two spins have no exchange; found the weight 0\.5"):
             self.gamma(one, one, precision="fp32")
-        with pytest.raises(UnsupportedPrecision, match="fp64"):
-            self.gamma(one, precision="fp64")
+        for precision in {"fp64", *self.backend.precisions} - {*self.backend.gamma_precisions}:
+            with pytest.raises(UnsupportedPrecision, match=f"computes.*; .*{precision}"):
+                self.gamma(one, precision=precision)

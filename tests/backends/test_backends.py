@@ -18,6 +18,11 @@ class Fake:
     name = "neuron"
     precisions = ("fp32", "bf16x3")
     usable = True
+    accurate = True
+
+    def require_accuracy(self, precision):
+        if not self.accurate:
+            raise UnsupportedPrecision(f"{precision} is less accurate than it promises")
 
     def status(self) -> BackendStatus:
         return BackendStatus(self.usable, "no device is attached" * (not self.usable), "attach one", {}, ())
@@ -115,3 +120,9 @@ def test_a_backend_defines_all_that_it_claims(name):
     cls = type(backends._instance(name))
     for method in ("status", "_product", "_pair_step"):
         assert getattr(cls, method) is not getattr(Backend, method), method
+
+
+def test_auto_does_not_replace_a_device_that_breaks_its_promise(neuron):
+    neuron.accurate = False
+    with pytest.raises(UnsupportedPrecision, match="fp32 is less accurate"):
+        backends.select("auto", "fp32")

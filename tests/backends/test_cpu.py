@@ -16,13 +16,12 @@ from tests.backends.contract import BackendContract, random_factors
 from tests.tolerances import PRODUCT
 from trnqc import backends
 from trnqc.backends.cpu.backend import Cpu
-from trnqc.backends.cpu.formats import encode
+from trnqc.backends.cpu.formats import FORMATS, encode
 from trnqc.backends.cpu.pair_blocks import plan_triangle
 from trnqc.backends.cpu.pair_products import make_products, source_of
 from trnqc.errors import CompilerError, InputError, MemoryLimit
 from trnqc.host.blas import numpy_blas, single_threaded
 from trnqc.jit import find_compiler
-from trnqc.types import PRECISIONS
 
 BACKEND = Cpu()
 SIZE = (7, 67, 131)
@@ -32,7 +31,7 @@ class TestContract(BackendContract):
     backend = BACKEND
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("precision", FORMATS)
 def test_any_number_of_threads_gives_the_same_bits(precision):
     runs = [BACKEND.mp2_pairs(*random_factors(*SIZE), precision=precision, threads=n) for n in (1, 2, 5)]
     for run in runs[1:]:
@@ -40,7 +39,7 @@ def test_any_number_of_threads_gives_the_same_bits(precision):
         np.testing.assert_array_equal(run.ss, runs[0].ss)
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("precision", FORMATS)
 @pytest.mark.parametrize("fused", [True, False])
 def test_rows_on_disk_give_the_same_bits(tmp_path, precision, fused):
     h5py = pytest.importorskip("h5py")
@@ -162,7 +161,7 @@ def test_sums_and_columns_of_a_product_stay_in_registers(tmp_path, target, real)
     assert not [line for line in lines if re.search(r"vmov[au]p[sd]\s+%[yz]mm\d+, .*\(%r[sb]p", line)]
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("precision", FORMATS)
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("cut", [1, 3, 6])
 def test_blocks_of_pairs_change_no_bit(precision, fused, cut):

@@ -12,10 +12,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import trnqc.cg  # noqa: E402
-from trnqc.cg import TensorProduct, TensorProductConv, TPProblem, write_kernels  # noqa: E402
+from trnqc.cg import SymmetricContraction, TensorProduct, TensorProductConv, TPProblem, write_kernels  # noqa: E402
 from trnqc.cg.cpp.compiler import cpp_compiler  # noqa: E402
 from trnqc.cg.torch.cpp import folder as kernel_folder  # noqa: E402
-from trnqc.errors import InputError, UnsupportedError  # noqa: E402
+from trnqc.errors import InputError  # noqa: E402
 
 NODES, EDGES = 7, 40
 UVU = TPProblem(
@@ -29,15 +29,17 @@ UVW = TPProblem("4x0e+4x1o", "0e+1o", "3x0e", [(0, 0, 0, "uvw", True), (1, 1, 0,
 
 
 class Layer(torch.nn.Module):
-    """A convolution with weights of the edges, and one whose weights are shared and its own."""
+    """A convolution with weights of the edges, a contraction, and a convolution with shared weights of its own."""
 
     def __init__(self) -> None:
         super().__init__()
         self.first = TensorProductConv(UVU)
+        self.contraction = SymmetricContraction("4x0e+4x1o", "4x0e+4x1o", 3, num_elements=3)
         self.second = TensorProductConv(UVW)
 
     def forward(self, x, y, w, rows, cols):
-        return torch.tanh(self.second(self.first(x, y, w, rows, cols), y, None, rows, cols))
+        b = self.contraction(self.first(x, y, w, rows, cols), torch.arange(x.shape[0]) % 3)
+        return torch.tanh(self.second(b, y, None, rows, cols))
 
 
 # Run without trnqc: the model's results and their derivatives with respect to x, y, w and the parameters.
@@ -113,9 +115,9 @@ def test_a_folder_that_cannot_be_used(written, tmp_path, change):
     changed, expected = {
         "index": (None, "expected the index of the kernels"),
         "kernel": ([header], "has no kernel conv_forward in float64"),
-        "machine": ([header.replace("\t1\t", "\t1\tother-"), *lines], "are for other-"),
+        "machine": ([header.replace("\t2\t", "\t2\tother-"), *lines], "are for other-"),
         "feature": ([header + " avx1024", *lines], "unknown feature of CPUs: avx1024"),
-        "version": ([header.replace("\t1\t", "\t99\t"), *lines], "expected the header 'trnqc-kernels 1'"),
+        "version": ([header.replace("\t2\t", "\t99\t"), *lines], "expected the header 'trnqc-kernels 2'"),
     }[change]
     index.unlink() if changed is None else index.write_text("\n".join(changed) + "\n")
     torch.jit.script(Layer().double()).save(model)
@@ -148,6 +150,42 @@ for bad in ((x.half(), y, w, rows, cols), (x, y[:3], w, rows, cols), (x, y, w.fl
 
 
 @pytest.mark.slow
+def test_wrong_operands_of_contractions_are_named(written, tmp_path):
+    code = f"""
+import sys, torch
+torch.ops.load_library(sys.argv[1])
+text = {Layer().contraction._text!r}
+c, x, e = torch.zeros(2, {len(Layer().contraction.problem.terms)}, 4), torch.zeros(5, 4, 4), torch.zeros(5).long()
+def evaluate(c=c, x=x, along=x[None][:0], e=e, text=text):
+    try:
+        print(torch.ops.trnqc.cg_contraction_value(c, x, along, e, text).shape)
+    except RuntimeError as error:
+        print(str(error).splitlines()[0])
+evaluate()
+evaluate(x=x[:0], along=x[None][:0, :0], e=e[:0])
+evaluate(c=c[:, 1:])
+evaluate(c=c.double())
+evaluate(x=x[:, :3])
+evaluate(e=e + 2)
+evaluate(e=e[:3])
+evaluate(text="4x0e -> 4x0e, 2")
+"""
+    done = run(code, written)
+    expected = [
+        "torch.Size([5, 4, 4])",
+        "torch.Size([0, 4, 4])",
+        "c: expected shape [2, ",
+        "c: expected float, as x has, found Double",
+        "x: expected shape [5, 4, 4], found [5, 3, 4]",
+        "elements: expected numbers from 0 to 1, found 2",
+        "elements: expected torch.int64 [5], one for each node",
+        "has no kernel cg_contraction_value_0 in float32",
+    ]
+    for line, part in zip(done.stdout.splitlines(), expected, strict=True):
+        assert part in line
+
+
+@pytest.mark.slow
 def test_the_library_gives_way_to_python(written):
     """Where trnqc is imported already, its operators stay those of Python."""
     code = "import sys, torch, trnqc.cg.torch.operators; torch.ops.load_library(sys.argv[1]); print('loaded')"
@@ -157,9 +195,6 @@ def test_the_library_gives_way_to_python(written):
 def test_models_without_products_are_refused(tmp_path):
     with pytest.raises(InputError, match=r"modules of trnqc\.cg"):
         write_kernels(torch.nn.Linear(2, 2), tmp_path, dtype="float64")
-    contraction = trnqc.cg.SymmetricContraction("2x0e+2x1o", "2x0e", 2, num_elements=1)
-    with pytest.raises(UnsupportedError, match="without_python=True"):
-        write_kernels(contraction, tmp_path)
     with pytest.raises(InputError, match="float32 or float64"):
         write_kernels(Layer().half(), tmp_path)
 
@@ -172,7 +207,7 @@ def test_folders_of_other_machines_are_refused(tmp_path, monkeypatch):
     assert [line.split("\t")[:2] for line in lines] == [
         [name, dtype] for dtype in ("float64", "float32") for name in ("forward", "backward")
     ]
-    (tmp_path / "index").write_text(header.replace("trnqc-kernels\t1", "trnqc-kernels\t0"))
+    (tmp_path / "index").write_text(header.replace("trnqc-kernels\t2", "trnqc-kernels\t0"))
     with pytest.raises(InputError, match="for this machine"):
         write_kernels(TensorProduct(UVU), tmp_path, dtype="float64")
 

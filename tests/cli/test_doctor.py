@@ -24,6 +24,8 @@ def test_lists_every_backend(trnqc):
     assert status == 0
     for name in ("cpu", "simulator", "neuron", "cuda"):
         assert name in out
+    for precision in ("fp32", "bf16x15", "bf16x6", "bf16x3", "bf16"):
+        assert f"{precision}: error" in out
     assert "numpy" in out
 
 
@@ -31,12 +33,13 @@ def test_usable_and_not():
     console = Console(width=100, record=True)
     well = BackendStatus(usable=True, versions={"nki": "0.6"}, devices=("trn1 core 0",))
     ill = BackendStatus(usable=False, reason="a stub is installed [nki 0.0.1]", hint="install the vendor's")
-    console.print(table({"well": well, "ill": ill}))
+    console.print(table({"well": well, "ill": ill}, {"well": ("bf16: error 1.0e-02, promised 1.6e-02",)}))
     text = console.export_text()
     for words in (
         "yes",
         "on trn1 core 0",
         "nki: 0.6",
+        "bf16: error 1.0e-02, promised 1.6e-02",
         "no",
         "a stub is installed [nki 0.0.1]",
         "-> install the vendor's",

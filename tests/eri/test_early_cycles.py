@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
 from pyscf import dft, gto, lib, scf
@@ -100,8 +102,21 @@ def test_solvents_have_a_fock_matrix_of_their_own():
 def test_a_gradient_that_does_not_become_smaller_ends_single_precision(monkeypatch, precisions):
     monkeypatch.setattr(early_cycles.EarlyCycles, "_gradient", lambda *_: (1.0, 0.0))
     expected = fitted().kernel()
-    assert trnqc.accelerate(fitted()).kernel() == pytest.approx(expected, abs=1e-9)
+    mf = trnqc.accelerate(fitted())
+    mf.verbose, mf.stdout = 4, io.StringIO()
+    assert mf.kernel() == pytest.approx(expected, abs=1e-9)
     assert precisions.count("single") == early_cycles.PATIENCE + 1
+    assert "double precision after 5 cycles" in mf.stdout.getvalue()
+
+
+def test_mp2_on_top_of_tightly_converged_orbitals():
+    """The correlation energy is of first order in errors of the orbitals, so that they have to be converged further."""
+    energies = []
+    for precision in ("fp32", "fp64"):
+        mf = trnqc.accelerate(fitted(), early_precision=precision)
+        mf.conv_tol = 1e-12
+        energies.append(trnqc.DFMP2(mf.run(), auxbasis=FITTING).kernel()[0])
+    assert energies[0] == pytest.approx(energies[1], abs=1e-8)
 
 
 def test_a_potential_that_is_not_accurate_enough_is_computed_again(monkeypatch, precisions):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pickle
 
+import h5py
 import numpy as np
 import pytest
 from pyscf import df, dft, gto, lib, scf
 
 from trnqc.eri.fitting.density_fitting import DF
+from trnqc.eri.fitting.file_rows import FileRows
 from trnqc.eri.fitting.fitted_integrals import LowerSolver
 from trnqc.eri.fitting.jk import GROUP
 from trnqc.errors import StorageError
@@ -52,7 +54,7 @@ def test_fitted_integrals(more, auxbasis):
     np.testing.assert_array_equal(np.concatenate(blocks), ours._cderi)
 
 
-@pytest.mark.parametrize("n", [1, 127, 128, 129, 600])
+@pytest.mark.parametrize("n", [1, 63, 64, 65, 129, 600])
 def test_triangular_solution_by_blocks(n):
     rng = np.random.default_rng(n)
     lower = np.tril(rng.standard_normal((n, n))) / n + 2 * np.eye(n)
@@ -191,6 +193,74 @@ def test_matrices_from_a_file_in_several_blocks(tagged, with_j, with_k):
             np.testing.assert_allclose(mine, pyscfs, rtol=0, atol=1e-9)
     if with_k:
         assert "J and K from a file by generated C" in ours.ran_on
+
+
+@pytest.mark.parametrize("rows", [1, 4, 9, 100], ids=lambda n: f"blocks of {n}")
+@pytest.mark.parametrize("kind", ["dataset", "group"])
+def test_blocks_of_a_file(tmp_path, kind, rows):
+    integrals = np.random.default_rng(3).standard_normal((9, 15))
+    with h5py.File(tmp_path / "cderi.h5", "w") as file:
+        if kind == "dataset":
+            file["j3c"] = integrals
+        else:
+            for n, (begin, end) in enumerate([(0, 4), (4, 4), (4, 15)]):
+                file[f"j3c/{n}"] = integrals[:, begin:end]
+    blocks = [block.copy() for block in FileRows(str(tmp_path / "cderi.h5"), "j3c").blocks(rows)]
+    assert {len(block) for block in blocks[:-1]} <= {rows}
+    np.testing.assert_array_equal(np.concatenate(blocks), integrals)
+
+
+def test_matrices_do_not_depend_on_where_the_integrals_are():
+    ours, _ = pair(auxbasis="weigend")
+    on_disk, _ = pair(auxbasis="weigend")
+    on_disk.max_memory = 0
+    c = np.random.default_rng(4).standard_normal((ours.mol.nao, 5))
+    dm = lib.tag_array(c @ c.T, mo_coeff=c, mo_occ=np.ones(5))
+    for one, other in zip(ours.get_jk(dm), on_disk.get_jk(dm)):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("on_disk", [False, True], ids=["in memory", "on disk"])
+def test_one_thread_gives_the_bits_of_several(tmp_path, on_disk):
+    mol = molecule()
+    pairs = mol.nao * (mol.nao + 1) // 2
+    integrals = np.random.default_rng(5).standard_normal((9 * GROUP + 1, pairs))
+    with h5py.File(tmp_path / "cderi.h5", "w") as file:
+        file["j3c"] = integrals
+    c = np.random.default_rng(4).standard_normal((mol.nao, 5))
+    dm = lib.tag_array(c @ c.T, mo_coeff=c, mo_occ=np.ones(5))
+    matrices = []
+    for threads in (1, 3):
+        ours = DF(mol)
+        ours._cderi = str(tmp_path / "cderi.h5") if on_disk else integrals
+        with lib.with_omp_threads(threads):
+            matrices.append(ours.get_jk(dm))
+    np.testing.assert_array_equal(*matrices)
+
+
+def test_a_file_that_is_lost_is_one_error(tmp_path):
+    ours, _ = pair()
+    ours._cderi_to_save = str(tmp_path / "cderi.h5")
+    ours.build()
+    (tmp_path / "cderi.h5").unlink()
+    with pytest.raises(StorageError, match=r"cderi\.h5.*reset"):
+        ours.get_jk(densities(ours.mol.nao, (), 1))
+
+
+def test_a_failure_while_reading_ahead_is_one_error(monkeypatch):
+    ours, _ = pair(auxbasis="weigend")
+    ours.max_memory = 0
+    ours.build()
+    read = h5py.Dataset.read_direct
+
+    def failing(dataset, dest, source, *more):
+        if source.start > 0:
+            raise OSError(5, "Input/output error")
+        read(dataset, dest, source, *more)
+
+    monkeypatch.setattr(h5py.Dataset, "read_direct", failing)
+    with pytest.raises(StorageError, match=r"Input/output error.*reset"):
+        ours.get_jk(densities(ours.mol.nao, (), 1))
 
 
 def test_a_full_disk_is_one_error(monkeypatch):

@@ -132,6 +132,24 @@ def test_energies_agree_to_1e_5_hartree_an_atom(kind):
     assert "points" in mf.ran_on
 
 
+@pytest.mark.parametrize("kind", [scf.RHF, scf.UHF])
+def test_an_scf_that_starts_on_a_coarse_grid_has_the_same_energy(kind, monkeypatch: pytest.MonkeyPatch):
+    mf = trnqc.accelerate(kind(gto.M(atom=WATER, basis="6-31g", verbose=0)), exchange="seminumerical").run()
+    levels: list[int] = []
+    own = SeminumericalExchange.get_k
+    monkeypatch.setattr(
+        SeminumericalExchange, "get_k", lambda self, *args: (levels.append(self.level), own(self, *args))[1]
+    )
+    early = mf.copy().run()
+    assert levels[0] == 1 and levels[-2:] == [2, 2] and early.converged
+    assert early.e_tot == pytest.approx(mf.kernel(mf.make_rdm1()), abs=1e-8)
+    levels.clear()
+    mf.copy().run(mf.make_rdm1())
+    mf.copy().run(conv_tol=1e-4)
+    mf.copy().run(max_cycle=2)
+    assert set(levels) == {2}
+
+
 def test_range_separation():
     mol = gto.M(atom="H 0 0 0; He 0.1 0 0.9", charge=1, basis="6-31g", verbose=0)
     kohn_sham = dft.RKS(mol, xc="camb3lyp")

@@ -39,3 +39,14 @@ def test_products_of_blocks(m, n, k, dtype, transposed):
     expected[:, 1:-1] += a @ b
     add_general_product(whole[:, 1:-1], a, b)
     np.testing.assert_allclose(whole, expected, rtol=0, atol=200 * np.finfo(dtype).eps)
+
+
+def test_axes_of_one_element_may_have_any_stride():
+    vector, other = np.arange(1.0, 4.0), np.arange(2.0, 6.0)
+    outer, row, column = np.zeros((3, 4)), np.zeros((1, 4)), np.zeros((3, 1))
+    add_general_product(outer, vector[:, None], other[None])
+    np.testing.assert_array_equal(outer, np.outer(vector, other))
+    add_general_product(row, vector[None], outer)
+    np.testing.assert_array_equal(row, [vector @ outer])
+    add_general_product(column, outer, other[:, None])
+    np.testing.assert_array_equal(column[:, 0], outer @ other)

@@ -105,6 +105,18 @@ def test_threads_give_the_same_numbers(case):
     np.testing.assert_allclose(three.forces, one.forces, atol=1e-11 * np.abs(one.forces).max())
 
 
+def test_ranges_of_atoms():
+    """Threads compute ranges of 48 atoms, whose arrays they use again. 150 atoms are several ranges."""
+    model, rng, cell = description(), np.random.default_rng(5), CELL * [[3], [3], [2]]
+    system = rng.choice([1, 6, 8], 150, p=[0.5, 0.4, 0.1]), rng.uniform(size=(150, 3)) @ cell, cell, PERIODIC
+    expected = oracle.evaluate(model, *system)
+    for threads in (1, 2, 5):
+        result = Evaluator(model, "float64", threads=threads)(*system)
+        for name in ("energies", "forces", "virial"):
+            scale = TOLERANCES["float64"] * np.abs(expected[name]).max()
+            np.testing.assert_allclose(getattr(result, name), expected[name], rtol=0, atol=scale, err_msg=name)
+
+
 def test_wrong_structures_are_one_error_each():
     numbers, positions, cell = structure()
     evaluator = Evaluator(description(), "float64")

@@ -53,7 +53,7 @@ def evaluate(model: Model, dtype: str, threads: int, atoms: int) -> tuple[np.nda
     for t in reversed(range(len(kept))):
         run.reverse(t)
         x, sums, rho, sent, summed = kept[t]
-        g = [torch.tensor(summed.flat(run.arrays[f"a{t}"]))]
+        g = [torch.tensor(summed.flat(run.arrays[f"ga{t}"]))]
         g += [torch.tensor(run.arrays[f"grho{t}"][:, None], dtype=torch.float64)] if rho is not None else []
         outputs = [sums, rho] if rho is not None else [sums]
         gx, part = torch.autograd.grad(outputs, (x, vectors), g, retain_graph=True)

@@ -5,8 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from trnqc.errors import PrecisionError
 from trnqc.mp2.factors.factors import Factors
-from trnqc.mp2.pairs.accuracy import SAMPLE, estimate_error, pair_energy, sample
+from trnqc.mp2.pairs.accuracy import (
+    SAMPLE,
+    ErrorEstimate,
+    estimate_error,
+    pair_energy,
+    require_promise,
+    sample,
+)
 from trnqc.mp2.pairs.sectors import Sector
 from trnqc.types import PairEnergies
 
@@ -70,3 +78,22 @@ def test_sampled_estimate_covers_the_true_error_mostly(factors_like, formula, bi
         covered += abs(wrong.sum()) <= error.os
         assert error.os < abs(os.sum()) * (2 * bias + 1.5e-7)
     assert covered >= 36
+
+
+@pytest.mark.parametrize(
+    ("error", "energy", "sampled", "refused"),
+    [
+        *[(0.9e-6, -0.3, 10, False), (1.1e-6, -0.3, 10, True), (3.9e-6, -0.3, 5, False), (4.1e-6, -0.3, 5, True)],
+        *[(7e-6, -2.0, 5, False), (9e-6, -2.0, 5, True), (float("nan"), -1.0, 5, True)],
+    ],
+)
+def test_the_error_of_a_result_may_not_exceed_what_its_precision_promises(error, energy, sampled, refused):
+    """That of all pairs is compared as it is, an estimate with its margin; a spin part counts like the sum."""
+    estimate = ErrorEstimate(0.0, 0.0, error, sampled, 10)
+    for precision in ("fp32", "bf16x3"):
+        if refused:
+            with pytest.raises(PrecisionError, match=f"{precision}' promises .* {sampled} of 10 pairs"):
+                require_promise(estimate, energy, precision, "a device")
+        else:
+            require_promise(estimate, energy, precision, "a device")
+    require_promise(ErrorEstimate(1e-3, 1e-3, 0.0, 5, 10), energy, "bf16", "a device")

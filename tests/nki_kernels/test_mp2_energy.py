@@ -1,16 +1,17 @@
 """The pair-energy kernel against its reference and against plain sums, and its instruction counts."""
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 from nki_kernels import mp2_plan as plan
+from nki_kernels.descriptors.descriptor import PARTS, operand_dtype
 from nki_kernels.lang import nki
 from nki_kernels.mp2_energy import mp2_energy, reference_mp2_energy
 from nki_kernels.mp2_products import tile_list
 from trnqc import sim
 
-RELATIVE = {"fp32": 2e-6, "bf16x3": 2e-5, "bf16": 2e-2}  # of the largest pair energy; inputs rounded to 24, 16, 8 bits
+# Error over the largest pair energy: factors are rounded to 24, 16 and 8 bits.
+RELATIVE = {"fp32": 2e-6, "bf16x15": 2e-6, "bf16x6": 2e-6, "bf16x3": 2e-5, "bf16": 2e-2}
 
 
 def problem(nocc, nvir, naux, seed=0):
@@ -70,7 +71,7 @@ def test_resident_factors(nocc, nvir, naux):
     check(*problem(nocc, nvir, naux), plan.choose_tiles(nvir, naux, 4))
 
 
-@pytest.mark.parametrize("precision", ["bf16x3", "bf16"])
+@pytest.mark.parametrize("precision", ["bf16x15", "bf16x6", "bf16x3", "bf16"])
 def test_split_precision(precision):
     check(*problem(3, 150, 140), plan.choose_tiles(150, 140, 4), precision)
 
@@ -104,7 +105,7 @@ def traced(nocc, nvir, naux, precision="fp32"):
     tiles = plan.choose_tiles(nvir, naux, 4)
     pairs = plan.star_pairs(nocc, tiles.group)
     work = plan.work_list(pairs, -np.ones(nocc), tiles)
-    parts, dtype = (1, np.float32) if precision == "fp32" else (2, ml_dtypes.bfloat16)
+    parts, dtype = PARTS[precision], operand_dtype(precision)
     bt = sim.Spec((parts, nocc * tiles.nblk, plan.P, tiles.nk, tiles.block), dtype)
     row, col = (sim.Spec(x.shape, np.float32) for x in plan.pack_virtuals(np.ones(nvir), tiles))
     e_pair = sim.Spec(work.e_pair.shape, np.float32)
@@ -122,7 +123,7 @@ def needed_matmuls(nocc, nvir, naux, products=1):
     return nk * products * (unlike * (diagonal + 2 * right) + nocc * (diagonal + right))
 
 
-@pytest.mark.parametrize("precision, products", [("fp32", 1), ("bf16x3", 3)])
+@pytest.mark.parametrize("precision, products", [("fp32", 1), ("bf16x3", 3), ("bf16x6", 6)])
 def test_program_does_not_grow_with_occupied_orbitals(precision, products):
     small, _ = traced(4, 150, 140, precision)
     large, _ = traced(64, 150, 140, precision)

@@ -15,7 +15,7 @@ from nki_kernels.mp2_products import tile_list
 from trnqc import sim
 
 # Largest error over the largest element of Gamma: factors and amplitudes are rounded to 24, 16 and 8 bits.
-RELATIVE = {"fp32": 2e-6, "bf16x3": 4e-5, "bf16": 2e-2}
+RELATIVE = {"fp32": 2e-6, "bf16x6": 2e-6, "bf16x3": 4e-5, "bf16": 2e-2}
 DIRECT, EXCHANGE = 1.5, 0.5
 
 
@@ -94,7 +94,7 @@ def test_two_spins(left, right, naux):
     check(Sides(*left, *right, partners=False), naux)
 
 
-@pytest.mark.parametrize("precision", ["bf16x3", "bf16"])
+@pytest.mark.parametrize("precision", ["bf16x6", "bf16x3", "bf16"])
 @pytest.mark.parametrize("sides", [Sides(3, 150), Sides(2, 150, 1, 150), Sides(2, 150, 1, 131, False)], ids=str)
 def test_split_precision(sides, precision):
     check(sides, 140, precision=precision)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import time
 
 import pytest
 
+from scripts import bench_scf
 from scripts.bench_scf import CASES, enter, medians, part_of, ratios
 from scripts.scf.job import REST, Clock, molecule, mp2, scf_object, watch
 from scripts.scf.plot import COLOURS, plot
@@ -49,6 +51,25 @@ def test_each_case_belongs_to_one_part() -> None:
     assert {part: {part_of(case) for case in cases} for part, cases in CASES.items()} == {
         part: {part} for part in CASES
     }
+
+
+@pytest.mark.parametrize("who", ["PySCF", "trnqc"])
+def test_fitted_integrals_on_disk(who: str) -> None:
+    mf = scf_object(who, molecule("water", "sto-3g"), "hf", "disk")
+    assert mf.max_memory == mf.with_df.max_memory
+    mf.kernel()
+    assert isinstance(mf.with_df._cderi, str)
+
+
+def test_what_the_record_has_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_scf, "compare", lambda case, threads, *_: {"case": case, "threads": threads})
+    asked = argparse.Namespace(cases=CASES["scaling"][:2], quick=False, threads=[1, 2], rounds=1, no_gradient=True)
+    record = {"parts": {"scaling": {"rows": [{"case": CASES["scaling"][0], "threads": 2}]}}}
+    for missing, count in ((False, 4), (True, 3)):
+        asked.missing = missing
+        rows = list(bench_scf.rows_of("scaling", asked, record))
+        assert len(rows) == count
+    assert record["parts"]["scaling"]["rows"][0] not in rows
 
 
 def test_clusters_are_those_of_the_scaling_benchmark() -> None:

@@ -5,6 +5,7 @@ import inspect
 import pytest
 
 from tests.sim import lint_cases as cases
+from trnqc.errors import SimulationError
 from trnqc.sim import jit
 from trnqc.sim.lint.lint import lint
 
@@ -49,6 +50,26 @@ def test_finds(name):
     with open(cases.__file__) as file:
         line = file.read().splitlines()[matching[0].line - 1]
     assert where is None or where in line
+
+
+# Cases that NKI 0.7 rejects as well: rules of tensors, device loops and the interface, not of Python.
+IN_BOTH = {
+    *("product_of_tensors", "in_place", "negated", "of_an_argument", "assigned"),
+    *("unknown_function", "unknown_instruction", "nested_loops"),
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_each_version_has_its_own_rules(name):
+    """0.7 runs the kernel as Python, so that most of the subset of 0.6 is no rule there."""
+    _, message = EXPECTED[name]
+    in_version = {v: any(message in f.message for f in lint(getattr(cases, name), v)) for v in ("0.6", "0.7")}
+    assert in_version == {"0.6": name != "old_loop", "0.7": name in IN_BOTH or name == "old_loop"}
+
+
+def test_a_version_that_does_not_exist():
+    with pytest.raises(SimulationError, match=r"version of lint must be one of 0\.6, 0\.7, got '0\.5'"):
+        lint(cases.clean, "0.5")
 
 
 def test_every_case_is_expected_and_only_helpers_are_clean():

@@ -132,6 +132,19 @@ def test_dynamic_range_warns_and_works():
     np.testing.assert_array_equal(got[::3], np.tile(TABLE[0], (7, 1)))
 
 
+def test_dynamic_range_does_not_exist_in_nki_07(monkeypatch):
+    def body(x):
+        for _ in nl.dynamic_range(3):
+            pass
+
+    monkeypatch.setenv("TRNQC_NKI", "0.7")
+    with pytest.raises(SimulationError, match=r"does not exist in NKI 0\.7; use nl\.fori_loop"):
+        run(body, TABLE)
+    monkeypatch.setenv("TRNQC_NKI", "0.8")
+    with pytest.raises(SimulationError, match=r"TRNQC_NKI must be one of 0\.6, 0\.7, got '0\.8'"):
+        run(body, TABLE)
+
+
 def test_bodies_that_change_from_pass_to_pass_are_refused():
     def body(x):
         sizes = [1]

@@ -15,11 +15,13 @@ torch = pytest.importorskip("torch", reason="torch_ops needs torch (extra 'torch
 from nki_kernels import mp2_plan  # noqa: E402
 from nki_kernels.descriptors import kernels  # noqa: E402
 from nki_kernels.descriptors.descriptor import random_fill  # noqa: E402
+from nki_kernels.precision.splits import split  # noqa: E402
 from trnqc import torch_ops  # noqa: E402
 from trnqc.errors import BackendUnavailable, InputError, UnsupportedPrecision  # noqa: E402
 
 OPS = torch.ops.trnqc
-ERROR = {"fp32": 2e-6, "bf16x3": 5e-5, "bf16": 2e-2}  # relative to the norm, as for the kernels
+# Relative to the norm, as for the kernels.
+ERROR = {"fp32": 2e-6, "bf16x15": 2e-6, "bf16x6": 2e-6, "bf16x3": 5e-5, "bf16": 2e-2}
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +47,19 @@ def test_values(op, shape, precision):
     result = op(a_t, b, precision)
     assert result.dtype == torch.float32 and result.shape == exact.shape
     assert torch.linalg.norm(result - exact) <= ERROR[precision] * torch.linalg.norm(exact)
+
+
+@pytest.mark.parametrize("precision", ["bf16x15", "bf16x6", "bf16x3", "bf16"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_tensors_are_split_like_arrays(precision, dtype):
+    x = torch.randn(200, generator=torch.Generator().manual_seed(2), dtype=dtype) * 2.0 ** torch.arange(-100, 100)
+    parts = torch_ops.ops.split(x, precision)
+    expected = split(x.double().numpy(), precision).astype(np.float64)
+    assert parts.dtype == torch.bfloat16
+    # Numbers of 53 bits are rounded twice, to fp32 first.
+    assert np.array_equal(parts.double().numpy(), expected) or dtype == torch.float64
+    left, most = abs(parts.double().sum(0) - x).numpy(), abs(expected.sum(0) - x.double().numpy())
+    assert np.all(left <= 1.01 * most + 1e-7 * abs(x.numpy()))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])

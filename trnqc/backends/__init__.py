@@ -142,7 +142,7 @@ def select(name: str, precision: str) -> Selection:
     BackendUnavailable
         If the backend cannot run here.
     UnsupportedPrecision
-        If it does not have the precision.
+        If it does not have the precision, or if its device does not keep what the precision promises.
     """
     if name != "auto":
         backend = get(name)
@@ -150,6 +150,7 @@ def select(name: str, precision: str) -> Selection:
         return Selection(backend, f"{name}: asked for by name")
     neuron = _status("neuron")
     if neuron.usable and precision in _instance("neuron").precisions:
+        check_precision(_instance("neuron"), precision)
         return Selection(_instance("neuron"), "neuron: a usable device was found")
     why = f"neuron has no {precision}" if neuron.usable else f"neuron is not usable ({neuron.reason})"
     backend = get("cpu")

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from trnqc.arrays import host_array
+from trnqc.backends.blas import Blas
 from trnqc.backends.gamma import AddRows, FactorSet, GammaOptions
 from trnqc.backends.pair_step import PairOptions, PairStep, Progress
 from trnqc.errors import InputError, UnsupportedError, UnsupportedPrecision
@@ -61,15 +62,14 @@ class Backend:
         The name, as in ``--backend``.
     precisions : tuple of str
         The precisions of matrix products and pair energies, out of `trnqc.types.PRECISIONS`. It is empty for a backend
-        that has neither. In bf16x3, B is split into hi + lo, both in bf16, and T = hi.hi + hi.lo + lo.hi is accumulated
-        in fp32. In bf16, T = hi.hi.
-    has_gamma : bool
-        Whether it has `mp2_gamma`.
+        that has neither. docs/conventions.md defines them.
+    gamma_precisions : tuple of str
+        The precisions of `mp2_gamma`. It is empty for a backend that does not have it.
     """
 
     name: str
     precisions: tuple[str, ...] = ()
-    has_gamma: bool = False
+    gamma_precisions: tuple[str, ...] = ()
 
     def status(self) -> BackendStatus:
         """Whether the backend can run here, and on what. It never raises an error."""
@@ -87,6 +87,19 @@ class Backend:
         """
         raise self._without("devices")
 
+    def require_accuracy(self, precision: str) -> None:
+        """Refuse a precision whose promised accuracy the device does not reach. Most backends need not measure it.
+
+        Raises
+        ------
+        UnsupportedPrecision
+            If the error that was measured on the device exceeds the promised one.
+        """
+
+    def accuracies(self) -> tuple[str, ...]:
+        """The measured error of each precision in words, or why it cannot be measured; empty without measurements."""
+        return ()
+
     def gemm(self, a_t: np.ndarray, b: np.ndarray, *, precision: str) -> np.ndarray:
         """The product a_t.T @ b of a_t[K, M] and b[K, N], [M, N], in fp64 for the precision fp64, else in fp32."""
         check_precision(self, precision)
@@ -96,6 +109,11 @@ class Backend:
         """The products a_t[z].T @ b[z], [Z, M, N], of a_t[Z, K, M] and b[Z, K, N]; for the dtype see `gemm`."""
         check_precision(self, precision)
         return self._product(*product_operands(a_t, b, stacked=True), precision)
+
+    def blas(self, precision: str) -> Blas:
+        """The dense linear algebra of `trnqc.blas` in a precision, which must be one of `precisions`."""
+        check_precision(self, precision)
+        return self._blas(precision)
 
     def mp2_pairs(
         self,
@@ -271,7 +289,7 @@ class Backend:
         direct, exchange
             Weights of the amplitudes; `exchange` must be 0 where `right` is given.
         precision
-            One of `precisions`, for the products and for the amplitudes. Sums over blocks of orbitals are fp64.
+            One of `gamma_precisions`, for the products and for the amplitudes. Sums over blocks of orbitals are fp64.
         max_memory
             Bytes that this call may allocate on the host, besides what `add` does.
         progress
@@ -289,7 +307,7 @@ class Backend:
         UnsupportedPrecision
             For another precision.
         UnsupportedError
-            From a backend for which `has_gamma` is False.
+            From a backend whose `gamma_precisions` are empty.
         MemoryLimit
             If `max_memory` is too little for one pair of orbitals.
 
@@ -302,9 +320,12 @@ class Backend:
         For two sets the right one gets the corresponding sum over i and a. The sum of Γ B over all elements of one set
         is the energy with these weights: direct Σ (ia|jb) t_ij^ab - exchange Σ (ib|ja) t_ij^ab.
         """
-        if not self.has_gamma:
+        if not self.gamma_precisions:
             raise self._without("mp2_gamma")
         check_precision(self, precision)
+        if precision not in self.gamma_precisions:
+            names = ", ".join(self.gamma_precisions)
+            raise UnsupportedPrecision(f"backend {self.name!r} computes Γ in {names}; found precision {precision!r}")
         if right is not None and exchange != 0.0:
             raise InputError(f"pairs of electrons of two spins have no exchange; found the weight {exchange}")
         return self._gamma(left, right, GammaOptions(direct, exchange, precision, max_memory, progress), add)
@@ -312,6 +333,9 @@ class Backend:
     def _product(self, a_t: np.ndarray, b: np.ndarray, precision: str) -> np.ndarray:
         """The product a_t.T @ b, [M, N], of a_t[K, M] and b[K, N], or a stack of such products."""
         raise self._without("_product")
+
+    def _blas(self, precision: str) -> Blas:
+        raise self._without("_blas")
 
     def _pair_step(self, options: PairOptions) -> PairStep:
         raise self._without("_pair_step")
@@ -364,8 +388,12 @@ def product_operands(a_t: Any, b: Any, stacked: bool) -> tuple[np.ndarray, np.nd
 
 
 def check_precision(backend: Backend, precision: str) -> None:
-    """Raise UnsupportedPrecision if a backend does not have a precision. The message lists those that it has."""
+    """Raise UnsupportedPrecision if a backend does not have a precision, or if its device does not keep its promise.
+
+    The message lists the precisions that the backend has, or gives the measured and the promised error.
+    """
     if precision in backend.precisions:
+        backend.require_accuracy(precision)
         return
     if not backend.precisions:
         raise UnsupportedPrecision(

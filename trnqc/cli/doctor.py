@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +28,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the tables. The exit status is 0 even if backends are missing, because that is a valid answer."""
     statuses, facts = backends.statuses(), machine.facts()
+    accuracies = {name: backends.get(name).accuracies() for name, status in statuses.items() if status.usable}
     if args.json:
-        plain = {"backends": {name: _plain(status) for name, status in statuses.items()}, "gpu": _gpu(statuses["cuda"])}
+        plain = {
+            "backends": {name: _plain(status, accuracies.get(name, ())) for name, status in statuses.items()},
+            "gpu": _gpu(statuses["cuda"]),
+        }
         write_aside(args.json, json.dumps(plain | facts, indent=1) + "\n")
     console = Console()
-    console.print(table(statuses))
+    console.print(table(statuses, accuracies))
     console.print(machine_table(facts))
     return 0
 
@@ -51,9 +55,9 @@ def _words(name: str, value: Any) -> str:
     return gigabytes(value) if name == "bytes" else str(value)
 
 
-def _plain(status: BackendStatus) -> dict[str, Any]:
+def _plain(status: BackendStatus, accuracies: Sequence[str]) -> dict[str, Any]:
     fields = {field.name: getattr(status, field.name) for field in dataclasses.fields(status)}
-    return fields | {"versions": dict(status.versions), "devices": list(status.devices)}
+    return fields | {"versions": dict(status.versions), "devices": list(status.devices), "precisions": list(accuracies)}
 
 
 def _gpu(status: BackendStatus) -> dict[str, Any]:
@@ -61,20 +65,25 @@ def _gpu(status: BackendStatus) -> dict[str, Any]:
     return {**status.versions, "devices": list(status.devices)}
 
 
-def table(statuses: Mapping[str, BackendStatus]) -> Table:
-    """The table of backends, with a row for each."""
+def table(statuses: Mapping[str, BackendStatus], accuracies: Mapping[str, Sequence[str]]) -> Table:
+    """The table of backends, with a row for each; `accuracies` are lines about measured precisions by backend."""
     rows = Table(title="trnqc backends", title_justify="left", show_lines=True)
     for heading in ("backend", "usable", "details"):
         rows.add_column(heading)
     for name, status in statuses.items():
-        rows.add_row(name, "[green]yes[/]" if status.usable else "[red]no[/]", Text("\n".join(_details(status))))
+        rows.add_row(
+            name,
+            "[green]yes[/]" if status.usable else "[red]no[/]",
+            Text("\n".join(_details(status, accuracies.get(name, ())))),
+        )
     return rows
 
 
-def _details(status: BackendStatus) -> Iterator[str]:
-    """Devices, versions, the reason why a backend is limited or not usable, and what to do about it."""
+def _details(status: BackendStatus, accuracies: Sequence[str]) -> Iterator[str]:
+    """Devices, versions, measured errors, why a backend is limited or not usable, and what to do about it."""
     yield from (f"on {device}" for device in status.devices)
     yield from (f"{software}: {version}" for software, version in status.versions.items())
+    yield from accuracies
     if status.reason:
         yield status.reason
     if status.hint:

@@ -6,6 +6,8 @@ import argparse
 import time
 
 from trnqc.jit import find_compiler
+from trnqc.mace.convolutions import RADIALS
+from trnqc.mace.driver.prepare import prepare
 from trnqc.mace.evaluate import DTYPES, Evaluator
 from trnqc.mace.files import save
 from trnqc.mace.model import Model
@@ -25,6 +27,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dtype", choices=DTYPES, nargs="+", default=["float32"], help="types to compile for (default: float32)"
     )
     parser.add_argument("--output", metavar="FILE", help="write the model to a file that is read without PyTorch")
+    parser.add_argument(
+        "--folder",
+        help="write the model, its kernels and a library to a folder, for programs in C++ and for LAMMPS; "
+        "the first type of --dtype is used",
+    )
+    parser.add_argument("--radial", choices=RADIALS, default="exact", help="radial functions (default: exact)")
+    parser.add_argument(
+        "--elements", type=int, nargs="+", metavar="Z", help="atomic numbers for which the folder is (default: all)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -33,11 +44,13 @@ def run(args: argparse.Namespace) -> int:
     print(_summary(model))
     for dtype in args.dtype if args.prepare else ():
         start = time.perf_counter()
-        Evaluator(model, dtype)
+        Evaluator(model, dtype, radial=args.radial)
         print(f"{dtype}: kernels ready after {time.perf_counter() - start:.1f} s ({find_compiler().label})")
     if args.output:
         save(model, args.output)
         print(f"written: {args.output}")
+    if args.folder:
+        print(f"written: {prepare(Evaluator(model, args.dtype[0], radial=args.radial), args.folder, args.elements)}")
     return 0
 
 

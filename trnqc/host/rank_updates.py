@@ -74,14 +74,19 @@ def add_general_product(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
         (flag_b, step_b), (flag_a, step_a) = _layout(b), _layout(a)
         sizes = (_by(_int, n), _by(_int, m), _by(_int, k))
         factors = _at(b), _by(_int, step_b), _at(a), _by(_int, step_a)
-        result = _at(c), _by(_int, c.strides[0] // c.itemsize)
+        result = _at(c), _by(_int, _layout(c)[1])
         _routine(f"{letter}gemm", 13)(flag_b, flag_a, *sizes, _one(real), *factors, _one(real), *result)
 
 
 def _layout(matrix: np.ndarray) -> tuple[bytes, int]:
-    """Return whether BLAS has to transpose a matrix that it reads as a transposed one, and the distance of its rows."""
-    steps = [step // matrix.itemsize for step in matrix.strides]
-    return (b"N", steps[0]) if steps[1] == 1 else (b"T", steps[1])
+    """Return whether BLAS has to transpose a matrix that it reads as a transposed one, and the distance of its rows.
+
+    NumPy gives an axis of one element any stride, which BLAS would refuse.
+    """
+    (rows, columns), steps = matrix.shape, [step // matrix.itemsize for step in matrix.strides]
+    if steps[1] == 1 or columns == 1:
+        return b"N", max(steps[0], columns) if rows > 1 else columns
+    return b"T", max(steps[1], rows)
 
 
 _int = ctypes.c_int

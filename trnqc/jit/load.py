@@ -22,10 +22,12 @@ class CompiledFunction:
             step(x=x, y=y)
     """
 
-    __slots__ = ("_arguments", "_bound", "_open", "_pointer", "signature")
+    __slots__ = ("_arguments", "_bound", "_open", "_pointer", "path", "signature")
 
-    def __init__(self, pointer: Any, signature: Signature) -> None:
+    def __init__(self, pointer: Any, signature: Signature, path: Path | None = None) -> None:
         self.signature, self._pointer = signature, pointer
+        # The file of the library.
+        self.path = path
         # The arguments for ctypes, with None for those that a call has to pass.
         self._arguments: list[Any] = [None] * len(signature.parameters)
         # For each argument that a call has to pass, its position and its conversion.
@@ -42,12 +44,17 @@ class CompiledFunction:
     def bind(self, *args: Any, **named: Any) -> CompiledFunction:
         """Return a function of the remaining parameters. It keeps the arrays alive that are bound to it."""
         bound = CompiledFunction.__new__(CompiledFunction)
-        bound.signature, bound._pointer = self.signature, self._pointer
+        bound.signature, bound._pointer, bound.path = self.signature, self._pointer, self.path
         bound._arguments = self._with(args, named)
         passed = {*list(self._open)[: len(args)], *named}
         bound._open = {name: entry for name, entry in self._open.items() if name not in passed}
         bound._bound = (self._bound, args, named)
         return bound
+
+    @property
+    def address(self) -> int:
+        """The address of the function, for programs that call it without Python."""
+        return ctypes.cast(self._pointer, ctypes.c_void_p).value or 0
 
     def _with(self, args: Sequence[Any], named: dict[str, Any]) -> list[Any]:
         arguments = self._arguments.copy()
@@ -99,7 +106,7 @@ class Library:
             for signature in signatures:
                 pointer = handle[signature.name]
                 pointer.restype = None if signature.returns is None else SCALARS[signature.returns]
-                self._functions[signature.name] = CompiledFunction(pointer, signature)
+                self._functions[signature.name] = CompiledFunction(pointer, signature, path)
         except (OSError, AttributeError) as error:
             raise CompilerError(f"the compiled library {path} cannot be used: {error}") from error
 

@@ -1,6 +1,6 @@
 """Whole MACE models, evaluated by generated kernels without PyTorch: energies, forces and stress.
 
-module of mace-torch -> reader -> description (model.py) -> evaluate.py: edges/ and nodes/ -> energies, forces, stress
+module of mace-torch -> reader -> description (model.py) -> evaluate.py: edges/, nodes/, driver/ -> energies, forces
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from trnqc.lazy import lazy_names
 
 if TYPE_CHECKING:
     from trnqc.mace.calculator import Calculator
+    from trnqc.mace.driver.prepare import prepare
     from trnqc.mace.evaluate import Evaluator, Result
     from trnqc.mace.files import save
     from trnqc.mace.model import Model
     from trnqc.mace.source import description
 
-__all__ = ["Calculator", "Evaluator", "Model", "Result", "description", "save"]
+__all__ = ["Calculator", "Evaluator", "Model", "Result", "description", "prepare", "save"]
 
 # The calculator needs ASE, and an evaluation needs a compiler.
 _HOMES = {
@@ -25,6 +26,7 @@ _HOMES = {
     "Model": "trnqc.mace.model",
     "Result": "trnqc.mace.evaluate",
     "description": "trnqc.mace.source",
+    "prepare": "trnqc.mace.driver.prepare",
     "save": "trnqc.mace.files",
 }
 

@@ -11,10 +11,12 @@ import numpy as np
 
 from trnqc.errors import InputError
 from trnqc.mace.edges.density import EdgeDensity
+from trnqc.mace.edges.first.kernels import FirstConvolution, applies, hidden_network
 from trnqc.mace.edges.geometry.kernels import Geometry
 from trnqc.mace.edges.kernels import LayerConvolution, spline_network
 from trnqc.mace.edges.splines.tables import SplineTables, spline_tables
 from trnqc.mace.model import Density, Model, Network
+from trnqc.mace.nodes.plan import applied
 
 RADIALS = ("exact", "spline")
 # Default of the largest relative error of the weights of edges and of their derivatives, if they are splines.
@@ -53,20 +55,23 @@ class Convolutions:
     Parameters
     ----------
     geometry : Geometry
-    layers : tuple of LayerConvolution
+    layers : tuple of FirstConvolution and LayerConvolution
     densities : tuple of EdgeDensity or None
         Those of the layers that have one.
     splines : SplineTables or None
+    elements : frozenset of int, optional
+        The numbers of the elements that are covered. None stands for all elements of the model.
     """
 
     geometry: Geometry
-    layers: tuple[LayerConvolution, ...]
+    layers: tuple[FirstConvolution | LayerConvolution, ...]
     densities: tuple[EdgeDensity | None, ...]
     splines: SplineTables | None
+    elements: frozenset[int] | None
 
     def covers(self, elements: np.ndarray) -> bool:
         """Whether the weights of all pairs of some elements, int64, can be computed."""
-        return self.splines is None or self.splines.covers(elements)
+        return self.elements is None or self.elements.issuperset(np.unique(elements).tolist())
 
 
 def convolutions(model: Model, radial: Radial, elements: np.ndarray, dtype: str) -> Convolutions:
@@ -87,18 +92,31 @@ def convolutions(model: Model, radial: Radial, elements: np.ndarray, dtype: str)
     UnsupportedError
         For networks that the programs do not cover.
     """
-    blocks, tables = [block.convolution for block in model.interactions], None
+    blocks, present = [block.convolution for block in model.interactions], np.unique(elements).tolist()
+    by_element = applies(blocks[0], len(present))
     densities = [block.density for block in model.interactions]
     learned = [density for density in densities if density is not None]
+    tables = None
     if radial.kind == "spline":
-        functions: list[Network | Density] = [*(spline_network(block, dtype) for block in blocks), *learned]
-        present = [int(n) for n in np.unique(elements)]
-        tables = spline_tables(functions, model.basis, present, len(model.numbers), radial.tolerance, dtype)
-    layers = tuple(LayerConvolution(block, model.basis, dtype, tables, n) for n, block in enumerate(blocks))
+        functions: list[Network | Density] = [spline_network(block, dtype) for block in blocks]
+        if by_element:
+            functions[0] = hidden_network(blocks[0].weights)
+        tables = spline_tables(
+            [*functions, *learned], model.basis, present, len(model.numbers), radial.tolerance, dtype
+        )
+    layers: list[FirstConvolution | LayerConvolution] = []
+    for n, block in enumerate(blocks):
+        if by_element and n == 0:
+            sent = applied(model.interactions[0].up, model.embedding)
+            layers.append(FirstConvolution(block, model.basis, sent, present, dtype, tables, n))
+        else:
+            layers.append(LayerConvolution(block, model.basis, dtype, tables, n))
     numbers = iter(range(len(blocks), len(blocks) + len(learned)))
     by_layer = tuple(
         None if density is None else EdgeDensity(density, model.basis, dtype, tables, next(numbers))
         for density in densities
     )
     basis = model.basis if tables is None else tables.knots
-    return Convolutions(Geometry(basis, layers[0].layout.degree, dtype), layers, by_layer, tables)
+    geometry = Geometry(basis, layers[0].layout.degree, dtype)
+    everything = not by_element and (tables is None or not tables.elements)
+    return Convolutions(geometry, tuple(layers), by_layer, tables, None if everything else frozenset(present))

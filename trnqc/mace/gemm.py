@@ -76,7 +76,7 @@ def pack(b: np.ndarray, tile: Tile) -> np.ndarray:
     k, columns = b.shape
     vectors = tile.vectors_of(columns)
     padded = np.zeros((k, vectors, tile.lanes), b.dtype)
-    padded.reshape(k, -1)[:, :columns] = b
+    padded.reshape(k, vectors * tile.lanes)[:, :columns] = b
     panels = [padded[:, v : v + tile.vectors].reshape(-1, tile.lanes) for v in range(0, vectors, tile.vectors)]
     return np.ascontiguousarray(np.concatenate(panels)) if panels else padded.reshape(0, tile.lanes)
 

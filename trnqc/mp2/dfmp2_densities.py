@@ -9,8 +9,9 @@ import numpy as np
 
 from trnqc.errors import InputError
 from trnqc.mp2.amplitudes import amplitudes
-from trnqc.mp2.density.density import CorrelationDensity, correlation_density
+from trnqc.mp2.density.density import correlation_density
 from trnqc.mp2.density.natural import frozen_natural_orbitals, natural_orbitals
+from trnqc.mp2.density.one_particle import CorrelationDensity
 from trnqc.mp2.density.restricted_open import restricted_open_density
 from trnqc.mp2.density.spins import spin_orbitals
 from trnqc.mp2.density.two_particle import in_atomic_orbitals, two_particle_density

@@ -150,7 +150,7 @@ class FactorSteps:
         """Whether the smallest block of pairs of densities fits beside the factors."""
         spins, naux, choice = self.orbitals(), auxiliary.auxmol.nao_nr(), execution.choice
         memory = PairMemory(tuple((spin.nocc, spin.nvir, naux) for spin in spins), execution.threads)
-        gap = LEAST_GAP[choice.precision if choice.backend.has_gamma else "fp64"]
+        gap = LEAST_GAP[choice.precision if choice.precision in choice.backend.gamma_precisions else "fp64"]
         width = least_width([spin.eps_occ for spin in spins], gap)
         return memory.factors + memory.block(width) <= execution.memory
 

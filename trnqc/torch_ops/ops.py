@@ -18,8 +18,11 @@ from torch import Tensor
 
 from nki_kernels.descriptors import NkiKernel, kernels
 from nki_kernels.descriptors.descriptor import KernelOperator
+from nki_kernels.precision.splits import PRECISIONS
+from trnqc.backends.neuron.device import NeuronDevice
 from trnqc.backends.neuron.launch import launch
-from trnqc.backends.nki.device import PRECISIONS
+from trnqc.backends.neuron.packages import logical_cores
+from trnqc.backends.nki.accuracy import require_accuracy
 from trnqc.errors import InputError, UnsupportedPrecision
 from trnqc.torch_ops.products import OPERATORS, gradients, over_a_batch, product, refuse_dual_level, require_tensors
 
@@ -45,15 +48,27 @@ def register(name: str, function: Callable[..., Any], fake: Callable[..., Any]) 
 
 
 def split(x: Tensor, precision: str) -> Tensor:
-    """Return [parts, ...]: x rounded to fp32 or bf16, or for bf16x3 the parts of x = high + low, both in bf16."""
+    """Return the parts [parts, ...] of x, as `nki_kernels.precision.splits.split` does for arrays."""
     if precision not in PRECISIONS:
         raise UnsupportedPrecision(f"precision is one of {', '.join(PRECISIONS)}; found {precision!r}")
+    form = PRECISIONS[precision]
     if precision == "fp32":
         return x.to(torch.float32)[None].contiguous()
-    high = x.to(torch.bfloat16)
-    if precision == "bf16":
-        return high[None].contiguous()
-    return torch.stack([high, (x - high.to(x.dtype)).to(torch.bfloat16)])
+    rest, parts = x.to(torch.float64 if x.dtype == torch.float64 else torch.float32), []
+    for _ in range(form.parts):
+        part = rest.to(torch.bfloat16) if form.bits == 8 else _significant(rest, form.bits)
+        parts.append(part)
+        rest = rest - part.to(rest.dtype)
+    return torch.stack(parts)
+
+
+def _significant(x: Tensor, bits: int) -> Tensor:
+    """x rounded to at most 8 significant bits, half to even, in bfloat16; by its bits in fp32, which has 24."""
+    dropped = 24 - bits
+    pattern = x.to(torch.float32).view(torch.int32)
+    even = (pattern >> dropped) & 1
+    rounded = (pattern + even + (1 << (dropped - 1)) - 1) >> dropped << dropped
+    return rounded.view(torch.float32).to(torch.bfloat16)
 
 
 def _check(a_t: Tensor, b: Tensor, rank: int, name: str) -> None:
@@ -63,10 +78,21 @@ def _check(a_t: Tensor, b: Tensor, rank: int, name: str) -> None:
         raise InputError(f"{name} takes {expected}, none of them empty; found a_t{list(a_t.shape)}, b{list(b.shape)}")
 
 
+def require_tensor_accuracy(x: Tensor, precision: str) -> None:
+    """Refuse a precision that breaks its promise on the device of a tensor (`trnqc.backends.nki.accuracy`)."""
+    require_accuracy(NeuronDevice(x.device, logical_cores()), precision)
+
+
+def _launched(name: str, a_t: Tensor, b: Tensor, precision: str) -> Tensor:
+    parts = split(a_t, precision), split(b, precision)
+    require_tensor_accuracy(a_t, precision)
+    return launch(kernels()[name], *parts)
+
+
 def _gemm(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:
     refuse_dual_level("gemm")
     _check(a_t, b, 2, "gemm")
-    return launch(kernels()["gemm"], split(a_t, precision), split(b, precision))
+    return _launched("gemm", a_t, b, precision)
 
 
 def _gemm_fake(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:
@@ -77,7 +103,7 @@ def _gemm_fake(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:
 def _batched(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:
     refuse_dual_level("batched_contraction")
     _check(a_t, b, 3, "batched_contraction")
-    return launch(kernels()["batched_contraction"], split(a_t, precision), split(b, precision))
+    return _launched("batched_contraction", a_t, b, precision)
 
 
 def _batched_fake(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:
@@ -126,7 +152,8 @@ def gemm(a_t: Tensor, b: Tensor, precision: str = "fp32") -> Tensor:
     a_t, b
         Real tensors [K, M] and [K, N], neither of them empty.
     precision
-        "fp32", "bf16" (operands rounded to bf16) or "bf16x3" (each operand split into two bf16 parts).
+        "fp32", "bf16" (operands rounded to bf16), or a split of each operand into parts in bf16: "bf16x3" (two parts),
+        "bf16x6" (three) or "bf16x15" (five parts of four bits).
 
     Returns
     -------

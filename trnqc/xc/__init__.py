@@ -4,6 +4,7 @@ points -> blocks of near points with their significant functions (blocks.py) -> 
        -> densities (densities.py) -> derivatives of the functional (libxc) -> potential (potential.py, quadrature.py)
 blocks, changes of the density -> changes of the potential (response.py)
 blocks, density matrices -> forces of the exchange-correlation energy (forces.py)
+density on points -> sums over pairs of points -> nonlocal correlation (vv10.py)
 atomic grids -> weights of the partition of space (programs/partition.py) -> points and weights of a molecule (grids.py)
 
 What other modules build on:

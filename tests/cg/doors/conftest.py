@@ -1,6 +1,6 @@
-"""Each package's model behind one face, so that both doors keep the same promises; skipped where neither is installed.
+"""Each package's model behind one face, so that all doors keep the same promises; skipped where it is not installed.
 
-mace-torch and nequip want different releases of e3nn, so one environment has at most one of them.
+mace-torch wants another release of e3nn than nequip and sevenn, so one environment has it or them.
 """
 
 from __future__ import annotations
@@ -43,8 +43,20 @@ def make(package: str, dtype: str) -> Case:
             return m(copied(batch), training=True, compute_force=True)
 
         return Case(model, lambda m: m(copied(batch), compute_force=True), "energy", training)
+    if package == "sevenn":
+        if dtype != "float32":
+            pytest.skip("SevenNet has constants in float32")
+        model = models.sevennet_model(2, 5, r_max=3.0)
+        return Case(model.eval(), lambda m: sevennet_results(m, atoms), "energy", lambda m: sevennet_results(m, atoms))
     model, batch = models.nequip_model(2, 5, dtype, r_max=3.0), models.nequip_batch(atoms, r_max=3.0)
     return Case(model.eval(), lambda m: m(copied(batch)), "total_energy", lambda m: m(copied(batch)))
+
+
+def sevennet_results(model: Any, atoms: Any) -> dict[str, Any]:
+    from examples.data import atomistic_models as models
+
+    result = model(models.sevennet_graph(atoms, r_max=3.0))
+    return {"energy": result["inferred_total_energy"], "forces": result["inferred_force"]}
 
 
 def copied(batch: dict[str, Any]) -> dict[str, Any]:
@@ -55,7 +67,7 @@ def installed(package: str) -> bool:
     return importlib.util.find_spec(package) is not None
 
 
-@pytest.fixture(params=["mace", "nequip"])
+@pytest.fixture(params=["mace", "nequip", "sevenn"])
 def package(request):
     if not installed(request.param):
         pytest.skip(f"{request.param} is not installed")

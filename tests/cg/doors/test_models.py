@@ -108,7 +108,7 @@ def gradients_of(case):
 
 
 def test_other_models_are_refused():
-    with pytest.raises(UnsupportedError, match="mace or nequip"):
+    with pytest.raises(UnsupportedError, match="mace or nequip or sevenn"):
         accelerate(torch.nn.Linear(2, 2))
     with pytest.raises(InputError, match="found <class 'dict'>"):
         accelerate({})

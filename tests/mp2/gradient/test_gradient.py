@@ -9,8 +9,8 @@ from pyscf import mp as pyscf_mp
 
 import trnqc
 from tests.mp2.density.references import Parts
-from trnqc.mp2.density.density import relax
 from trnqc.mp2.density.pair_sums import pair_sums
+from trnqc.mp2.density.relaxation import relax
 from trnqc.mp2.gradient import Gradients
 from trnqc.mp2.gradient.gradients import electronic_gradient
 from trnqc.mp2.pairs.pairs import ResultWarning

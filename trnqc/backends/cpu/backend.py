@@ -22,6 +22,7 @@ import numpy as np
 
 from trnqc import jit
 from trnqc.backends.base import Backend, BackendStatus
+from trnqc.backends.cpu.blas import CpuBlas
 from trnqc.backends.cpu.formats import FORMATS, encode
 from trnqc.backends.cpu.pair_energies import energy_library
 from trnqc.backends.cpu.pairs import CpuPairStep
@@ -29,14 +30,13 @@ from trnqc.backends.pair_step import PairOptions
 from trnqc.errors import CompilerError
 from trnqc.host.blas import numpy_blas
 from trnqc.host.threads import cpus
-from trnqc.types import PRECISIONS
 
 
 class Cpu(Backend):
     """The default backend."""
 
     name = "cpu"
-    precisions = PRECISIONS
+    precisions = tuple(FORMATS)
 
     def status(self) -> BackendStatus:
         """Versions of NumPy, the BLAS and the C compiler. Without a compiler, only the fused pair step is unusable."""
@@ -60,6 +60,9 @@ class Cpu(Backend):
         left = form.left_of(encode(np.swapaxes(a_t, -1, -2), precision))
         right = form.right_of(encode(np.swapaxes(b, -1, -2), precision))
         return np.matmul(left, np.swapaxes(right, -1, -2))
+
+    def _blas(self, precision: str) -> CpuBlas:
+        return CpuBlas(precision)
 
     def _pair_step(self, options: PairOptions) -> CpuPairStep:
         return CpuPairStep(options)

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from nki_kernels.descriptors.descriptor import Launchable
+from nki_kernels.descriptors.descriptor import KernelFunction
 from trnqc.backends.neuron import packages
-from trnqc.backends.neuron.launch import launch, to_numpy, to_tensor
-from trnqc.tuning.conditions import machine_target
+from trnqc.backends.neuron.launch import launch, launched_on_host, to_numpy, to_tensor
+from trnqc.tuning.conditions import device_identity, instance_type, machine_target
 
 
 class NeuronDevice:
@@ -26,10 +26,15 @@ class NeuronDevice:
         versions = (f", {name} {version}" for name, version in packages.versions().items())
         return f"NKI kernels on device {self.device}, {self.cores} physical cores{''.join(versions)}"
 
+    def identity(self) -> dict[str, str]:
+        """The instance, the generation, the path to the device, the versions of the packages, and the flags."""
+        here = {"instance": instance_type(), "target": self.target, "cores": str(self.cores)}
+        return here | {"device": str(self.device), "host": launched_on_host()} | device_identity()
+
     def put(self, array: np.ndarray) -> Any:
         return to_tensor(array).to(self.device)
 
-    def call(self, kernel: Launchable, *args: Any, **constants: Any) -> Any:
+    def call(self, kernel: KernelFunction, *args: Any, **constants: Any) -> Any:
         results = launch(kernel, *args, **constants)
         if isinstance(results, tuple):
             return tuple(to_numpy(result.cpu()) for result in results)

@@ -19,10 +19,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from nki_kernels.descriptors.descriptor import Launchable
+from nki_kernels.descriptors.descriptor import KernelFunction
 from nki_kernels.lang import nki
 from trnqc.backends.neuron.packages import logical_cores
 from trnqc.errors import BackendUnavailable, InputError
+from trnqc.sim.launch.arithmetic import arithmetic_from_environment
 
 HOST_KERNELS = ("simulator", "reference")
 _host: contextvars.ContextVar[str | None] = contextvars.ContextVar("host_kernels", default=None)
@@ -49,6 +50,12 @@ def host_kernels(how: str) -> Iterator[None]:
         yield
     finally:
         _host.reset(token)
+
+
+def launched_on_host() -> str:
+    """What runs kernels on CPU tensors, the simulator with its rounding of products; empty outside `host_kernels`."""
+    how = _host.get() or ""
+    return f"simulator {arithmetic_from_environment()}" if how == "simulator" else how
 
 
 def to_numpy(tensor: Any) -> np.ndarray:
@@ -78,15 +85,15 @@ def _wrapped(function: Callable[..., Any]) -> Any:
     return wrap_nki(function)
 
 
-def _native(kernel: Launchable, args: tuple[Any, ...], constants: dict[str, Any]) -> Any:
+def _native(kernel: KernelFunction, args: tuple[Any, ...], constants: dict[str, Any]) -> Any:
     return _wrapped(kernel.function)[(logical_cores(),)](*args, **constants)
 
 
-def _xla(kernel: Launchable, args: tuple[Any, ...], constants: dict[str, Any]) -> Any:
+def _xla(kernel: KernelFunction, args: tuple[Any, ...], constants: dict[str, Any]) -> Any:
     return kernel.function[logical_cores()](*args, **constants)
 
 
-def _cpu(kernel: Launchable, args: tuple[Any, ...], constants: dict[str, Any]) -> Any:
+def _cpu(kernel: KernelFunction, args: tuple[Any, ...], constants: dict[str, Any]) -> Any:
     how = _host.get()
     if how is None:
         raise BackendUnavailable(
@@ -102,7 +109,7 @@ def _cpu(kernel: Launchable, args: tuple[Any, ...], constants: dict[str, Any]) -
 _PATHS = {"neuron": _native, "xla": _xla, "cpu": _cpu}
 
 
-def launch(kernel: Launchable, *args: Any, **constants: Any) -> Any:
+def launch(kernel: KernelFunction, *args: Any, **constants: Any) -> Any:
     """Launch a kernel on tensors of one device.
 
     Parameters

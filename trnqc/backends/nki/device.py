@@ -6,9 +6,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nki_kernels.descriptors.descriptor import Launchable
+from nki_kernels.descriptors.descriptor import KernelFunction
+from nki_kernels.precision import splits
 
-PRECISIONS = ("fp32", "bf16x3", "bf16")
+PRECISIONS = tuple(splits.PRECISIONS)
 """The precisions of the tensor engine, which has no fp64."""
 
 
@@ -35,10 +36,14 @@ class NkiDevice(Protocol):
     @property
     def label(self) -> str: ...
 
+    def identity(self) -> dict[str, str]:
+        """Everything on which the rounding of its results depends: hardware, versions, flags."""
+        ...
+
     def put(self, array: np.ndarray) -> Any:
         """Copy an array to the memory of the device."""
         ...
 
-    def call(self, kernel: Launchable, *args: Any, **constants: Any) -> Any:
+    def call(self, kernel: KernelFunction, *args: Any, **constants: Any) -> Any:
         """Run a kernel with arrays that `put` has returned and constants; return a NumPy array or a tuple of them."""
         ...

@@ -13,6 +13,7 @@ from nki_kernels import mp2_plan
 from nki_kernels import opposite_spin_plan as plan
 from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.descriptor import ITEMSIZE
+from nki_kernels.precision.splits import split
 from trnqc.backends.nki.device import NkiDevice
 from trnqc.backends.pair_step import PairOptions
 
@@ -28,7 +29,7 @@ def opposite_spin_bytes(nocc: tuple[int, int], nvir: tuple[int, int], naux: int,
     row = tiles.block * mp2_plan.P * tiles.joined.nk
     blocks = [count * per_orbital for count, per_orbital in zip(nocc, tiles.blocks)]
     # Packed factors, which are joined from those of each spin, and the temporaries of one orbital.
-    return row * (2 * sum(blocks) * (2 if options.precision == "bf16" else 4) + 3 * 8 * max(tiles.blocks))
+    return row * (2 * sum(blocks) * ITEMSIZE[options.precision] + 3 * 8 * max(tiles.blocks))
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,11 +72,11 @@ class OppositeSpinPairs:
         width, e_vir = min(COLUMNS_A_GEMM, n), np.add.outer(*self.eps_vir)
         energies = np.zeros((m, n))
         for i in range(m):
-            left = self.device.put(mp2_plan.split(self.B[0][i].T, self.options.precision))
+            left = self.device.put(split(self.B[0][i].T, self.options.precision))
             for start in range(0, n, width):
                 first = min(start, n - width)
                 columns = self.B[1][first : first + width].reshape(-1, naux).T
-                right = self.device.put(mp2_plan.split(columns, self.options.precision))
+                right = self.device.put(split(columns, self.options.precision))
                 T = self.device.call(kernels()["gemm"], left, right).astype(np.float64)
                 for j, t in enumerate(T.reshape(nvir, width, nvir_right).swapaxes(0, 1), start=first):
                     energies[i, j] = np.sum(t * t / (self.eps_occ[0][i] + self.eps_occ[1][j] - e_vir))

@@ -9,7 +9,9 @@ import numpy as np
 
 from nki_kernels import mp2_plan as plan
 from nki_kernels.descriptors import kernels
+from nki_kernels.descriptors.descriptor import ITEMSIZE
 from nki_kernels.descriptors.mp2_energy import tiles_of
+from nki_kernels.precision.splits import split
 from trnqc.backends.nki.device import NkiDevice
 from trnqc.backends.nki.opposite_spin import OppositeSpinPairs, opposite_spin_bytes
 from trnqc.backends.pair_step import PairOptions
@@ -82,7 +84,7 @@ def _packed_bytes(nocc: int, nvir: int, naux: int, precision: str, target: str) 
     """Bytes of all parts of B in the layout of the kernel, and of the temporaries of packing one orbital."""
     tiles, _ = _tiles(nocc, nvir, naux, precision, target)
     row = tiles.nblk * plan.P * tiles.nk * tiles.block
-    return row * (nocc * (2 if precision == "bf16" else 4) + 3 * 8)
+    return row * (nocc * ITEMSIZE[precision] + 3 * 8)
 
 
 def _tiles(nocc: int, nvir: int, naux: int, precision: str, target: str) -> tuple[plan.Mp2Tiles, str]:
@@ -142,12 +144,12 @@ class _Pairs:
         os, ss = np.zeros((nocc, nocc)), np.zeros((nocc, nocc))
         done = 0
         for i in range(self.first, nocc):
-            left = self.device.put(plan.split(self.B[i].T, self.options.precision))
+            left = self.device.put(split(self.B[i].T, self.options.precision))
             end = self.first or i + 1
             for start in range(0, end, width):
                 first = min(start, nocc - width)
                 right = self.device.put(
-                    plan.split(self.B[first : first + width].reshape(-1, naux).T, self.options.precision)
+                    split(self.B[first : first + width].reshape(-1, naux).T, self.options.precision)
                 )
                 T = self.device.call(kernels()["gemm"], left, right).astype(np.float64).reshape(nvir, width, nvir)
                 for j in range(first, min(first + width, end)):

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import os
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nki_kernels.descriptors.descriptor import Launchable
+from nki_kernels.descriptors.descriptor import KernelFunction
 from nki_kernels.lang import REAL, nki
+from trnqc import sim
+from trnqc.sim.launch.arithmetic import arithmetic_from_environment
 from trnqc.sim.launch.targets import target_from_environment
 
 # The vendor's simulator if its package is installed, else the one of this project.
 SIMULATOR = f"vendor's simulator, nki {nki.__version__}" if REAL else "trnqc.sim, strict stand-in for nki"
+
+
+@functools.cache
+def _source_digest() -> str:
+    """A digest of the source of the simulator, which decides what it computes."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(sim.__file__).parent.rglob("*.py")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 class SimulatedCore:
@@ -28,10 +43,15 @@ class SimulatedCore:
     def label(self) -> str:
         return f"NKI kernels on {SIMULATOR}, target {self.target}"
 
+    def identity(self) -> dict[str, str]:
+        """The target, the simulator and its source, and how it rounds products."""
+        rounding = asdict(arithmetic_from_environment())
+        return {"target": self.target, "simulator": SIMULATOR, "source": _source_digest(), **rounding}
+
     def put(self, array: np.ndarray) -> np.ndarray:
         return array
 
-    def call(self, kernel: Launchable, *args: Any, **constants: Any) -> Any:
+    def call(self, kernel: KernelFunction, *args: Any, **constants: Any) -> Any:
         # Without this variable, the vendor's simulator applies the weaker limits of the newest generation.
         os.environ.setdefault("NEURON_PLATFORM_TARGET_OVERRIDE", self.target)
         return nki.simulate(kernel.function)(*args, **constants)

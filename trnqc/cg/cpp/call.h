@@ -49,7 +49,7 @@ constexpr int64_t BATCH_SHARES = 16;
 // Smallest numbers of rows of a batch, and of edges of a graph, that a thread computes at a time.
 constexpr int64_t LEAST_ROWS = 64, LEAST_EDGES = 32;
 // Largest number of parameters of a kernel besides its range of groups.
-constexpr size_t MOST_PARAMETERS = 16;
+constexpr size_t MOST_PARAMETERS = 32;
 
 using Parameters = std::vector<intptr_t>;
 

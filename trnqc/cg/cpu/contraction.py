@@ -47,7 +47,7 @@ def recipe(problem: ContractionProblem, kind: str, directions: int, dtype: str, 
     lanes : int
         Number of channels in a block.
     """
-    name = f"cg_contraction_{kind}"
+    name = kernel_name(kind, directions)
     parameters: tuple[Value | Array, ...] = (BLOCKS, STARTS, ELEMENTS, NODES, *_operands(kind, directions, dtype))
     signature = Signature.declared(name, parameters, ("out", "gc"))
     # The number of channels is not part of a program.
@@ -58,6 +58,11 @@ def recipe(problem: ContractionProblem, kind: str, directions: int, dtype: str, 
     )
 
 
+def kernel_name(kind: str, directions: int) -> str:
+    """Return the name of the function of a program."""
+    return f"cg_contraction_{kind}_{directions}"
+
+
 def program(problem: ContractionProblem, kind: str, directions: int, dtype: str) -> st.Function:
     """Return a program; for the arguments see `recipe`.
 
@@ -66,8 +71,9 @@ def program(problem: ContractionProblem, kind: str, directions: int, dtype: str)
     """
     b, group = Builder(), Var("g", "i64")
     operands = _operands(kind, directions, dtype)
+    name = kernel_name(kind, directions)
     parts = [
-        _part(f"cg_contraction_{kind}_{n}", problem, kind, directions, dtype, components, first=n == 1)
+        _part(f"{name}_part{n}", problem, kind, directions, dtype, components, first=n == 1)
         for n, components in enumerate(_parts(problem, directions), 1)
     ]
     if kind == "gradients":
@@ -77,7 +83,7 @@ def program(problem: ContractionProblem, kind: str, directions: int, dtype: str)
         element = b.let("element", ELEMENTS[group])
         with b.loop("block", BLOCKS) as block:
             _over_nodes(b, problem, parts, operands, group, element, block)
-    return b.function(f"cg_contraction_{kind}", (BLOCKS, STARTS, ELEMENTS, NODES, *operands), group=group)
+    return b.function(name, (BLOCKS, STARTS, ELEMENTS, NODES, *operands), group=group)
 
 
 def _over_nodes(

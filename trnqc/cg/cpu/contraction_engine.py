@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from trnqc import jit
-from trnqc.cg.cpu.contraction import recipe
+from trnqc.cg.cpu.contraction import kernel_name, recipe
 from trnqc.cg.problem.contraction import ContractionProblem
 from trnqc.errors import OperandError
 from trnqc.host.arrays import empty, zeros
 from trnqc.host.threads import default_threads, in_parallel
-from trnqc.jit import TYPES, CompiledFunction, find_compiler
+from trnqc.jit import TYPES, CompiledFunction, Library, find_compiler
 
 # Number of nodes of a group. While a group is computed, their features stay in the cache, and each coefficient is read
 # from the second level of the cache once for all of them.
@@ -129,12 +129,15 @@ class ContractionEngine:
         self._run("gradients", len(along), groups_of(elements), *operands, self._row("gb", gb, len(x)), out, gc)
         return self._cut(out), unpacked(gc, self.problem.channels)
 
+    def build(self, kind: str, directions: int) -> Library:
+        """Return the library of a program of `contraction`, which is compiled or loaded from the cache."""
+        return jit.library(recipe(self.problem, kind, directions, TYPES[self.dtype], self.lanes))
+
     def function(self, kind: str, directions: int) -> CompiledFunction:
-        """Return a program of `contraction`, which is compiled or loaded from the cache at the first call."""
+        """Return a program of `contraction`, which is built at the first call."""
         key = kind, directions
         if key not in self._functions:
-            of_kind = recipe(self.problem, kind, directions, TYPES[self.dtype], self.lanes)
-            self._functions[key] = getattr(jit.library(of_kind), of_kind.name)
+            self._functions[key] = getattr(self.build(kind, directions), kernel_name(kind, directions))
         return self._functions[key]
 
     def _run(self, kind: str, directions: int, groups: Groups, *operands: np.ndarray) -> None:

@@ -6,10 +6,12 @@ symmetric contractions, so that operands on a GPU are contracted by MACE's own c
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from e3nn import o3
+from e3nn.util.codegen import CodeGenMixin
+from e3nn.util.jit import compile_mode
 from mace.modules.blocks import EquivariantProductBasisBlock, InteractionBlock
 from mace.modules.symmetric_contraction import SymmetricContraction
 from torch import Tensor, nn
@@ -32,22 +34,37 @@ class Convolution(o3.TensorProduct):
         return self.fused(x, y, weights, edge_index[1], edge_index[0])
 
 
-class Contraction(SymmetricContraction):
-    """The `symmetric_contractions` of a block."""
+@compile_mode("script")
+class Contraction(CodeGenMixin, nn.Module):
+    """The `symmetric_contractions` of a block.
 
-    fused: PolynomialContraction
+    It is no subclass of MACE's class, whose instances `mace.tools.compile.simplify` replaces by what it traces.
+    """
+
+    # TorchScript cannot read annotations that are text.
+    if TYPE_CHECKING:
+        fused: PolynomialContraction
+        contractions: Any
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Return B of x [nodes, channels, components] and of the one-hot elements y [nodes, elements]."""
         if x.device.type != "cpu":
-            return super().forward(x, y)
-        weights = [w for contraction in self.contractions for w in _by_degree(contraction)]
-        return self.fused(x, element_numbers(y), torch.cat(weights, dim=1))
+            return torch.cat([contraction(x, y) for contraction in self.contractions], dim=-1)
+        return self.fused(x, self._elements(y), self._weights())
 
+    def _elements(self, y: Tensor) -> Tensor:
+        return torch.argmax(y, dim=1) if torch.jit.is_scripting() else element_numbers(y)
 
-def _by_degree(contraction: Any) -> list[Tensor]:
-    """Return the weights [elements, paths, channels] of one output, from degree 1 on; MACE begins with the largest."""
-    return [*reversed(list(contraction.weights)), contraction.weights_max]
+    def _weights(self) -> Tensor:
+        """Return the weights [elements, weights, channels]. MACE stores those of an output by descending degree."""
+        ordered: list[Tensor] = []
+        for contraction in self.contractions:
+            own = [contraction.weights_max]
+            for weights in contraction.weights:
+                own.append(weights)
+            own.reverse()
+            ordered.extend(own)
+        return torch.cat(ordered, dim=1)
 
 
 def prepare(model: nn.Module) -> list[tuple[str, Any, Replacement]]:

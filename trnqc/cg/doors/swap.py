@@ -1,6 +1,6 @@
-"""Swap layers of MACE and NequIP models in place for fused ones; nothing else of a model changes.
+"""Swap layers of MACE, NequIP and SevenNet models in place for fused ones; nothing else of a model changes.
 
-The modules mace.py and nequip.py find the layers of a model and replace their forward functions.
+The modules mace.py, nequip.py and sevenn.py find the layers of a model and replace their forward functions.
 """
 
 from __future__ import annotations
@@ -11,23 +11,19 @@ from typing import Any
 
 from torch import nn
 
-from trnqc.cg.problem.problem import TPProblem
 from trnqc.errors import InputError, UnsupportedError
 
 # Module that swaps the layers of a model, by the package that defines the model's classes.
-DOORS = {"mace": "trnqc.cg.doors.mace", "nequip": "trnqc.cg.doors.nequip"}
+DOORS = {package: f"trnqc.cg.doors.{package}" for package in ("mace", "nequip", "sevenn")}
 
 
-def accelerate(model: Any, *, without_python: bool = False) -> tuple[str, ...]:
-    """Swap the convolutions of MACE and NequIP models, and MACE's symmetric contractions, in place, for fused ones.
+def accelerate(model: Any) -> tuple[str, ...]:
+    """Swap the convolutions of MACE, NequIP and SevenNet models, and MACE's contractions, in place, for fused ones.
 
     Parameters
     ----------
     model : torch.nn.Module or ase.calculators.calculator.Calculator
         A model, or a calculator that holds one or several. A model that was swapped before is not changed.
-    without_python : bool, optional
-        Whether to swap only layers that have operators in C++, the convolutions. TorchScript and `write_kernels` need
-        it.
 
     Returns
     -------
@@ -53,8 +49,6 @@ def accelerate(model: Any, *, without_python: bool = False) -> tuple[str, ...]:
     for prefix, module in _models(model):
         door = _door(module)
         swaps += [(prefix + name, door, *rest) for name, *rest in door.prepare(module)]
-    if without_python:
-        swaps = [swap for swap in swaps if isinstance(swap[-1], TPProblem)]
     for _, door, owner, replacement in swaps:
         door.swap(owner, replacement)
     return tuple(name for name, *_ in swaps)

@@ -1,4 +1,4 @@
-"""The handler of XLA's foreign function interface, compiled against the headers of the installed JAX and registered."""
+"""The handlers of XLA's foreign function interface, compiled against the installed JAX and registered when needed."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ import jax
 
 from trnqc.cg.cpp.compiler import SHARED, shared_library
 
-# Name of the handler, in the library and in XLA.
-TARGET = "trnqc_cg"
-HEADERS = (SHARED / "graph.h", SHARED / "call.h")
+# The sources of each handler, by its name in the library and in XLA.
+SOURCES = {"trnqc_cg": ("products.cpp", "graph.h"), "trnqc_cg_contraction": ("contraction.cpp", "contraction.h")}
+FOLDER = Path(__file__).parent
 
 
 @functools.cache
-def register() -> None:
-    """Register the handler with XLA. It is compiled at the first call.
+def register(target: str) -> None:
+    """Register a handler with XLA. It is compiled at the first call.
 
     Raises
     ------
     CompilerError
         If there is no C++ compiler, or if it fails.
     """
+    main, header = SOURCES[target]
+    headers = (FOLDER / "kernels.h", SHARED / header, SHARED / "call.h")
     flags = (f"-isystem{jax.ffi.include_dir()}",)
-    main = Path(__file__).parent / "handlers.cpp"
-    path = shared_library("cg-jax", main, HEADERS, flags, ("-ldl", f"-DJAX_{jax.__version__.replace('.', '_')}"))
-    handler = getattr(ctypes.CDLL(str(path)), TARGET)
-    jax.ffi.register_ffi_target(TARGET, jax.ffi.pycapsule(handler), platform="cpu")
+    after = ("-ldl", f"-DJAX_{jax.__version__.replace('.', '_')}")
+    path = shared_library(target.replace("_", "-"), FOLDER / main, headers, flags, after)
+    handler = getattr(ctypes.CDLL(str(path)), target)
+    jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(handler), platform="cpu")

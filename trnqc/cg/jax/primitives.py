@@ -20,12 +20,13 @@ from jax.interpreters import ad, batching, mlir
 
 from trnqc.cg.cpu.engine import engine_for
 from trnqc.cg.derivatives import GRADIENTS, TANGENTS, Calls
-from trnqc.cg.jax.library import TARGET, register
+from trnqc.cg.jax.library import register
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.problem.text import problem_of, weighted_part
 from trnqc.cg.programs.directions import CONVOLUTIONS, DIRECTIONS
 from trnqc.errors import OperandError, UnsupportedPrecision
 
+TARGET = "trnqc_cg"
 PRODUCT, TANGENT = Primitive("trnqc_cg"), Primitive("trnqc_cg_tangent")
 PRODUCT.multiple_results = TANGENT.multiple_results = True
 Arrays = Sequence[Any]
@@ -109,7 +110,7 @@ def _abstract(*args: Any, call: Call) -> list[Any]:
 
 def _lower(ctx: Any, *args: Any, call: Call) -> Any:
     """Compile the kernels and call the handler with their files."""
-    register()
+    register(TARGET)
     keys = CONVOLUTIONS[call.direction] if call.convolution else (call.direction,)
     engine = engine_for(call.problem, str(ctx.avals_in[0].dtype))
     built = [engine.build(key + "_kahan" * call.kahan) for key in keys]

@@ -5,7 +5,7 @@ problem -> blocks (paths.py) -> windows of a graph (nki_kernels.cg.windows) -> l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from nki_kernels.cg.blocks import P, range_of
 from nki_kernels.cg.conv import cg_conv, reference_cg_conv
 from nki_kernels.cg.gradients import cg_gradients, reference_cg_gradients
 from nki_kernels.cg.windows import Sorted, choose, windows_of
-from nki_kernels.descriptors.descriptor import KernelPair
+from nki_kernels.descriptors.descriptor import KernelFunction
 from trnqc.backends import devices
 from trnqc.cg.engine import Engine
 from trnqc.cg.nki.paths import Block, Term, blocks_of, to_ir_mul, to_mul_ir
@@ -28,8 +28,8 @@ BACKENDS = ("simulator", "neuron")
 # Tiles of edges of an item when rows are summed by sender: half the edges of 128 senders with four neighbours each.
 SENDER_DEPTH = 2
 
-CONV = KernelPair(cg_conv, reference_cg_conv)
-GRADIENTS = KernelPair(cg_gradients, reference_cg_gradients)
+CONV = KernelFunction("cg_conv", cg_conv, reference_cg_conv)
+GRADIENTS = KernelFunction("cg_gradients", cg_gradients, reference_cg_gradients)
 
 
 class NkiEngine(Engine):
@@ -73,8 +73,12 @@ class NkiEngine(Engine):
         if graph is None:
             raise UnsupportedError("NKI kernels compute convolutions over a graph; found a batch of products")
         self._check(name, operands, graph)
-        compute = {"forward": self._forward, "backward": self._backward, "double_backward": self._double}[name]
-        results = compute(graph, *operands)
+        directions: dict[str, Callable[..., tuple[np.ndarray, ...]]] = {
+            "forward": self._forward,
+            "backward": self._backward,
+            "double_backward": self._double,
+        }
+        results = directions[name](graph, *operands)
         if out is None:
             return results
         for place, result in zip(out, results, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from trnqc.cg.problem.contraction import ContractionProblem, contraction_problem, contraction_text
 from trnqc.cg.torch.contraction_operators import CONTRACTION
-from trnqc.cg.torch.transforms import active
+from trnqc.cg.torch.transforms import traced
 from trnqc.errors import OperandError, UnsupportedError
 
 
@@ -26,7 +26,9 @@ class PolynomialContraction(nn.Module):
         S [terms, weights]; by default that of the problem.
     """
 
-    folding: Tensor
+    # TorchScript cannot read annotations that are text.
+    if TYPE_CHECKING:
+        folding: Tensor
 
     def __init__(self, problem: ContractionProblem, folding: np.ndarray | None = None) -> None:
         super().__init__()
@@ -54,17 +56,34 @@ class PolynomialContraction(nn.Module):
         Tensor
             B [nodes, dimension of irreps_out]; in a slot, the component is the fastest index.
         """
+        return self._scripted(x, elements, weight) if torch.jit.is_scripting() else self._called(x, elements, weight)
+
+    def _scripted(self, x: Tensor, elements: Tensor, weight: Tensor) -> Tensor:
+        """Compute the contraction in TorchScript, whose operators check the operands."""
+        present, numbers = torch.unique(elements, return_inverse=True)
+        c = torch.matmul(self.folding, weight[present])
+        x = x.transpose(1, 2)
+        along = x.new_empty([0, x.size(0), x.size(1), x.size(2)])
+        return self._joined(torch.ops.trnqc.cg_contraction_value(c, x, along, numbers, self._text))
+
+    @torch.jit.unused
+    def _called(self, x: Tensor, elements: Tensor, weight: Tensor) -> Tensor:
         self._check(x, weight)
-        if not torch.compiler.is_compiling() and not active():
+        if not traced():
             # Only the coefficients of the elements that occur are computed.
             present, elements = torch.unique(elements, return_inverse=True)
             self._check_elements(present, len(weight))
             weight = weight[present]
         c = torch.matmul(self.folding.to(weight.dtype), weight)
         x = x.transpose(1, 2)
-        b = CONTRACTION.apply("value", c, x, x.new_empty(0, *x.shape), elements, self._text)
+        b: Tensor = CONTRACTION.apply("value", c, x, x.new_empty(0, *x.shape), elements, self._text)
+        return self._joined(b)
+
+    def _joined(self, b: Tensor) -> Tensor:
+        """Return B [nodes, dimension of irreps_out] from B [nodes, components, channels]."""
         return torch.cat([part.transpose(1, 2).flatten(1) for part in b.split(self._widths, 1)], dim=-1)
 
+    @torch.jit.unused
     def _check(self, x: Tensor, weight: Tensor) -> None:
         if x.dim() != 3 or x.shape[1:] != (self._channels, self._dims[0]):
             raise OperandError(f"x: expected [nodes, {self._channels}, {self._dims[0]}], found {list(x.shape)}")
@@ -124,7 +143,11 @@ class SymmetricContraction(PolynomialContraction):
     degree from 1 on, then by path.
     """
 
-    weight: Tensor
+    if TYPE_CHECKING:
+        weight: Tensor
+
+    # TorchScript compiles the forward function only.
+    __jit_unused_properties__ = ("irreps_in", "irreps_out", "weight_numel")
 
     def __init__(
         self,
@@ -144,6 +167,7 @@ class SymmetricContraction(PolynomialContraction):
             )
         super().__init__(contraction_problem(irreps_in, irreps_out, correlation))
         self.internal_weights, self.num_elements = internal_weights is not False, num_elements or 1
+        self._slots = [slot.dim for slot in self.problem.irreps_in]
         if self.internal_weights:
             scales = [np.full(weights.count, 1 / weights.count) for weights in self.problem.weights]
             scale = torch.tensor(np.concatenate(scales), dtype=torch.get_default_dtype())
@@ -188,18 +212,32 @@ class SymmetricContraction(PolynomialContraction):
         OperandError
             For another shape or dtype, an element without weights, or vectors that are not one-hot.
         """
+        if torch.jit.is_scripting():
+            numbers = elements if elements.dim() == 1 else torch.argmax(elements, dim=1)
+            return self._scripted(self._by_channel(x), numbers, self._scripted_weight(weight))
+        return self._called(self._by_channel(x), element_numbers(elements), self._weight(weight))
+
+    def _scripted_weight(self, weight: Tensor | None) -> Tensor:
+        if weight is not None:
+            return weight
+        # TorchScript evaluates hasattr when it compiles, and skips the branch of modules that have no such tensor.
+        if hasattr(self, "weight"):
+            return self.weight
+        raise RuntimeError("weight: expected a tensor, found none")
+
+    @torch.jit.unused
+    def _weight(self, weight: Tensor | None) -> Tensor:
         if weight is None and not self.internal_weights:
             raise OperandError(
                 f"weight: expected [{self.num_elements}, {self.weight_numel}, {self._channels}], found none"
             )
-        weight = self.weight if weight is None else weight
-        return super().forward(self._by_channel(x), element_numbers(elements), weight)
+        return self.weight if weight is None else weight
 
     def _by_channel(self, x: Tensor) -> Tensor:
-        if x.dim() != 2 or x.shape[1] != self.problem.irreps_in.dim:
+        if x.dim() != 2 or x.shape[1] != sum(self._slots):
             return x
-        slots = x.split([slot.dim for slot in self.problem.irreps_in], dim=1)
-        return torch.cat([part.reshape(len(x), self._channels, -1) for part in slots], dim=-1)
+        slots = x.split(self._slots, dim=1)
+        return torch.cat([part.reshape(x.shape[0], self._channels, -1) for part in slots], dim=-1)
 
     def extra_repr(self) -> str:
         return f"{self.problem}, elements={self.num_elements}"
@@ -211,7 +249,7 @@ def element_numbers(elements: Tensor) -> Tensor:
         return elements.to(torch.int64)
     if elements.dim() != 2:
         raise OperandError(f"elements: expected integers [nodes] or one-hot vectors, found {list(elements.shape)}")
-    if not torch.compiler.is_compiling() and not active():
+    if not traced():
         ones = (elements == 1).sum(dim=1) == 1
         if not bool((ones & ((elements != 0).sum(dim=1) == 1)).all()):
             raise OperandError("elements: expected one-hot vectors, found vectors with other numbers")

@@ -136,7 +136,8 @@ def _run_nki(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor],
     check(problem_of(text), tensors, sizes)
     if tensors[0].dtype != torch.float32:
         raise UnsupportedPrecision(f"x: expected torch.float32, in which NKI kernels compute, found {tensors[0].dtype}")
-    graph = graph_of(*(e.cpu().numpy() for e in edges), sizes.x)
+    rows, cols = (e.cpu().numpy() for e in edges)
+    graph = graph_of(rows, cols, sizes.x)
     results = getattr(nki_engine(text, backend), f"conv_{direction}")(*(as_array(t.cpu()) for t in tensors), graph)
     if isinstance(results, tuple):
         return tuple(torch.from_numpy(result).to(device) for result in results)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from trnqc.errors import UnsupportedError
 
@@ -26,6 +27,11 @@ def active() -> bool:
     if torch.compiler.is_compiling():
         return False
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+def traced() -> bool:
+    """Whether numbers in tensors cannot be read: a program is being traced, or a transform is active."""
+    return torch.compiler.is_compiling() or active() or get_proxy_mode() is not None
 
 
 def refuse_dual_level() -> None:

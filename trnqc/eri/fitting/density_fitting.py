@@ -15,6 +15,7 @@ from pyscf.df import df_jk
 from pyscf.lib import logger
 
 from trnqc.eri.fitting import half_transform, jk
+from trnqc.eri.fitting.file_rows import FileRows
 from trnqc.eri.fitting.fitted_integrals import fitted_integrals
 from trnqc.eri.fitting.rounded import RoundedJK
 from trnqc.eri.fitting.tagged import fitted_jk, has_orbitals
@@ -24,6 +25,8 @@ from trnqc.host.memory import gigabytes
 
 # The share of the memory below PySCF's max_memory that arrays of this module may take.
 SHARE_OF_MEMORY = 0.9
+# Blocks in which integrals are read from a file, at least. The first is read before anything is computed.
+BLOCKS = 8
 
 
 def memory_left(max_memory: float) -> float:
@@ -172,13 +175,15 @@ class DF(df.DF):
         return fitted_jk(self._cderi, dm, norms, with_j, with_k, room)
 
     def _jk_from_file(self, dm: Any, with_j: bool, with_k: bool) -> tuple[Any, Any]:
-        """Compute J and K block by block, while PySCF's `loop` reads the next block."""
-        nao, room = self.mol.nao, memory_left(self.max_memory)
+        """Compute J and K block by block, while the next block is read."""
+        pairs, room = self.mol.nao * (self.mol.nao + 1) // 2, memory_left(self.max_memory)
+        file = FileRows(self._cderi, self._dataname)
         # Two blocks are in memory at once; the working arrays take the other half.
-        rows = jk.GROUP * max(1, int(room / 4 / (4 * nao * (nao + 1) * jk.GROUP)))
-        norms = self._norms_of_file(rows)
+        groups = min(-(-file.naux // (BLOCKS * jk.GROUP)), int(room / 4 / (8 * pairs * jk.GROUP)))
+        rows = jk.GROUP * max(1, groups)
+        norms = self._norms_of_file(file, rows)
         totals = [np.zeros(np.shape(dm)) if wanted else None for wanted in (with_j, with_k)]
-        for block in self.loop(rows):
+        for block in file.blocks(rows):
             for total, part in zip(totals, fitted_jk(block, dm, norms, with_j, with_k, room / 2)):
                 if total is not None:
                     total += part
@@ -186,11 +191,11 @@ class DF(df.DF):
             self.ran_on += f"; J and K from a file by {programs.words()}"
         return totals[0], totals[1]
 
-    def _norms_of_file(self, rows: int) -> np.ndarray:
+    def _norms_of_file(self, file: FileRows, rows: int) -> np.ndarray:
         """Return the norms of the integrals of a file, which is read once for them."""
-        file, norms = self.__dict__.get("_file_norms", (None, None))
-        if file is not self._cderi:
-            norms = lib.unpack_tril(np.sqrt(sum(jk.norms_of(block) ** 2 for block in self.loop(rows))))
+        of, norms = self.__dict__.get("_file_norms", (None, None))
+        if of is not self._cderi:
+            norms = lib.unpack_tril(np.sqrt(sum(jk.norms_of(block) ** 2 for block in file.blocks(rows))))
             self._file_norms = self._cderi, norms
         return norms
 

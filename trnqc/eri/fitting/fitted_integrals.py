@@ -16,9 +16,10 @@ from pyscf.lib import logger
 
 from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.eri.integrals import int2c2e, int3c2e
+from trnqc.host.rank_updates import add_general_product
 
-# Rows of L that are solved for at once: enough for fast matrix products, and few beside the metric.
-ROWS = 128
+# Rows of a block on the diagonal of L: enough for fast matrix products, and few beside the metric.
+ROWS = 64
 # Columns ij that a thread solves for at once, at least: they stay in its cache and are enough for matrix products.
 COLUMNS = 2048
 
@@ -113,10 +114,18 @@ def _pairs(n: int) -> int:
 class LowerSolver:
     """Solves L X = B for a lower triangular matrix L by matrix products alone.
 
+    The first half of the rows is solved for, multiplied by the square of L below, and subtracted from the other half.
     The blocks on the diagonal are inverted beforehand, because a BLAS library multiplies much faster than it solves.
+
+    Attributes
+    ----------
+    negative
+        -L.
+    inverses
+        The inverses of the blocks on the diagonal.
     """
 
-    lower: np.ndarray
+    negative: np.ndarray
     inverses: tuple[np.ndarray, ...]
 
     @classmethod
@@ -124,11 +133,21 @@ class LowerSolver:
         """Prepare for L [n, n]."""
         blocks = [lower[i : i + ROWS, i : i + ROWS] for i in range(0, len(lower), ROWS)]
         inverses = (scipy.linalg.solve_triangular(block, np.eye(len(block)), lower=True) for block in blocks)
-        return cls(np.ascontiguousarray(lower), tuple(map(np.ascontiguousarray, inverses)))
+        return cls(np.negative(lower, order="C"), tuple(map(np.ascontiguousarray, inverses)))
 
     def solve(self, rows: np.ndarray) -> None:
         """Replace B [n, m], whose rows are contiguous, by X."""
-        for begin, inverse in zip(range(0, len(rows), ROWS), self.inverses):
-            block = rows[begin : begin + ROWS]
-            known = self.lower[begin : begin + ROWS, :begin] @ rows[:begin]
-            np.matmul(inverse, np.subtract(block, known, out=known), out=block)
+        if len(self.inverses):
+            self._solve(rows, 0, len(self.inverses))
+
+    def _solve(self, rows: np.ndarray, first: int, last: int) -> None:
+        """Solve for the rows of some blocks on the diagonal."""
+        if last == first + 1:
+            block = rows[first * ROWS : last * ROWS]
+            block[:] = self.inverses[first] @ block
+            return
+        half = (first + last) // 2
+        above, below = slice(first * ROWS, half * ROWS), slice(half * ROWS, last * ROWS)
+        self._solve(rows, first, half)
+        add_general_product(rows[below], self.negative[below, above], rows[above])
+        self._solve(rows, half, last)

@@ -175,13 +175,7 @@ def of_orbitals(
         shapes.append((1, pairs))
         bounds.append(bound_of_coulomb((orbitals @ orbitals.T)[None], norms))
     vk, *packed = sums_of_groups(worker, len(cderi) if nocc else 0, threads, shapes, bounds, ranks)
-    return (lib.unpack_tril(packed[0][0]) if with_j else None), mirrored(vk)
-
-
-def mirrored(matrix: np.ndarray) -> np.ndarray:
-    """Return the symmetric matrix whose lower triangle is that of another one."""
-    lower = np.tril(matrix)
-    return lower + np.tril(matrix, -1).T
+    return (lib.unpack_tril(packed[0][0]) if with_j else None), lib.hermi_triu(vk, inplace=True)
 
 
 def exchange(cderi: np.ndarray, dm: np.ndarray, norms: np.ndarray, room: float, ranks: Ranks = ALONE) -> np.ndarray:

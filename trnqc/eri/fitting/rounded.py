@@ -22,7 +22,7 @@ from trnqc.host.rank_updates import add_product
 from trnqc.ranks import ALONE
 
 # Rows that are rounded together. They stay in the cache for J and K.
-NEAR = 8
+NEAR = 16
 
 
 class RoundedJK:
@@ -115,4 +115,4 @@ def rounded_jk(
         shapes.append((1, pairs))
         bounds.append(jk.bound_of_coulomb(change[None], norms))
     vk, *packed = jk.sums_of_groups(worker, len(rows) if nocc else 0, threads, shapes, bounds, ALONE)
-    return (lib.unpack_tril(packed[0][0]) if packed else None), jk.mirrored(vk)
+    return (lib.unpack_tril(packed[0][0]) if packed else None), lib.hermi_triu(vk, inplace=True)

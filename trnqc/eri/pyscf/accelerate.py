@@ -152,7 +152,7 @@ class _Accelerated(CoulombExchange):
     def undo(self) -> Any:
         """Return the object without this layer, with the same state."""
         plain = lib.view(self, lib.drop_class(self.__class__, _Accelerated))
-        for name in (*_Accelerated._keys, "_cache", "_run"):
+        for name in (*_Accelerated._keys, "_cache", "_run", "_early_grid"):
             plain.__dict__.pop(name, None)
         if isinstance(plain.__dict__.get("with_df"), DF):
             plain.with_df = plain.with_df.undo()
@@ -208,10 +208,12 @@ class _Accelerated(CoulombExchange):
         with self.timings.measure("SCF"), single_threaded() if few else nullcontext(), ExitStack() as run:
             if self._may_round(dm0):
                 self._run = run.enter_context(EarlyCycles(self))
+            if self._on_grid(self.mol) and exchange_methods.EarlyGrid.suits(self, dm0):
+                self._early_grid = exchange_methods.EarlyGrid()
             try:
                 energy = super().scf(dm0, **options)
             finally:
-                self._run = None
+                self._run = self._early_grid = None
         logger.info(self, "%s", self.timings)
         return energy
 
@@ -230,6 +232,8 @@ class _Accelerated(CoulombExchange):
         if self._on_grid(self.mol if mol is None else mol):
             # The screening bounds the error of a whole density's energy, and not that of a difference of densities.
             options = {name: value for name, value in options.items() if name not in ("dm_last", "vhf_last")}
+            if self._early_grid and dm is not None:
+                self._early_grid.observe(dm)
             return super().get_veff(mol, dm, None, None, *last[2:], **options)
         if self._run is None or dm is None:
             return super().get_veff(mol, dm, *last, **options)

@@ -21,6 +21,7 @@ from trnqc.eri.operators import signed_omega
 from trnqc.eri.pyscf import exchange as exchange_methods
 from trnqc.eri.pyscf.molecule_cache import MoleculeCache, is_covered
 from trnqc.eri.pyscf.timings import Timings
+from trnqc.eri.seminumerical.exchange import LEVEL
 from trnqc.errors import MemoryLimit
 
 # The classes that can be accelerated, with their subclasses ROHF, RKS, UKS and ROKS.
@@ -37,6 +38,7 @@ class CoulombExchange(lib.StreamObject):
     timings: Timings
     mol: gto.Mole
     _cache: MoleculeCache
+    _early_grid: exchange_methods.EarlyGrid | None = None
     _eri: Any
 
     def _own_fitting(self) -> DF | None:
@@ -88,9 +90,9 @@ class CoulombExchange(lib.StreamObject):
     ) -> tuple[Any, np.ndarray]:
         """Return J as without seminumerical exchange, or None, and K on a grid."""
         vj = self._jk(mol, dm, hermi, True, False, omega)[0] if with_j else None
-        signed = signed_omega(mol, omega)
-        make = exchange_methods.builder
-        own = self._cache.get(mol, ("K on a grid", signed), lambda: make(mol, signed, self.kernels))
+        signed, make = signed_omega(mol, omega), exchange_methods.builder
+        level = self._early_grid.level if self._early_grid else LEVEL
+        own = self._cache.get(mol, ("K on a grid", signed, level), lambda: make(mol, signed, self.kernels, level))
         start = logger.process_clock(), logger.perf_counter()
         vk = own.get_k(dm, hermi)
         logger.timer(self, "vk on a grid", *start)

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from pyscf import df, gto
 from pyscf.df.df_jk import _DFHF
 
 from trnqc.eri.library import background
-from trnqc.eri.seminumerical.exchange import SeminumericalExchange
+from trnqc.eri.seminumerical.exchange import LEVEL, SeminumericalExchange
 from trnqc.eri.seminumerical.field import programs_for
 from trnqc.eri.seminumerical.work import is_cheaper
 from trnqc.errors import InputError, UnsupportedError
 
 # Fitted integrals, exact integrals, or one integration on a grid; "auto" takes the third where it is cheaper.
 METHODS = ("auto", "fitted", "direct", "seminumerical")
+# The level of the grid in the first cycles of an SCF. It has half as many points as the usual one.
+EARLY_LEVEL = 1
+# The change of the density from one cycle to the next, relative to its norm, from which on the grid is the usual one.
+SETTLED = 1e-3
+# The largest threshold of the energy, in Hartree, and the smallest limit of cycles with which an SCF starts on the
+# coarse grid. It could end there otherwise.
+LOOSEST, FEWEST_CYCLES = 1e-6, 10
 
 
 def check(mf: Any, exchange: str | None, backend: str) -> None:
@@ -46,13 +54,42 @@ def refuse_derivatives(what: str) -> None:
     )
 
 
-def builder(mol: Any, omega: float, kernels: str) -> SeminumericalExchange:
-    """Return the object that computes K on a grid.
+class EarlyGrid:
+    """The grid of K in the cycles of one SCF: a coarse one until the density has nearly settled.
+
+    An SCF whose threshold is at most LOOSEST ends with cycles on the usual grid, since its density then changes by less
+    than SETTLED.
+
+    Attributes
+    ----------
+    level : int
+        The level of the grid for the next K.
+    """
+
+    def __init__(self) -> None:
+        self.level = EARLY_LEVEL
+        self._last: np.ndarray | None = None
+
+    @staticmethod
+    def suits(mf: Any, dm0: Any) -> bool:
+        """Return whether the SCF of an object may begin on a coarse grid."""
+        return dm0 is None and mf.conv_tol <= LOOSEST and mf.max_cycle >= FEWEST_CYCLES
+
+    def observe(self, dm: Any) -> None:
+        """Choose the level for the density of the next cycle."""
+        dm = np.array(dm)
+        if self._last is not None and np.linalg.norm(dm - self._last) < SETTLED * np.linalg.norm(dm):
+            self.level = LEVEL
+        self._last = dm
+
+
+def builder(mol: Any, omega: float, kernels: str, level: int = LEVEL) -> SeminumericalExchange:
+    """Return the object that computes K on a grid of a level.
 
     Its programs are compiled first: PySCF's exact K would differ from it by the error of the grid, which the SCF would
     see as a change of the density. Raises UnsupportedError where kernels="cached" and a program is not compiled.
     """
-    exchange = SeminumericalExchange(mol, omega)
+    exchange = SeminumericalExchange(mol, omega, level)
     if kernels == "cached" and not background.Needed(programs_for(mol, exchange.operator.name), "cached").ready():
         raise UnsupportedError(
             "kernels='cached' compiles nothing, and kernels of seminumerical exchange are missing: use kernels='wait'"

@@ -17,12 +17,12 @@ from trnqc.gen.values import fma, minimum
 from trnqc.host.arrays import empty
 from trnqc.host.threads import in_parallel
 from trnqc.jit import NUMPY, Recipe, find_compiler, library
-from trnqc.mace.edges.block import PAIRS, Weights
 from trnqc.mace.edges.geometry.functions import tanh
 from trnqc.mace.edges.geometry.kernels import EdgeValues
 from trnqc.mace.edges.geometry.programs import EDGES, ELEMENTS, INTERVALS, RECEIVERS, SENDERS
 from trnqc.mace.edges.graph import BLOCK, Edges
-from trnqc.mace.edges.network import network_weights, parameters
+from trnqc.mace.edges.networks.block import PAIRS, Weights
+from trnqc.mace.edges.networks.network import network_weights, parameters
 from trnqc.mace.edges.splines.tables import SplineTables
 from trnqc.mace.edges.splines.weights import SplineWeights, pack
 from trnqc.mace.gemm import Tile
@@ -102,6 +102,11 @@ class EdgeDensity:
         Those of this and other functions. By default, the network is evaluated.
     which : int
         The number of the table.
+
+    Attributes
+    ----------
+    function : CompiledFunction
+        The program.
     """
 
     def __init__(
@@ -120,13 +125,20 @@ class EdgeDensity:
             self.source = SplineWeights(splines.knots.rows, 1, splines.elements, dtype, BLOCK)
             self.parameters = pack(splines.tables[which], tile.lanes).astype(self.dtype)
         function = program(self.source, tile.lanes, splines is None, basis.cutoff_on_weights)
-        self._call = library(Recipe.of(function, name="mace-density"), tile.lanes).edge_density
+        self.function = library(Recipe.of(function, name="mace-density"), tile.lanes).edge_density
+
+    @property
+    def scratch_bytes(self) -> dict[str, int]:
+        """Sizes of the scratch arrays of a share by name."""
+        vector, step = self.lanes * np.dtype(self.dtype).itemsize, 2 * BLOCK
+        hidden = step * self.source.hidden * vector
+        return {"sums": hidden, "hidden": hidden, "weights": step * vector}
 
     def forward(self, edges: Edges, values: EdgeValues, threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Return the density of each receiver [R], and the derivative of each edge's part by its length [E]."""
         step, hidden = 2 * BLOCK, self.source.hidden
         part, slope = np.zeros(edges.count, self.dtype), np.zeros(edges.count, self.dtype)
-        call = self._call.bind(
+        call = self.function.bind(
             edges=edges.count,
             shares=threads,
             senders=edges.senders,

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from trnqc.host.arrays import empty
+from trnqc.host.arrays import empty, zeros
 from trnqc.host.threads import in_parallel
 from trnqc.jit import NUMPY, CompiledFunction, Recipe, find_compiler, library
 from trnqc.mace.edges import layer
-from trnqc.mace.edges.block import Weights
 from trnqc.mace.edges.geometry.kernels import EdgeValues, Geometry
 from trnqc.mace.edges.graph import BLOCK, Edges
-from trnqc.mace.edges.network import network_weights, parameters
+from trnqc.mace.edges.networks.block import Weights
+from trnqc.mace.edges.networks.network import network_weights, parameters
 from trnqc.mace.edges.paths import Layout, last_layer, layout_of
-from trnqc.mace.edges.scratch import Scratch
+from trnqc.mace.edges.scratch import scratch_of
 from trnqc.mace.edges.splines.tables import SplineTables, with_last_layer
 from trnqc.mace.edges.splines.weights import SplineWeights, pack
 from trnqc.mace.gemm import Tile
@@ -41,6 +41,11 @@ class LayerConvolution:
         Those of `spline_network` of this and other convolutions. By default, the network is evaluated.
     which : int
         The number of the table.
+
+    Attributes
+    ----------
+    functions : (CompiledFunction, CompiledFunction)
+        The programs, forward and reverse.
 
     Raises
     ------
@@ -67,16 +72,34 @@ class LayerConvolution:
         most = 16 if compiler.vector_bytes == 64 else 8
         programs = layer.forward(self.layout, self.source, most), layer.reverse(self.layout, self.source)
         compiled = library(Recipe.of(*programs, name="mace-layer"), tile.lanes)
-        self._forward, self._reverse = compiled.layer, compiled.layer_gradient
+        self.functions = compiled.layer, compiled.layer_gradient
 
     @property
     def channels(self) -> int:
         """Number of channels in memory."""
         return self.layout.padded
 
+    @property
+    def sent_bytes(self) -> int:
+        """Size of what an atom sends."""
+        return self.layout.dims[0] * self.layout.vectors * self.layout.lanes * self.dtype_bytes
+
+    @property
+    def dtype_bytes(self) -> int:
+        """Size of an element."""
+        return np.dtype(self.dtype).itemsize
+
+    def scratch_bytes(self, copies: int) -> dict[str, int]:
+        """Sizes of the scratch arrays of a share by name, for the forward program (1 copy) or the other one (2)."""
+        return scratch_of(self.layout, self.source, copies).bytes(self.layout.lanes)
+
+    def operands(self, copies: int) -> dict[str, int | np.ndarray]:
+        """Numbers and arrays of the model that the programs are passed, by the names of their parameters."""
+        return {"pairs": self.pairs, "parameters": self.parameters}
+
     def forward(self, edges: Edges, values: EdgeValues, x: np.ndarray, z: np.ndarray, threads: int = 1) -> None:
         """Write z[receiver] = sum over its edges, [R, d3, channels], from features x [N, d1, channels]."""
-        self._run(self._forward, edges, values, threads, 1, x=x, z=z)
+        self._run(self.functions[0], edges, values, threads, 1, x=x, z=z)
 
     def reverse(
         self,
@@ -89,9 +112,9 @@ class LayerConvolution:
         threads: int = 1,
     ) -> np.ndarray:
         """Return the gradient of x, and add to those of the harmonics and lengths, [rows, ...]."""
-        g_x = empty((threads, *x.shape), self.dtype)
+        g_x = zeros((threads, *x.shape), self.dtype)
         arrays = {"g_z": g_z, "g_x": g_x, "g_harmonics": g_harmonics, "g_lengths": g_lengths, "slopes": values.slopes}
-        self._run(self._reverse, edges, values, threads, 2, nodes=edges.nodes, x=x, **arrays)
+        self._run(self.functions[1], edges, values, threads, 2, nodes=edges.nodes, x=x, **arrays)
         return g_x[0] if threads == 1 else g_x.sum(axis=0)
 
     def _run(
@@ -103,7 +126,7 @@ class LayerConvolution:
         copies: int,
         **arrays: np.ndarray | int,
     ) -> None:
-        scratch = Scratch(self.layout, self.source, copies)
+        scratch = scratch_of(self.layout, self.source, copies)
         call = function.bind(
             edges=edges.count,
             shares=edges.shares(threads),
@@ -115,10 +138,8 @@ class LayerConvolution:
             radial=values.radial,
             cutoff=values.cutoff,
             intervals=values.intervals,
-            pairs=self.pairs,
-            parameters=self.parameters,
-            scratch_vectors=empty((threads * sum(scratch.vectors.values()), self.layout.lanes), self.dtype),
-            scratch_numbers=empty((threads * sum(scratch.numbers.values()),), self.dtype),
+            **self.operands(copies),
+            **scratch.arrays(threads, self.layout.lanes),
             **arrays,
         )
         in_parallel(lambda i: call(i, i + 1), threads, threads)

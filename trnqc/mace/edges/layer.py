@@ -8,23 +8,15 @@ Weights are kept for the edges of one block only. A block may begin and end with
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from trnqc.gen import Array, Value, Var, const
+from trnqc.gen import Array, Value
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
-from trnqc.gen.values import le, lt, minimum
 from trnqc.mace.edges import convolution, lane_sums
-from trnqc.mace.edges.block import PAIRS, Weights
 from trnqc.mace.edges.geometry.programs import EDGES, ELEMENTS, INTERVALS, RECEIVERS, SENDERS
+from trnqc.mace.edges.loops import GRAPH, NODES, SHARE, SHARES, blocks, clear, nodes
+from trnqc.mace.edges.networks.block import PAIRS, Weights
 from trnqc.mace.edges.paths import Layout
-from trnqc.mace.edges.scratch import Scratch
-
-# Number of a share, whose nodes are shares[share] .. shares[share + 1], number of all nodes, node whose edges are next.
-SHARE, NODES, NODE = (Var(name, "i64") for name in ("share", "nodes", "node"))
-SHARES, STARTS = Array("shares", "i64"), Array("starts", "i64")
-GRAPH = (SHARES, STARTS, SENDERS, RECEIVERS, ELEMENTS)
+from trnqc.mace.edges.scratch import scratch_of
 
 
 def forward(layout: Layout, source: Weights, most: int) -> st.Function:
@@ -40,16 +32,16 @@ def forward(layout: Layout, source: Weights, most: int) -> st.Function:
     b, dtype, size = Builder(), source.dtype, layout.dims[2] * layout.vectors
     y, radial, _, cutoff = _geometry(layout, source)
     parameters, x, z = (Array(name, dtype, lanes=True) for name in ("parameters", "x", "z"))
-    scratch = Scratch(layout, source, 1)
+    scratch = scratch_of(layout, source, 1)
     own = scratch.views(SHARE)
     convolve = convolution.forward(layout, dtype, source.edges, most)
-    _clear(b, z, SHARES[SHARE] * size, SHARES[SHARE + 1] * size)
-    with _blocks(b, source) as (first, count, rows):
+    clear(b, z, SHARES[SHARE] * size, SHARES[SHARE + 1] * size)
+    with blocks(b, source, SHARES[SHARE], SHARES[SHARE + 1]) as (first, count, rows):
         tables = (INTERVALS, PAIRS, parameters, SENDERS, RECEIVERS, ELEMENTS)
         results = (own["sums"], own["hidden"], own["weights"])
         b.call(source.program(slopes=False), first, rows, EDGES, radial, cutoff, *tables, *results)
         b.call(convolution.couplings(layout, dtype), count, st.view(y[first, 0]), own["couplings"])
-        with _nodes(b, first, count) as (node, begin, end):
+        with nodes(b, first, count) as (node, begin, end):
             edges = (st.view(SENDERS[first]), own["couplings"], own["weights"])
             b.call(convolve, begin, end, *edges, x, st.view(z[node * size]))
     arrays = (y, radial, cutoff, INTERVALS, PAIRS, parameters, x, *scratch.params, z)
@@ -63,28 +55,27 @@ def reverse(layout: Layout, source: Weights) -> st.Function:
     -------
     Function
         Its parameters are those of `forward` with ``nodes`` and ``slopes``, the gradient ``g_z`` in place of z, and
-        the results ``g_x`` [S, N, d1, channels], a sum for each share, and ``g_harmonics`` [E, d2] and ``g_lengths``
-        [E], to which is added.
+        the results ``g_x`` [S, N, d1, channels], a sum for each share, ``g_harmonics`` [E, d2] and ``g_lengths``
+        [E], to which it adds.
     """
     b, dtype, nv = Builder(), source.dtype, layout.vectors
     y, radial, slopes, cutoff = _geometry(layout, source)
     parameters, x, g_z, g_x = (Array(name, dtype, lanes=True) for name in ("parameters", "x", "g_z", "g_x"))
     g_y, g_r = Array("g_harmonics", dtype, (None, layout.dims[1])), Array("g_lengths", dtype)
-    scratch, size = Scratch(layout, source, 2), layout.dims[0] * nv
+    scratch, size = scratch_of(layout, source, 2), layout.dims[0] * nv
     own = scratch.views(SHARE)
     gradient = convolution.reverse(layout, dtype, 2 * source.edges, source.edges)
     mine = b.let("mine", SHARE * NODES * size)
-    _clear(b, g_x, mine, mine + NODES * size)
-    with _blocks(b, source) as (first, count, rows):
+    with blocks(b, source, SHARES[SHARE], SHARES[SHARE + 1]) as (first, count, rows):
         tables = (INTERVALS, PAIRS, parameters, SENDERS, RECEIVERS, ELEMENTS)
         results = (own["sums"], own["hidden"], own["weights"])
         b.call(source.program(slopes=True), first, rows, EDGES, radial, slopes, cutoff, *tables, *results)
         b.call(convolution.couplings(layout, dtype), count, st.view(y[first, 0]), own["couplings"])
-        with _nodes(b, first, count) as (node, begin, end), b.loop("row", end, begin=begin) as row:
+        with nodes(b, first, count) as (node, begin, end), b.loop("row", end, begin=begin) as row:
             sender = b.let("sender", SENDERS[first + row] * size)
             edge = (_at(own["couplings"], row * len(layout.couplings)), _at(own["weights"], row))
-            nodes = (st.view(x[sender]), st.view(g_x[mine + sender]), st.view(g_z[node * (layout.dims[2] * nv)]))
-            b.call(gradient, rows, *edge, *nodes, own["edge"], _at(own["kept"], row * layout.lanes))
+            ends = (st.view(x[sender]), st.view(g_x[mine + sender]), st.view(g_z[node * (layout.dims[2] * nv)]))
+            b.call(gradient, rows, *edge, *ends, own["edge"], _at(own["kept"], row * layout.lanes))
         add = lane_sums.program(layout.dims[1], dtype, layout.lanes, source.edges)
         b.call(add, count, own["kept"], own["part"], st.view(g_y[first, 0]), st.view(g_r[first]))
     arrays = (y, radial, slopes, cutoff, INTERVALS, PAIRS, parameters, x, *scratch.params, g_z, g_x, g_y, g_r)
@@ -100,32 +91,3 @@ def _geometry(layout: Layout, source: Weights) -> tuple[Array, Array, Array, Arr
 
 def _at(view: st.View, offset: Value) -> st.View:
     return st.View(view.array, view.begin + offset)
-
-
-def _clear(b: Builder, array: Array, begin: Value, end: Value) -> None:
-    with b.loop("n", end, begin=begin) as n:
-        b.store(array[n], const(0, array.dtype))
-
-
-@contextmanager
-def _blocks(b: Builder, source: Weights) -> Iterator[tuple[Value, Value, Value]]:
-    """Loop over the blocks of a share: first edge, number of edges, and that number up to whole tiles."""
-    rows = source.multiple
-    b.declare(NODE, SHARES[SHARE])
-    last = b.let("last", STARTS[SHARES[SHARE + 1]])
-    with b.loop("first", last, begin=STARTS[SHARES[SHARE]], step=source.edges) as first:
-        count = b.let("count", minimum(last - first, source.edges))
-        yield first, count, b.let("rows", (count + (rows - 1)) // rows * rows)
-
-
-@contextmanager
-def _nodes(b: Builder, first: Value, count: Value) -> Iterator[tuple[Value, Value, Value]]:
-    """Loop over the nodes with edges in a block: number of the node, its first row, and the row after its last one."""
-    place = b.declare("place", const(0, "i64"))
-    with b.loop_while(lt(place, count)):
-        after = b.let("after", STARTS[NODE + 1] - first)
-        end = b.let("end", minimum(after, count))
-        yield NODE, place, end
-        b.assign(place, end)
-        with b.when(le(after, count)):
-            b.assign(NODE, NODE + 1)

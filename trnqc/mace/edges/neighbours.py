@@ -1,6 +1,6 @@
 """Neighbour lists of periodic structures, with a skin so that a list serves several steps of molecular dynamics.
 
-positions, cell -> vesin -> pairs closer than cutoff + skin -> edges of other positions that are closer than the cutoff
+positions, cell -> vesin -> pairs closer than cutoff + skin -> vectors of these pairs at other positions
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from trnqc.errors import BackendUnavailable, InputError
-from trnqc.mace.edges.graph import Edges
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,33 +48,18 @@ class Neighbours:
         moved = positions - self.positions
         return bool(np.einsum("nk,nk->n", moved, moved).max(initial=0) <= (self.skin / 2) ** 2)
 
-    def edges(self, positions: np.ndarray, elements: np.ndarray) -> Edges:
-        """Return the edges of a structure that the list holds for.
+    def vectors(self, positions: np.ndarray) -> np.ndarray:
+        """Position of the receiver minus that of the sender of each pair, float64 [pairs, 3] in Angstrom.
 
         Parameters
         ----------
         positions : numpy.ndarray
-            float64 [N, 3] in Angstrom.
-        elements : numpy.ndarray
-            int64 [N], the number of each atom's element in the model.
-
-        Raises
-        ------
-        InputError
-            If two atoms are at the same position.
+            Those of a structure that the list holds for, float64 [N, 3] in Angstrom.
         """
-        vectors = positions[self.receivers] - positions[self.senders] - self.shifts
-        squares = np.einsum("nk,nk->n", vectors, vectors)
-        receivers, senders = self.receivers, self.senders
-        near = squares < self.cutoff**2
-        if not near.all():
-            receivers, senders, vectors, squares = (a[near] for a in (receivers, senders, vectors, squares))
-        if not squares.all():
-            pair = int(np.flatnonzero(squares == 0)[0])
-            raise InputError(f"atoms {senders[pair]} and {receivers[pair]} (from 0) are at the same position")
-        starts = np.zeros(len(positions) + 1, np.int64)
-        np.cumsum(np.bincount(receivers, minlength=len(positions)), out=starts[1:])
-        return Edges(starts, senders, receivers, vectors, elements)
+        vectors = positions[self.receivers]
+        vectors -= positions[self.senders]
+        vectors -= self.shifts
+        return vectors
 
 
 def neighbours(

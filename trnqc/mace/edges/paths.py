@@ -114,8 +114,16 @@ def layout_of(problem: TPProblem, lanes: int) -> Layout:
 
 
 def last_layer(problem: TPProblem, network: Network, layout: Layout) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return weight and bias of the last layer, times the path weights, with columns as in `Layout.columns`."""
+    """Return weight and bias of the last layer, times the path weights, with columns as in `Layout.columns`.
+
+    Raises
+    ------
+    UnsupportedError
+        If the last layer has normalisation, which would see the padding.
+    """
     last: Layer = network.layers[-1]
+    if last.norm is not None:
+        raise UnsupportedError("the last layer of a radial network has layer normalisation, which is not supported")
     rows = [last.weight] if last.bias is None else [last.weight, last.bias[None]]
     table = np.concatenate(rows)
     padded = np.zeros((len(table), len(layout.paths), layout.padded))

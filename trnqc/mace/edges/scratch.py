@@ -3,47 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+
+import numpy as np
 
 from trnqc.gen import Array, Value
 from trnqc.gen import statements as st
-from trnqc.mace.edges.block import Weights
+from trnqc.host.arrays import empty
+from trnqc.jit import NUMPY
+from trnqc.mace.edges.networks.block import Weights
 from trnqc.mace.edges.paths import Layout
 
 # Names of the two arrays.
 VECTORS, NUMBERS = "scratch_vectors", "scratch_numbers"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scratch:
     """Where the arrays of a share are in its scratch memory: one array of vectors, and one of numbers.
 
     Parameters
     ----------
-    layout : Layout
-    source : Weights
-    copies : int
-        1 for the program `forward`, 2 for `reverse`.
+    vectors, numbers : dict of str to int
+        The sizes of the arrays of vectors and of those of numbers, by name.
+    dtype : {"f32", "f64"}
     """
 
-    layout: Layout
-    source: Weights
-    copies: int
-
-    @cached_property
-    def vectors(self) -> dict[str, int]:
-        """Sizes of the arrays of vectors: weights of a block, sums of a hidden layer, and sums of an edge."""
-        rows = self.copies * self.source.edges
-        weights = len(self.layout.paths) * self.layout.vectors * rows
-        return {"weights": weights, "sums": self.source.hidden * rows, "edge": self.layout.dims[1]}
-
-    @cached_property
-    def numbers(self) -> dict[str, int]:
-        """Sizes of the arrays of numbers: a hidden layer, couplings, sums before and after their lanes are added."""
-        rows, lanes, d2 = self.source.edges, self.layout.lanes, self.layout.dims[1]
-        hidden = self.copies * rows * self.source.hidden * lanes
-        couplings = rows * len(self.layout.couplings)
-        return {"hidden": hidden, "couplings": couplings, "kept": rows * d2 * lanes, "part": d2 * lanes}
+    vectors: dict[str, int]
+    numbers: dict[str, int]
+    dtype: str
 
     def views(self, share: Value) -> dict[str, st.View]:
         """The arrays of a share by name."""
@@ -51,11 +38,57 @@ class Scratch:
         for array, sizes in ((VECTORS, self.vectors), (NUMBERS, self.numbers)):
             place = share * sum(sizes.values())
             for name, size in sizes.items():
-                views[name] = st.View(Array(array, self.source.dtype, lanes=array == VECTORS), place)
+                views[name] = st.View(Array(array, self.dtype, lanes=array == VECTORS), place)
                 place = place + size
         return views
 
     @property
     def params(self) -> tuple[Array, Array]:
         """The parameters of a program."""
-        return Array(VECTORS, self.source.dtype, lanes=True), Array(NUMBERS, self.source.dtype)
+        return Array(VECTORS, self.dtype, lanes=True), Array(NUMBERS, self.dtype)
+
+    def bytes(self, lanes: int) -> dict[str, int]:
+        """Sizes of the memory of a share, by the names of the parameters."""
+        item = np.dtype(NUMPY[self.dtype]).itemsize
+        return {VECTORS: item * lanes * sum(self.vectors.values()), NUMBERS: item * sum(self.numbers.values())}
+
+    def arrays(self, shares: int, lanes: int) -> dict[str, np.ndarray]:
+        """New memory for a number of shares, by the names of the parameters."""
+        vectors, numbers = (max(1, shares * sum(sizes.values())) for sizes in (self.vectors, self.numbers))
+        dtype = NUMPY[self.dtype]
+        return {VECTORS: empty((vectors, lanes), dtype), NUMBERS: empty((numbers,), dtype)}
+
+
+def weights_scratch(source: Weights, vectors: int, harmonics: int, lanes: int, copies: int) -> Scratch:
+    """The scratch memory of programs that compute weights of blocks of edges.
+
+    Parameters
+    ----------
+    source : Weights
+    vectors : int
+        Number of vectors of weights of an edge.
+    harmonics : int
+        Number of harmonics of an edge.
+    lanes : int
+    copies : int
+        1 for a forward program, 2 for a reverse program, whose weights have derivatives.
+
+    Notes
+    -----
+    The vectors are the weights of a block, sums of a hidden layer, and sums of an edge. The numbers are a hidden layer,
+    and the sums of a block before and after their lanes are added.
+    """
+    rows = copies * source.edges
+    sizes = {"weights": vectors * rows, "sums": source.hidden * rows, "edge": harmonics}
+    numbers = {
+        "hidden": rows * source.hidden * lanes,
+        "kept": source.edges * harmonics * lanes,
+        "part": harmonics * lanes,
+    }
+    return Scratch(sizes, numbers, source.dtype)
+
+
+def scratch_of(layout: Layout, source: Weights, copies: int) -> Scratch:
+    """The scratch memory of the programs of `layer`, with the couplings of a block."""
+    common = weights_scratch(source, len(layout.paths) * layout.vectors, layout.dims[1], layout.lanes, copies)
+    return Scratch(common.vectors, common.numbers | {"couplings": source.edges * len(layout.couplings)}, source.dtype)

@@ -68,13 +68,17 @@ class NodeKernels:
                 of_kind = recipe(layer.contraction, kind, 0, plan.dtype, plan.tile.lanes)
                 self.functions[f"contraction_{kind}{t}"] = getattr(jit.library(of_kind), of_kind.name)
 
-    def arrays(self, atoms: int) -> dict[str, np.ndarray]:
-        """New arrays for a number of atoms, by name."""
+    @property
+    def widths(self) -> dict[str, int]:
+        """Numbers of vectors of the rows of all arrays by name; 0 for arrays of numbers."""
         widths: dict[str, int] = {}
         for program in self.programs.values():
             widths |= program.widths
-        lanes, dtype = self.plan.tile.lanes, NUMPY[self.plan.dtype]
-        widths |= {f"x{t}": layer.sent.width for t, layer in enumerate(self.plan.layers)}
+        return widths | {f"x{t}": layer.sent.width for t, layer in enumerate(self.plan.layers)}
+
+    def arrays(self, atoms: int) -> dict[str, np.ndarray]:
+        """New arrays for a number of atoms, by name."""
+        lanes, dtype, widths = self.plan.tile.lanes, NUMPY[self.plan.dtype], self.widths
         arrays = {name: empty((atoms, width, lanes), dtype) for name, width in widths.items() if width}
         numbers = {name: np.zeros(atoms, dtype) for name, width in widths.items() if not width}
         return arrays | numbers | {"energies": np.zeros(atoms)}
@@ -139,7 +143,7 @@ class NodeRun:
             self._run(f"{name}{t}")
 
     def reverse(self, t: int) -> None:
-        """Compute the gradient of the sums over edges of layer t, in ``a``."""
+        """Compute the gradient of the sums over edges of layer t, in ``ga``."""
         for name in ("features_reverse", "contraction_gradient", "messages_reverse"):
             self._run(f"{name}{t}")
 

@@ -138,7 +138,7 @@ def plan(model: Model, tile: Tile, dtype: str) -> Plan:
         coupled.append(packed(np.ascontiguousarray(values, numpy_type), tile.lanes))
         before = product.linear.irreps_out
     first = model.interactions[0].up
-    sent = Layout(first.irreps_out, tile.lanes).rows(_applied(first, model.embedding), numpy_type)
+    sent = Layout(first.irreps_out, tile.lanes).rows(applied(first, model.embedding), numpy_type)
     energies = model.atomic_energies + sum(_constant(readout) for readout in model.readouts)
     return Plan(dtype, tile, tuple(layers), parameters.array(), tuple(coupled), sent, energies)
 
@@ -148,7 +148,7 @@ def _constant(readout: Readout) -> float:
     return 0.0 if bias is None else float(bias[0])
 
 
-def _applied(layer: Linear, embedding: np.ndarray) -> np.ndarray:
+def applied(layer: Linear, embedding: np.ndarray) -> np.ndarray:
     """The output of a linear layer for the embedding of each element, in e3nn's order."""
     result = np.zeros((len(embedding), layer.irreps_out.dim))
     for _, o, matrix in layer.blocks:
@@ -174,7 +174,7 @@ def _layer(
 
     table = None
     if embedding is not None and block.skip is not None:
-        rows = layout(product.linear.irreps_out).rows(_applied(block.skip, embedding), "float64")
+        rows = layout(product.linear.irreps_out).rows(applied(block.skip, embedding), "float64")
         table = Matrix(0, 0, parameters.add(rows), rows.shape[1])
     return LayerPlan(
         sent=layout(block.up.irreps_out),

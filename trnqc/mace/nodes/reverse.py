@@ -77,7 +77,7 @@ def messages(plan: Plan, t: int) -> Program:
         stage.linear(layer.residual.reverse, g, stage.rows(f"gr{t}", layer.sent.width))
     if layer.density:
         _density(stage, layer, t, g)
-    stage.linear(layer.linear.reverse, g, stage.rows(f"a{t}", layer.edges.width))
+    stage.linear(layer.linear.reverse, g, stage.rows(f"ga{t}", layer.edges.width))
     return stage.program(f"messages_reverse{t}")
 
 

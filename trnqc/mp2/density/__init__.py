@@ -7,7 +7,9 @@ spins       all orbitals of a spin, frozen ones included
 sectors     which spins a pair has, and the weights of its amplitudes
 sets        sets of orbitals whose pairs are computed together, and their memory
 gamma       Γ of one spin, in memory or on disk
-density     the whole way, and its result
+one_particle  the densities as a result, and their part by the amplitudes
+relaxation  the relaxed density of canonical orbitals
+density     the whole way
 restricted_open  the same for ROHF references
 natural     natural orbitals and frozen natural orbitals
 """

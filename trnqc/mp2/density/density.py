@@ -1,114 +1,25 @@
 """The one-particle density of MP2, unrelaxed or relaxed.
 
-factors -> pair_sums -> P_ij, P_ab, Γ -> lagrangian: W -> frozen orbitals, Z-vector -> P of all orbitals
+factors -> pair_sums -> unrelaxed density
+        -> relaxation -> relaxed density
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 from pyscf import gto
 
-from trnqc.eri.fitting.thread_pool import single_threaded_pool
-from trnqc.errors import InputError, TrnqcError
-from trnqc.mp2.density.lagrangian import Lagrangian, lagrangians
-from trnqc.mp2.density.pair_sums import PairSums, pair_sums
-from trnqc.mp2.density.sectors import SpinEnergies
+from trnqc.mp2.density.one_particle import CorrelationDensity, check_factors, unrelaxed
+from trnqc.mp2.density.pair_sums import pair_sums
+from trnqc.mp2.density.relaxation import relax
 from trnqc.mp2.density.spins import SpinOrbitals
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.factors import Factors
-from trnqc.mp2.factors.metric import Metric, factorise
 from trnqc.mp2.factors.ranks import on_every_rank
-from trnqc.mp2.factors.shell_blocks import by_angular_momentum
 from trnqc.mp2.jobs.store import Store
-from trnqc.mp2.response.minimal import minimal_response
-from trnqc.mp2.response.response import response_of
-from trnqc.mp2.response.rotations import CanonicalRotations
-from trnqc.mp2.response.zvector import DEFAULTS, ZVectorOptions, solve_z_vector
-
-# Hartree. A frozen and a correlated orbital whose energies differ by less cannot be told apart.
-LEAST_GAP = 1e-6
-# Rows of Γ[P, Q] of one task of a thread.
-_ROWS = 352
-
-
-@dataclass(frozen=True, eq=False)
-class CorrelationDensity:
-    """What MP2 adds to the one-particle density of the reference.
-
-    Attributes
-    ----------
-    spins
-        All orbitals; one entry for a closed shell, else α and β.
-    per_spin
-        Difference density [nmo, nmo] of each spin; that of one spin for a closed shell.
-    energies
-        Unscaled correlation energies of opposite and same spin, Hartree.
-    relaxed
-        Whether the density contains the response of the orbitals.
-    """
-
-    spins: tuple[SpinOrbitals, ...]
-    per_spin: tuple[np.ndarray, ...]
-    energies: SpinEnergies
-    relaxed: bool
-
-    def rdm1(self, ao_repr: bool = False, reference: bool = True) -> np.ndarray:
-        """Return the one-particle density matrix in PySCF's form.
-
-        Parameters
-        ----------
-        ao_repr
-            Whether in atomic orbitals; else in the molecular orbitals of the reference.
-        reference
-            Whether the density of the reference is included. The trace is then the number of electrons.
-
-        Returns
-        -------
-        numpy.ndarray
-            [n, n], summed over spins, for a closed shell; [2, n, n] for two spins.
-        """
-        blocks = [p + np.diag(1.0 * s.occupied) if reference else p for s, p in zip(self.spins, self.per_spin)]
-        if ao_repr:
-            blocks = [spin.to_atomic(block) for spin, block in zip(self.spins, blocks)]
-        return 2 * blocks[0] if len(blocks) == 1 else np.array(blocks)
-
-
-@dataclass(frozen=True, eq=False)
-class Relaxation:
-    """A relaxed density with what gradients need besides.
-
-    Attributes
-    ----------
-    density
-        The relaxed density.
-    correlated
-        The orbitals of each spin to which Γ refers.
-    fock, lagrangians
-        The Fock matrix, and W with zeros where it has no columns, of each spin in the orbitals of the density,
-        [nmo, nmo], Hartree.
-    sums
-        The pass over pairs, with Γ[i, a, P] in the raw auxiliary functions.
-    two_centre
-        Γ[P, Q] = Σ_ia Γ[i, a, P] C[i, a, Q] with C = (ia|.) V^-1, summed over spins; one spin's for a closed shell.
-        None if the relaxed density alone was asked for.
-    auxmol
-        The auxiliary functions in the order of P.
-    columns
-        The response G[P]_qi [nmo, nocc] of the Fock matrix to the relaxed density, of each spin, Hartree.
-    """
-
-    density: CorrelationDensity
-    correlated: tuple[SpinOrbitals, ...]
-    fock: tuple[np.ndarray, ...]
-    lagrangians: tuple[np.ndarray, ...]
-    sums: PairSums
-    two_centre: np.ndarray | None
-    auxmol: gto.Mole
-    columns: tuple[np.ndarray, ...]
+from trnqc.mp2.response.zvector import DEFAULTS, ZVectorOptions
 
 
 def correlation_density(
@@ -168,165 +79,6 @@ def correlation_density(
             mf, spins, factors, auxmol, execution, scaling=scaling, options=options, store=store, for_gradient=False
         )
         return relaxation.density
-    _check(spins, factors)
+    check_factors(spins, factors)
     sums = pair_sums(on_every_rank(factors, execution), scaling, execution, store)
     return CorrelationDensity(spins, unrelaxed(spins, sums), sums.energies, relaxed=False)
-
-
-def relax(
-    mf: Any,
-    spins: Sequence[SpinOrbitals],
-    factors: Sequence[Factors],
-    auxmol: gto.Mole,
-    execution: Execution,
-    *,
-    scaling: tuple[float, float] = (1.0, 1.0),
-    options: ZVectorOptions = DEFAULTS,
-    reference_gradient: Sequence[np.ndarray] | None = None,
-    store: Store | None = None,
-    for_gradient: bool = True,
-) -> Relaxation:
-    """Compute the relaxed density and keep what gradients need; arguments as in `correlation_density`.
-
-    If the energy of the reference is not stationary with respect to its orbitals, `reference_gradient` is its Fock
-    matrix of each spin between virtual and occupied orbitals. Without `for_gradient`, Γ[P, Q] is not computed.
-    """
-    spins = tuple(spins)
-    parts = prepare(mf, spins, factors, auxmol, execution, scaling, store, for_gradient)
-    densities = [_with_frozen(*p) for p in zip(spins, unrelaxed(spins, parts.sums), parts.lagrangians)]
-    rotations = CanonicalRotations(spins)
-    constant = rotations.flat([_orbital_gradient(*p) for p in zip(spins, parts.lagrangians)])
-    if reference_gradient is not None:
-        constant = constant + rotations.flat(reference_gradient)
-    relaxed = solve_z_vector(
-        constant,
-        densities,
-        spins,
-        rotations,
-        response_of(mf, spins, execution.threads, parts.memory, execution.ranks),
-        options,
-        minimal=minimal_response(mf, spins, parts.memory),
-        report=lambda cycle: execution.report("orbital response", cycle, 0),
-    )
-    result = CorrelationDensity(spins, relaxed.densities, parts.sums.energies, relaxed=True)
-    fock = tuple(np.diag(spin.energies) for spin in spins)
-    w = tuple(in_all_orbitals(*p) for p in zip(spins, parts.lagrangians))
-    return Relaxation(result, spins, fock, w, parts.sums, parts.two_centre, parts.auxmol, relaxed.columns)
-
-
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """What a relaxed density is computed from, before the response of the orbitals; see `Relaxation`.
-
-    Attributes
-    ----------
-    memory
-        Bytes that are left of the memory limit, on rank 0.
-    """
-
-    sums: PairSums
-    lagrangians: tuple[Lagrangian, ...]
-    two_centre: np.ndarray | None
-    auxmol: gto.Mole
-    memory: float
-
-
-def prepare(
-    mf: Any,
-    spins: tuple[SpinOrbitals, ...],
-    factors: Sequence[Factors],
-    auxmol: gto.Mole,
-    execution: Execution,
-    scaling: tuple[float, float],
-    store: Store | None = None,
-    for_gradient: bool = True,
-) -> Prepared:
-    """Compute the pair sums and the derivative by the orbitals; arguments as in `relax`."""
-    _check(spins, factors)
-    factors = on_every_rank(factors, execution)
-    auxmol = by_angular_momentum(auxmol)
-    metric = factorise(auxmol.intor("int2c2e", hermi=1))
-    if any(f.shape[2] != metric.naux for f in factors):
-        raise InputError(f"factors with {metric.naux} auxiliary functions were expected, found {factors[0].shape[2]}")
-    sums = pair_sums(factors, scaling, execution, store)
-    two_centre = _two_centre(factors, sums, metric, execution.threads) if for_gradient else None
-    gammas = tuple(gamma.to_auxiliary(metric, execution.threads) for gamma in sums.gamma)
-    sums = replace(sums, gamma=gammas)
-    held = sum(f.bytes_in_memory for f in factors) + sum(gamma.bytes_in_memory for gamma in gammas)
-    # All ranks decide alike what fits.
-    left = replace(execution, memory=execution.ranks.at_first(lambda: execution.memory - held))
-    w = lagrangians(mf.mol, auxmol, spins, gammas, sums.y_vir, left)
-    return Prepared(sums, w, two_centre, auxmol, left.memory)
-
-
-def in_all_orbitals(spin: SpinOrbitals, w: Lagrangian) -> np.ndarray:
-    """Return W as a matrix [nmo, nmo], with zeros in the columns of frozen orbitals."""
-    matrix = np.zeros((spin.nmo, spin.nmo))
-    matrix[:, spin.active_occ], matrix[:, spin.active_vir] = w.occ, w.vir
-    return matrix
-
-
-def unrelaxed(spins: Sequence[SpinOrbitals], sums: PairSums) -> tuple[np.ndarray, ...]:
-    """The densities [nmo, nmo] of the amplitudes, whose only blocks are those of correlated orbitals."""
-    densities = []
-    for spin, p_occ, p_vir in zip(spins, sums.p_occ, sums.p_vir):
-        density = np.zeros((spin.nmo, spin.nmo))
-        density[np.ix_(spin.active_occ, spin.active_occ)] = (p_occ + p_occ.T) / 2
-        density[np.ix_(spin.active_vir, spin.active_vir)] = (p_vir + p_vir.T) / 2
-        densities.append(density)
-    return tuple(densities)
-
-
-def _check(spins: tuple[SpinOrbitals, ...], factors: Sequence[Factors]) -> None:
-    expected = [(len(spin.active_occ), len(spin.active_vir)) for spin in spins]
-    found = [tuple(f.shape[:2]) for f in factors]
-    if expected != found:
-        raise InputError(f"factors B of {expected} occupied and virtual orbitals by spin were expected, found {found}")
-
-
-def _two_centre(factors: Sequence[Factors], sums: PairSums, metric: Metric, threads: int) -> np.ndarray:
-    """Γ[P, Q], from Γ and B before the metric is divided out of Γ.
-
-    The matrix Σ_ia Γ[i, a, P] B[i, a, Q] is symmetric, as the amplitudes of ij and ji are transposes of each other.
-    """
-    total = np.zeros((metric.naux, metric.naux))
-    blocks = [slice(p, min(p + _ROWS, metric.naux)) for p in range(0, metric.naux, _ROWS)]
-    with single_threaded_pool(threads) as pool:
-        for f, gamma in zip(factors, sums.gamma):
-            for i in range(f.shape[0]):
-                g, b = gamma[i : i + 1][0], np.asarray(f.B[i : i + 1][0], dtype=np.float64)
-
-                def add(rows: slice, g: np.ndarray = g, b: np.ndarray = b) -> None:
-                    total[rows, : rows.stop] += g[:, rows].T @ b[:, : rows.stop]
-
-                list(pool.map(add, blocks))
-    lower = np.tril(total, -1)
-    total = lower + lower.T + np.diag(total.diagonal())
-    return metric.divide_from_right(metric.divide_from_right(total).T.copy()).T
-
-
-def _with_frozen(spin: SpinOrbitals, density: np.ndarray, w: Lagrangian) -> np.ndarray:
-    """The density with its blocks between frozen and correlated orbitals, occupied and virtual."""
-    density, eps = density.copy(), spin.energies
-    for active, occupied, lagrangian in (
-        (spin.active_occ, spin.occupied, w.occ),
-        (spin.active_vir, ~spin.occupied, w.vir),
-    ):
-        frozen = np.flatnonzero(occupied & ~spin.active)
-        gap = np.subtract.outer(eps[frozen], eps[active])
-        if gap.size and np.abs(gap).min() < LEAST_GAP:
-            f, p = np.unravel_index(np.abs(gap).argmin(), gap.shape)
-            raise TrnqcError(
-                f"the frozen orbital {frozen[f]} and the correlated orbital {active[p]} have the same energy to "
-                f"{LEAST_GAP:g} Hartree, so that the relaxed density is not defined: freeze both or neither"
-            )
-        block = -lagrangian[frozen] / gap
-        density[np.ix_(frozen, active)] = block
-        density[np.ix_(active, frozen)] = block.T
-    return density
-
-
-def _orbital_gradient(spin: SpinOrbitals, w: Lagrangian) -> np.ndarray:
-    """W_ai - W_ia between all virtual and all occupied orbitals."""
-    matrix = in_all_orbitals(spin, w)
-    return (matrix - matrix.T)[np.ix_(~spin.occupied, spin.occupied)]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from trnqc.errors import InputError
-from trnqc.mp2.density.density import CorrelationDensity
+from trnqc.mp2.density.one_particle import CorrelationDensity
 from trnqc.mp2.density.spins import SpinOrbitals
 
 

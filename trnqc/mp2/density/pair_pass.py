@@ -52,7 +52,7 @@ class PairPass:
             make_amplitudes(s.weights, (factors[s.left].eps_vir, factors[s.right].eps_vir)) for s in sectors
         ]
         self.ran_on = f"NumPy, {self._amplitudes[0].label}, fp64"
-        self.on_device = execution.choice.backend.has_gamma
+        self.on_device = execution.choice.precision in execution.choice.backend.gamma_precisions
         if self.on_device and execution.ranks.size > 1:
             raise UnsupportedError(
                 f"the backend {execution.choice.backend.name!r} computes densities in one process, found a job of "

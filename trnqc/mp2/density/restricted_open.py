@@ -24,10 +24,11 @@ import numpy as np
 from pyscf import gto
 
 from trnqc.errors import TrnqcError
-from trnqc.mp2.density.density import LEAST_GAP as LEAST_DIFFERENCE
-from trnqc.mp2.density.density import CorrelationDensity, Relaxation, in_all_orbitals, prepare
 from trnqc.mp2.density.lagrangian import Lagrangian
+from trnqc.mp2.density.one_particle import CorrelationDensity
 from trnqc.mp2.density.pair_sums import PairSums, pair_sums
+from trnqc.mp2.density.relaxation import LEAST_GAP as LEAST_DIFFERENCE
+from trnqc.mp2.density.relaxation import Relaxation, in_all_orbitals, prepare
 from trnqc.mp2.density.spins import SpinOrbitals
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.factors import Factors

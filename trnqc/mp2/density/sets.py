@@ -17,7 +17,7 @@ from trnqc.host.memory import gigabytes
 # Hartree. Rounding errors of the products for Γ, about 1e-16 and 1e-8 by precision, are divided by at least this
 # difference of orbital energies: elements of the density are right to about 1e-12 and 1e-6. That of bf16x3 is as
 # that of fp32, with errors of about 1e-5.
-LEAST_GAP = {"fp64": 1e-4, "fp32": 1e-2, "bf16x3": 1e-2, "bf16": 1e-2}
+LEAST_GAP = {"fp64": 1e-4, "fp32": 1e-2, "bf16x6": 1e-2, "bf16x3": 1e-2, "bf16": 1e-2}
 # Occupied orbitals in a set where memory allows it: matrix products hardly become faster with
 # more, and large new arrays are slow at first.
 _WIDEST = 8

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trnqc.mp2.density.density import Relaxation
+from trnqc.mp2.density.relaxation import Relaxation
 from trnqc.mp2.density.spins import SpinOrbitals
 
 

@@ -13,7 +13,7 @@ from pyscf import gto, lib
 from pyscf.grad import rhf
 
 from trnqc.host.blas import single_threaded
-from trnqc.mp2.density.density import Relaxation, relax
+from trnqc.mp2.density.relaxation import Relaxation, relax
 from trnqc.mp2.density.restricted_open import relax_restricted_open
 from trnqc.mp2.density.spins import spin_orbitals
 from trnqc.mp2.execution import Execution
@@ -33,7 +33,7 @@ def electronic_gradient(mf: Any, relaxation: Relaxation, execution: Execution) -
     mf
         The converged Hartree-Fock object, density-fitted or not.
     relaxation
-        Of the energy whose gradient is wanted, from `trnqc.mp2.density.density.relax`.
+        Of the energy whose gradient is wanted, from `trnqc.mp2.density.relaxation.relax`.
     execution
         Threads and memory limit.
 

@@ -19,7 +19,7 @@ from trnqc.eri.gradient.fitted.half_transform import rows_of
 from trnqc.eri.gradient.fitted.products import BlockProducts
 from trnqc.eri.gradient.jk_gradient import exact_jk_gradient, fitted_jk_gradient
 from trnqc.eri.gradient.three_centre import three_centre_gradient, two_centre_gradient
-from trnqc.mp2.density.density import Relaxation
+from trnqc.mp2.density.relaxation import Relaxation
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.gradient.energy_weighted import EffectiveDensities
 

@@ -25,7 +25,7 @@ from pyscf.grad import rks, uks
 from trnqc.eri.gradient.fitted.half_transform import rows_of
 from trnqc.eri.gradient.jk_gradient import exact_jk_gradient, fitted_jk_gradient
 from trnqc.errors import UnsupportedError
-from trnqc.mp2.density.density import Relaxation, relax
+from trnqc.mp2.density.relaxation import Relaxation, relax
 from trnqc.mp2.density.spins import SpinOrbitals, spin_orbitals
 from trnqc.mp2.dfmp2 import DFMP2
 from trnqc.mp2.factors.factors import Factors

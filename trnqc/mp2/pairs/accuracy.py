@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from trnqc.errors import PrecisionError
 from trnqc.host.blas import single_threaded
 from trnqc.mp2.pairs.sectors import Sector
 from trnqc.types import PairEnergies
@@ -29,6 +30,11 @@ Exact = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 # Number of pairs that are computed again. In tests with fp32 and bf16x3 the estimate was then one to four times the
 # error, for a few per cent of the work.
 SAMPLE = 24
+# The estimate of a sample can be this many times the error, see SAMPLE.
+MARGIN = 4.0
+# The error in Hartree of the correlation energy, and of each of its spin parts, that a precision promises. Of energies
+# above 1 Hartree it is this fraction (docs/conventions.md).
+PROMISED = {"fp64": 1e-9, "fp32": 1e-6, "bf16x15": 1e-6, "bf16x6": 1e-6, "bf16x3": 1e-6, "bf16": 5e-3}
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,34 @@ class ErrorEstimate:
     ss: float
     sampled: int
     pairs: int
+
+
+def require_promise(error: ErrorEstimate, energy: float, precision: str, ran_on: str) -> None:
+    """Refuse energies whose error exceeds what their precision promises.
+
+    Parameters
+    ----------
+    error
+        Their estimated error. If all pairs were computed again, it is their error; else it may be `MARGIN` times it.
+    energy
+        The correlation energy in Hartree.
+    precision, ran_on
+        The precision, and what computed the energies.
+
+    Raises
+    ------
+    PrecisionError
+        If the error of the correlation energy or of a spin part exceeds the promised one.
+    """
+    promised = PROMISED[precision] * max(1.0, abs(energy))
+    allowed = promised if error.sampled == error.pairs else MARGIN * promised
+    largest = float(np.max([error.corr, error.os, error.ss]))
+    if not largest <= allowed:
+        raise PrecisionError(
+            f"precision {precision!r} promises an error of {promised:.1e} Hartree, but that of the energies by "
+            f"{ran_on} is estimated as {largest:.1e} from {error.sampled} of {error.pairs} pairs in fp64: use the "
+            "precision fp64 of the backend 'cpu', or a higher precision of this backend"
+        )
 
 
 def estimate_error(

@@ -16,7 +16,7 @@ from trnqc.errors import CheckpointError, TrnqcError
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.factors import Factors, SpinFactors
 from trnqc.mp2.jobs.store import Store
-from trnqc.mp2.pairs.accuracy import ErrorEstimate, estimate_error
+from trnqc.mp2.pairs.accuracy import ErrorEstimate, estimate_error, require_promise
 from trnqc.mp2.pairs.block_energies import widest
 from trnqc.mp2.pairs.block_loop import pairs_by_blocks
 from trnqc.mp2.pairs.denominators import denominator_warnings
@@ -87,6 +87,8 @@ def run_pairs(factors: Factors | SpinFactors, execution: Execution, store: Store
     ------
     TrnqcError
         If an energy is not finite.
+    PrecisionError
+        If the estimated error exceeds what the precision promises.
     MemoryLimit, CheckpointError, StorageError, CommunicationError
     """
     ranks, precision, sectors = execution.ranks, execution.choice.precision, sectors_of(factors)
@@ -103,6 +105,7 @@ def run_pairs(factors: Factors | SpinFactors, execution: Execution, store: Store
     error = estimate_error(parts, sectors, exact_on_ranks(sectors, ranks) if ranks.size > 1 else None)
     timings = {"pairs": middle - start, "error estimate": time.perf_counter() - middle}
     energies = joined(factors, sectors, parts)
+    require_promise(error, energies.e_os + energies.e_ss, precision, energies.ran_on)
     warnings_ = (*doubts, *_precision_warnings(execution, error))
     return PairStep(execution, energies, error, timings, warnings_)
 

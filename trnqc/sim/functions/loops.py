@@ -18,6 +18,7 @@ import numpy as np
 from trnqc.sim.faults import NkiValidationError
 from trnqc.sim.launch import machine
 from trnqc.sim.launch.machine import Run
+from trnqc.sim.launch.version import version_from_environment
 from trnqc.sim.memory.registers import VirtualRegister, read
 
 
@@ -83,7 +84,15 @@ def while_loop(init: VirtualRegister, body_fun: Callable[[VirtualRegister], Virt
 def dynamic_range(
     start: int | VirtualRegister, stop: int | VirtualRegister | None = None, step: int = 1
 ) -> Iterator[VirtualRegister]:
-    """Iterate over the index of a device loop; the older form of `fori_loop`, which NKI 0.7 removes."""
+    """Iterate over the index of a device loop; the older form of `fori_loop`, which NKI 0.7 removes.
+
+    Raises
+    ------
+    NkiValidationError
+        If the simulator stands for NKI 0.7 (TRNQC_NKI).
+    """
+    if version_from_environment() == "0.7":
+        raise NkiValidationError("nl.dynamic_range does not exist in NKI 0.7; use nl.fori_loop")
     warnings.warn("nl.dynamic_range is removed in NKI 0.7; use nl.fori_loop", DeprecationWarning, stacklevel=2)
     lower, upper = (0, start) if stop is None else (start, stop)
     return _passes(machine.current(), "dynamic_range", lower, upper, step)

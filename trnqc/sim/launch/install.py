@@ -14,11 +14,10 @@ from types import ModuleType
 from trnqc.sim.functions import enums
 from trnqc.sim.launch.jit import jit
 from trnqc.sim.launch.simulate import simulate
+from trnqc.sim.launch.version import version_from_environment
 from trnqc.sim.memory import dtypes
 from trnqc.sim.nki import isa, language, typing
 
-# Version of NKI that the simulator implements.
-EMULATED_VERSION = "0.6.0"
 # Oldest version that counts as the vendor's NKI; unrelated packages of that name have lower versions.
 _MINIMUM = (0, 3)
 # Attribute that marks the simulated ``nki`` module.
@@ -64,7 +63,7 @@ def install() -> bool:
     nki.__spec__ = ModuleSpec("nki", None, is_package=True)
     nki.__path__ = []
     parts = {"language": language, "isa": isa, "typing": typing, "dtype": dtypes}
-    names = {"jit": jit, "simulate": simulate, "__version__": EMULATED_VERSION, _MARK: True}
+    names = {"jit": jit, "simulate": simulate, "__version__": f"{version_from_environment()}.0", _MARK: True}
     for name, value in {**parts, **names}.items():
         setattr(nki, name, value)
     sys.modules["nki"] = nki

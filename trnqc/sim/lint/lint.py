@@ -1,5 +1,8 @@
 """Check that a kernel uses only the Python that the vendor's compiler front ends accept (NKI 0.6 and 0.7).
 
+The front end of 0.6 accepts a subset of Python. That of 0.7 runs the kernel, so that any Python may specialise it, but
+tensors, device loops and names of the interface keep their rules, and ``nl.dynamic_range`` is gone.
+
 ``lint(kernel)`` reads the source of the kernel and of every plain function that it calls, without running them. The
 simulator itself runs any Python, as the vendor's simulator does; the check is meant for kernels to be compiled.
 """
@@ -16,6 +19,7 @@ from typing import Any
 
 from trnqc.sim.functions.objects import NKIObject
 from trnqc.sim.launch.jit import Kernel
+from trnqc.sim.launch.version import VERSIONS, checked_version
 from trnqc.sim.lint.tensor_names import TensorNames
 from trnqc.sim.nki import isa, language
 
@@ -63,30 +67,40 @@ _BANNED: dict[type[ast.AST], str] = {
 
 @dataclass(frozen=True, order=True)
 class Finding:
-    """A violation of the kernel language, with its place in the source."""
+    """A violation of the kernel language, with its place in the source and the versions of NKI that reject it."""
 
     file: str
     line: int
     function: str
     message: str
+    versions: tuple[str, ...] = VERSIONS
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.function}: {self.message}"
 
 
-def lint(kernel: Kernel | Callable[..., Any]) -> tuple[Finding, ...]:
+def lint(kernel: Kernel | Callable[..., Any], version: str | None = None) -> tuple[Finding, ...]:
     """Check a kernel and the functions that it calls against the kernel language.
 
     Parameters
     ----------
     kernel : Kernel or callable
         The kernel. Its source must be available.
+    version : str, optional
+        "0.6" or "0.7" for violations of this version of NKI only; by default those of either, so that a kernel without
+        findings compiles in both.
 
     Returns
     -------
     tuple of Finding
         The violations, sorted by file and line; empty if there are none.
+
+    Raises
+    ------
+    NkiValidationError
+        If there is no such version.
     """
+    asked = VERSIONS if version is None else (checked_version(version, "version of lint"),)
     entry = kernel.func if isinstance(kernel, Kernel) else kernel
     todo, seen, findings = [entry], {entry}, []
     while todo:
@@ -97,7 +111,7 @@ def lint(kernel: Kernel | Callable[..., Any]) -> tuple[Finding, ...]:
             if helper not in seen:
                 seen.add(helper)
                 todo.append(helper)
-    return tuple(sorted(set(findings)))
+    return tuple(sorted({finding for finding in findings if set(finding.versions) & set(asked)}))
 
 
 @dataclass(frozen=True)
@@ -118,8 +132,9 @@ class _Source:
         names = {**closure.builtins, **closure.globals, **closure.nonlocals, **getattr(function, "__globals__", {})}
         return _Source(tree, inspect.getsourcefile(function) or "?", first, names)
 
-    def at(self, node: ast.AST, message: str) -> Finding:
-        return Finding(self.file, self.first_line + getattr(node, "lineno", 1) - 1, self.tree.name, message)
+    def at(self, node: ast.AST, message: str, versions: tuple[str, ...] = ("0.6",)) -> Finding:
+        line = self.first_line + getattr(node, "lineno", 1) - 1
+        return Finding(self.file, line, self.tree.name, message, versions)
 
     def meaning(self, node: ast.expr) -> Any:
         """The object that a dotted name refers to outside of the function, or None."""
@@ -161,7 +176,7 @@ def _check(source: _Source, is_kernel: bool) -> list[Finding]:
         for rule in _RULES:
             findings += rule(source, node)
     for node, message in TensorNames(source.tree, lambda n: source.meaning(n)).operators():
-        findings.append(source.at(node, message))
+        findings.append(source.at(node, message, VERSIONS))
     return findings
 
 
@@ -195,7 +210,7 @@ def _interface_names(source: _Source, node: ast.AST) -> Iterator[Finding]:
     name = getattr(module, "__name__", "")
     known = {"language": language, "isa": isa}.get(name.rsplit(".", 1)[-1])
     if isinstance(module, ModuleType) and known is not None and _is_interface(name) and not hasattr(known, node.attr):
-        yield source.at(node, f"{ast.unparse(node)} does not exist")
+        yield source.at(node, f"{ast.unparse(node)} does not exist", VERSIONS)
 
 
 def _calls(source: _Source, node: ast.AST) -> Iterator[Finding]:
@@ -233,7 +248,7 @@ def _loops(source: _Source, node: ast.AST) -> Iterator[Finding]:
         return
     name = node.iter.func.attr if isinstance(node.iter.func, ast.Attribute) else getattr(node.iter.func, "id", "")
     if name == "dynamic_range":
-        yield source.at(node, "nl.dynamic_range is gone from NKI 0.7; use nl.fori_loop")
+        yield source.at(node, "nl.dynamic_range is gone from NKI 0.7; use nl.fori_loop", ("0.7",))
     elif getattr(source.meaning(node.iter.func), "__module__", "") == "builtins" and name not in _SEQUENCES:
         yield source.at(node, f"loops run over ranges, lists and tuples, not over {ast.unparse(node.iter)}")
 
@@ -279,4 +294,4 @@ def _check_nested_loops(source: _Source) -> Iterator[Finding]:
         for argument in (*call.args, *(k.value for k in call.keywords)):
             body = bodies.get(argument.id) if isinstance(argument, ast.Name) else None
             if body is not None and loops_in(body, frozenset({body.name})):
-                yield source.at(call, "nested device loops do not compile; use one loop over a work list")
+                yield source.at(call, "nested device loops do not compile; use one loop over a work list", VERSIONS)

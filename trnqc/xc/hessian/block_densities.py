@@ -8,6 +8,7 @@ i) (d_c j): one of them for LDA, four for GGA, and five for meta-GGA.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -84,20 +85,23 @@ def _summed(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
     return np.add.reduceat(values, starts, axis=0)
 
 
-def weighted_functions(ao: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return 1/2 w_0 i + sum_c w_c (d_c i), the half of a potential's action on each function; [N, points]."""
-    if len(weights) == 1:
-        return (0.5 * weights[0]) * ao[0]
-    half = weights[:4].copy()
-    half[0] *= 0.5
-    return np.einsum("cig,cg->ig", ao[:4], half)
+def half_potentials(ao: np.ndarray, weights: np.ndarray, weigh: Callable[..., None], lanes: int) -> np.ndarray:
+    """Return halves H of the matrices V = H + H^T of potentials; [n, N, N].
 
-
-def potential(ao: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the matrix [N, N] of a potential with the weights of each variable at the points, [variables, points]."""
-    half = weighted_functions(ao, weights) @ ao[0].T
-    matrix = half + half.T
-    if len(weights) > 4:
+    weights [n, variables, points]: the weights of each variable at the points.
+    weigh: the program `point_programs.weighted` for GGA and meta-GGA, which adds up weighted derivatives of functions.
+    """
+    n, variables, points = weights.shape
+    size = ao.shape[1]
+    if variables == 1:
+        left = (0.5 * weights) * ao[0]
+    else:
+        left, halved = np.empty((n, size, points)), weights[:, :4].copy()
+        halved[:, 0] *= 0.5
+        for own, out in zip(halved, left):
+            weigh(functions=size, vectors=points // lanes, ao=ao, weights=own, out=out)
+    half = left.reshape(n * size, points) @ ao[0].T
+    if variables > 4:
         for c in (1, 2, 3):
-            matrix += (ao[c] * (0.5 * weights[4])) @ ao[c].T
-    return matrix
+            half += ((0.25 * weights[:, 4:]) * ao[c]).reshape(n * size, points) @ ao[c].T
+    return half.reshape(n, size, size)

@@ -16,10 +16,12 @@ import numpy as np
 from pyscf import gto
 
 from trnqc.eri.fitting.thread_pool import single_threaded_pool
+from trnqc.eri.library import programs
 from trnqc.errors import UnsupportedError
 from trnqc.xc.ao import AtomicOrbitals
 from trnqc.xc.blocks import Block, Blocks
-from trnqc.xc.hessian.block_densities import ORDER, SECOND, THIRD, VARIABLES, BlockDensities, potential
+from trnqc.xc.hessian.block_densities import ORDER, SECOND, THIRD, VARIABLES, BlockDensities, half_potentials
+from trnqc.xc.programs import point_programs
 
 T = TypeVar("T")
 
@@ -125,21 +127,25 @@ class HessianQuadrature:
         total = np.zeros((len(self.dms), self.mol.natm, 3, nao, nao))
         rows = np.zeros((len(self.dms), 3, nao, nao))
 
+        recipe, lanes = point_programs.weighted(), programs.lanes()
+        weigh = getattr(programs.build([recipe])[recipe.name], recipe.name)
+
         def one(block: Block, ao: np.ndarray) -> tuple[Block, np.ndarray, np.ndarray, np.ndarray]:
             atoms, starts = self._atoms_of(block)
             densities, weighted, kernel = self.evaluated(blocks, block, ao)
             by_atoms = np.einsum("svtug,axtug->saxvg", kernel, densities.by_atoms(starts), optimize=True)
-            matrices = [[[potential(ao, w) for w in axes] for axes in derivatives] for derivatives in by_atoms]
-            return block, atoms, np.array(matrices), np.array([_moved_functions(ao, w) for w in weighted])
+            halves = [[half_potentials(ao, axes, weigh, lanes) for axes in derivatives] for derivatives in by_atoms]
+            return block, atoms, np.array(halves), np.array([_moved_functions(ao, w) for w in weighted])
 
         # Blocks are added in order, so that the bits do not depend on the number of threads.
-        for block, atoms, by_atoms, own in self.over(AtomicOrbitals(blocks, blocks.order), one):
+        for block, atoms, halves, own in self.over(AtomicOrbitals(blocks, blocks.order), one):
             i, j = block.functions[:, None], block.functions
-            for spin, matrices in enumerate(by_atoms):
+            for spin, matrices in enumerate(halves):
                 for atom, axes in zip(atoms, matrices):
-                    for axis, matrix in enumerate(axes):
-                        total[spin, atom, axis][i, j] += matrix
+                    total[spin, atom][:, i, j] += axes
             rows[:, :, i, j] += own
+        for matrices in total.reshape(-1, 3, nao, nao):
+            matrices += matrices.swapaxes(1, 2).copy()
         for atom, (begin, end) in enumerate(self.mol.aoslice_by_atom()[:, 2:]):
             total[:, atom, :, begin:end] -= rows[:, :, begin:end]
             total[:, atom, :, :, begin:end] -= rows[:, :, begin:end].swapaxes(2, 3)

@@ -14,31 +14,22 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from trnqc.cg.cpu.contraction import kernel_name
+from trnqc.cg.cpu.contraction_engine import contraction_engine
 from trnqc.cg.cpu.engine import engine_for
-from trnqc.cg.problem.problem import TPProblem
+from trnqc.cg.problem.contraction import ContractionProblem, contraction_text
 from trnqc.cg.problem.text import text_of
 from trnqc.cg.programs.directions import CONVOLUTIONS
 from trnqc.cg.torch.contraction import PolynomialContraction
 from trnqc.cg.torch.cpp.library import operators_library
 from trnqc.cg.torch.modules import TensorProductConv
 from trnqc.cg.torch.product_module import ProductModule
-from trnqc.errors import InputError, UnsupportedError
+from trnqc.errors import InputError
 from trnqc.jit import find_compiler
+from trnqc.jit.features import cpu_features
 
 INDEX, LIBRARY = "index", "libtrnqc_operators.so"
-VERSION = 1
-# The features of CPUs that kernels may need, by the macros that the compiler predefines for them. kernels.h has a test
-# for each.
-FEATURES = {
-    "__AVX__": "avx",
-    "__AVX2__": "avx2",
-    "__FMA__": "fma",
-    "__BMI2__": "bmi2",
-    "__AVX512F__": "avx512f",
-    "__AVX512BW__": "avx512bw",
-    "__AVX512DQ__": "avx512dq",
-    "__AVX512VL__": "avx512vl",
-}
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -51,19 +42,23 @@ class Entry:
         Name of the function.
     dtype : {"float32", "float64"}
         Type of its operands.
-    problem : TPProblem
-        The tensor product.
+    built : Path
+        The compiled file.
+    sizes : tuple of int
+        The five sizes of the problem, which kernels.h describes.
+    problem : str
+        The problem as text.
     """
 
     name: str
     dtype: str
-    problem: TPProblem
+    built: Path
+    sizes: tuple[int, ...]
+    problem: str
 
-    def line(self, file: str) -> str:
-        """Return the line of the index, for the kernel in `file`."""
-        p = self.problem
-        fields = (self.name, self.dtype, file, *p.dims, p.weight_numel, int(p.shared_weights), text_of(p))
-        return "\t".join(map(str, fields))
+    def line(self) -> str:
+        """Return the line of the index."""
+        return "\t".join(map(str, (self.name, self.dtype, self.built.name, *self.sizes, self.problem)))
 
 
 def write_kernels(model: nn.Module, folder: str | Path, *, dtype: str = "", training: bool = False) -> Path:
@@ -72,13 +67,14 @@ def write_kernels(model: nn.Module, folder: str | Path, *, dtype: str = "", trai
     Parameters
     ----------
     model : torch.nn.Module
-        A model with modules `TensorProduct` or `TensorProductConv`, such as one that `accelerate` has changed.
+        A model with modules `TensorProduct`, `TensorProductConv` or `SymmetricContraction`, such as one that
+        `accelerate` has changed.
     folder : path
         The folder, which is made if it does not exist. If it has kernels of other models, they stay.
     dtype : {"float32", "float64"}, optional
         Type of the operands; by default, that of the model's parameters.
     training : bool, optional
-        Whether to write the kernels of second derivatives too.
+        Whether to write the kernels of second derivatives, and those of the weights of symmetric contractions, too.
 
     Returns
     -------
@@ -90,36 +86,48 @@ def write_kernels(model: nn.Module, folder: str | Path, *, dtype: str = "", trai
     ------
     InputError
         If the model has no tensor product of trnqc, or parameters of other types.
-    UnsupportedError
-        If the model has symmetric contractions of trnqc, which have no operator in C++.
     CompilerError
         If there is no C or C++ compiler, or if it fails.
     """
-    if any(isinstance(module, PolynomialContraction) for module in model.modules()):
-        raise UnsupportedError(
-            "expected convolutions and products, found symmetric contractions, which have no operator in C++: call "
-            "undo, and accelerate with without_python=True"
-        )
     entries = list(_entries(model, dtype or _dtype(model), training))
     if not entries:
         raise InputError(f"expected a model with modules of trnqc.cg, found none in {type(model).__name__}")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    lines = dict.fromkeys((*_lines(folder), *(entry.line(_copied(entry, folder)) for entry in entries)))
+    for entry in entries:
+        shutil.copyfile(entry.built, folder / entry.built.name)
+    lines = dict.fromkeys((*_lines(folder), *(entry.line() for entry in entries)))
     shutil.copyfile(operators_library(), folder / LIBRARY)
     (folder / INDEX).write_text("\n".join((_header(), *lines)) + "\n")
     return folder / LIBRARY
 
 
 def _entries(model: nn.Module, dtype: str, training: bool) -> Iterator[Entry]:
-    directions = ("forward", "backward", *["double_backward"] * training)
     for module in model.modules():
-        if not isinstance(module, ProductModule):
-            continue
-        names: Iterable[str] = directions
-        if isinstance(module, TensorProductConv):
-            names = [name + "_kahan" * module.kahan for key in directions for name in CONVOLUTIONS[key]]
-        yield from (Entry(name, dtype, module.problem) for name in names)
+        if isinstance(module, ProductModule):
+            yield from _of_product(module, dtype, training)
+        elif isinstance(module, PolynomialContraction):
+            yield from _of_contraction(module.problem, dtype, training)
+
+
+def _of_product(module: ProductModule, dtype: str, training: bool) -> Iterator[Entry]:
+    names: Iterable[str] = ("forward", "backward", *["double_backward"] * training)
+    if isinstance(module, TensorProductConv):
+        names = [name + "_kahan" * module.kahan for key in names for name in CONVOLUTIONS[key]]
+    problem = module.problem
+    engine = engine_for(problem, dtype, torch.get_num_threads())
+    sizes = (*problem.dims, problem.weight_numel, int(problem.shared_weights))
+    for name in names:
+        yield Entry(name, dtype, engine.build(name).path, sizes, text_of(problem))
+
+
+def _of_contraction(problem: ContractionProblem, dtype: str, training: bool) -> Iterator[Entry]:
+    engine = contraction_engine(problem, dtype, torch.get_num_threads())
+    sizes = (*problem.dims, len(problem.terms), problem.channels, engine.lanes)
+    for directions in range(1 + training):
+        for kind in ("value", "gradient", *["gradients"] * training):
+            name = kernel_name(kind, directions)
+            yield Entry(name, dtype, engine.build(kind, directions).path, sizes, contraction_text(problem))
 
 
 def _dtype(model: nn.Module) -> str:
@@ -131,18 +139,8 @@ def _dtype(model: nn.Module) -> str:
     return types[0]
 
 
-def _copied(entry: Entry, folder: Path) -> str:
-    """Copy the compiled kernel to the folder, and return the name of the file."""
-    path = engine_for(entry.problem, entry.dtype, torch.get_num_threads()).build(entry.name).path
-    shutil.copyfile(path, folder / path.name)
-    return path.name
-
-
 def _header() -> str:
-    target = find_compiler().target
-    macros = {line.split()[1] for line in target.splitlines() if len(line.split()) > 1}
-    features = [feature for macro, feature in FEATURES.items() if macro in macros]
-    return f"trnqc-kernels\t{VERSION}\t{platform.machine()}\t{' '.join(features)}"
+    return f"trnqc-kernels\t{VERSION}\t{platform.machine()}\t{' '.join(cpu_features(find_compiler()))}"
 
 
 def _lines(folder: Path) -> list[str]:

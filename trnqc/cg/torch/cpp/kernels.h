@@ -2,14 +2,16 @@
 //
 // The file `index` has one line of header and one line for each kernel, with fields that are separated by tabs:
 //
-//     trnqc-kernels  1  machine  features of the CPU, separated by spaces
-//     kernel  dtype  file  d1  d2  d3  number of weights  whether weights are shared (0 or 1)  problem as text
+//     trnqc-kernels  2  machine  features of the CPU, separated by spaces
+//     kernel  dtype  file  five sizes of the problem  problem as text
 //
-// trnqc.cg.torch.cpp.folder writes it.
+// The sizes of a tensor product are d1, d2, d3, the number of weights, and whether weights are shared (0 or 1); those of
+// a symmetric contraction are the members of `Contraction`. trnqc.cg.torch.cpp.folder writes the file.
 #pragma once
 
 #include <dlfcn.h>
 
+#include <array>
 #include <cstdint>
 #include <fstream>
 #include <mutex>
@@ -18,6 +20,9 @@
 #include <unordered_map>
 
 #include <c10/util/Exception.h>
+
+#include "contraction.h"
+#include "cpu.h"
 
 namespace trnqc {
 
@@ -30,26 +35,14 @@ struct Problem {
 };
 
 struct Kernel {
-  Problem problem;
+  std::array<int64_t, 5> sizes;
   std::string file, function;
   // The address of the function, once its file is loaded.
   void* address = nullptr;
-};
 
-// Whether this CPU has a feature, by the name that the compiler uses in __builtin_cpu_supports.
-inline bool cpu_has(const std::string& feature) {
-#if defined(__x86_64__)
-  if (feature == "avx") return __builtin_cpu_supports("avx");
-  if (feature == "avx2") return __builtin_cpu_supports("avx2");
-  if (feature == "fma") return __builtin_cpu_supports("fma");
-  if (feature == "bmi2") return __builtin_cpu_supports("bmi2");
-  if (feature == "avx512f") return __builtin_cpu_supports("avx512f");
-  if (feature == "avx512bw") return __builtin_cpu_supports("avx512bw");
-  if (feature == "avx512dq") return __builtin_cpu_supports("avx512dq");
-  if (feature == "avx512vl") return __builtin_cpu_supports("avx512vl");
-#endif
-  TORCH_CHECK(false, "trnqc: the index of the kernels names an unknown feature of CPUs: ", feature);
-}
+  Problem problem() const { return {sizes[0], sizes[1], sizes[2], sizes[3], sizes[4] != 0}; }
+  Contraction contraction() const { return {sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]}; }
+};
 
 // The folder of the shared library that contains this function.
 inline std::string own_folder() {
@@ -78,8 +71,9 @@ class Folder {
     std::lock_guard<std::mutex> guard(mutex_);
     const auto entry = kernels_.find(key(name, dtype, problem));
     TORCH_CHECK(entry != kernels_.end(), "trnqc: ", path_, " has no kernel ", name, " in ", dtype,
-                " for the tensor product ", problem.substr(0, 200),
-                "; write it by trnqc.cg.write_kernels(model, folder), with training=True for second derivatives");
+                " for the problem ", problem.substr(0, 200),
+                "; write it by trnqc.cg.write_kernels(model, folder), with training=True for derivatives of weights and "
+                "second derivatives");
     Kernel& kernel = entry->second;
     if (!kernel.address) kernel.address = loaded(kernel);
     return kernel;
@@ -94,8 +88,8 @@ class Folder {
     std::istringstream fields(line);
     std::string title, version, machine, feature;
     fields >> title >> version >> machine;
-    TORCH_CHECK(title == "trnqc-kernels" && version == "1", "trnqc: ", path_,
-                "/index: expected the header 'trnqc-kernels 1', found '", title, " ", version,
+    TORCH_CHECK(title == "trnqc-kernels" && version == "2", "trnqc: ", path_,
+                "/index: expected the header 'trnqc-kernels 2', found '", title, " ", version,
                 "'; write the folder again with the release of trnqc that this library belongs to");
     TORCH_CHECK(machine == TRNQC_MACHINE, "trnqc: the kernels in ", path_, " are for ", machine, ", this machine is ",
                 TRNQC_MACHINE);
@@ -108,8 +102,8 @@ class Folder {
     std::istringstream fields(line);
     std::string name, dtype, problem;
     Kernel kernel;
-    fields >> name >> dtype >> kernel.file >> kernel.problem.x >> kernel.problem.y >> kernel.problem.z >>
-        kernel.problem.w >> kernel.problem.shared_weights;
+    fields >> name >> dtype >> kernel.file;
+    for (int64_t& size : kernel.sizes) fields >> size;
     fields.get();
     std::getline(fields, problem);
     TORCH_CHECK(!fields.fail(), "trnqc: ", path_, "/index has a line that cannot be read: ", line.substr(0, 200));

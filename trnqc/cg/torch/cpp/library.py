@@ -11,7 +11,10 @@ from torch.utils import cpp_extension
 from trnqc.cg.cpp.compiler import SHARED, shared_library
 
 FOLDER = Path(__file__).parent
-HEADERS = (FOLDER / "products.h", FOLDER / "kernels.h", SHARED / "graph.h", SHARED / "call.h")
+HEADERS = (
+    *(FOLDER / name for name in ("products.h", "contractions.h", "kernels.h")),
+    *(SHARED / name for name in ("graph.h", "contraction.h", "call.h", "cpu.h")),
+)
 
 
 def operators_library() -> Path:

@@ -1,8 +1,9 @@
 // The operators of trnqc.cg for programs without Python: TorchScript, and what torch.export and AOTInductor write.
 //
-// They have the names and schemas of trnqc/cg/torch/operators.py, and derivatives of the first and second order. The
-// kernels are loaded from the folder of this library (kernels.h). Where Python has registered the operators already,
+// They have the names and schemas of trnqc/cg/torch/operators.py, and derivatives of the first and second order.
+// The kernels are loaded from the folder of this library (kernels.h). Where Python has registered the operators already,
 // this library registers nothing.
+#include "contractions.h"
 #include "products.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -10,9 +11,6 @@
 #include <torch/library.h>
 
 namespace trnqc {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 // An operator: its schema, its computation on the CPU, and the operator that returns its gradients. The arguments of
 // the latter are the tensors of the former, the gradients of its results, and the rest of its arguments.
@@ -112,8 +110,19 @@ static void differentiate(const c10::OperatorHandle& handle, torch::jit::Stack* 
   for (auto& result : Differentiable::apply(constants, at::TensorList(tensors))) stack->emplace_back(std::move(result));
 }
 
+static void register_contractions(torch::Library& library) {
+  const std::string operands = "(Tensor c, Tensor x, Tensor along, ", rest = "Tensor elements, str problem";
+  library.def(("cg_contraction_value" + operands + rest + ") -> Tensor").c_str());
+  library.def(("cg_contraction_gradient" + operands + "Tensor gb, " + rest + ", bool of_c) -> (Tensor, Tensor)").c_str());
+  library.impl("cg_contraction_value", c10::DispatchKey::CPU, TORCH_FN(contraction_value));
+  library.impl("cg_contraction_value", c10::DispatchKey::Autograd, TORCH_FN(differentiable_value));
+  library.impl("cg_contraction_gradient", c10::DispatchKey::CPU, TORCH_FN(contraction_gradient));
+  library.impl("cg_contraction_gradient", c10::DispatchKey::Autograd, TORCH_FN(differentiable_gradient));
+}
+
 static void register_operators(torch::Library& library) {
   if (c10::Dispatcher::singleton().findSchema({"trnqc::cg_forward", ""})) return;
+  register_contractions(library);
   for (const Operator& op : operators()) {
     library.def(op.schema.c_str());
     library.impl(op.name.c_str(), c10::DispatchKey::CPU, torch::CppFunction::makeFromBoxedFunction<&compute>());

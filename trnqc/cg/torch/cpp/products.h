@@ -85,8 +85,9 @@ inline void put_results(torch::jit::Stack& stack, size_t arguments, const Proble
 inline void multiply(const std::string& name, torch::jit::Stack& stack) {
   Operands operands = operands_of(name, stack, 1);
   const Kernel& kernel = kernels().get(name, dtype_of(operands.tensors[0]), stack.back().toStringRef());
-  operands.check(kernel.problem);
-  const auto results = operands.append_results(kernel.problem, BATCH_SHARES);
+  const Problem problem = kernel.problem();
+  operands.check(problem);
+  const auto results = operands.append_results(problem, BATCH_SHARES);
   Parameters parameters;
   for (const auto& tensor : operands.tensors) parameters.push_back(address_of(tensor));
   const int64_t rows = operands.nodes;
@@ -100,7 +101,7 @@ inline void multiply(const std::string& name, torch::jit::Stack& stack) {
                        call_by_shares(kernel.address, parameters, rows, begin, end);
                      });
   }
-  put_results(stack, operands.direction.reads.size() + 1, kernel.problem, operands.direction, results);
+  put_results(stack, operands.direction.reads.size() + 1, problem, operands.direction, results);
 }
 
 inline at::Tensor checked_index(const char* name, const at::Tensor& index) {
@@ -134,7 +135,7 @@ inline void convolve(const std::string& name, torch::jit::Stack& stack) {
   const auto kernel_of = [&](const Pass& pass) -> const Kernel& {
     return kernels().get(pass.name + suffix, dtype, tail[2].toStringRef());
   };
-  const Problem problem = kernel_of(passes[0]).problem;
+  const Problem problem = kernel_of(passes[0]).problem();
   operands.check(problem);
   const auto results = operands.append_results(problem, graph->by_sender.n_shares());
   for (const Pass& pass : passes)

@@ -57,6 +57,15 @@ class Geometry:
     degree : int
         Highest degree of the harmonics.
     dtype : {"f32", "f64"}
+
+    Attributes
+    ----------
+    functions : (CompiledFunction, CompiledFunction)
+        The programs, forward and reverse.
+    lanes : int
+        Number of edges of a group.
+    radii : numpy.ndarray
+        Covalent radii of the elements in Angstrom, or one number if there is no transform.
     """
 
     def __init__(self, basis: Basis, degree: int, dtype: str) -> None:
@@ -65,9 +74,9 @@ class Geometry:
         self.lanes = find_compiler().lanes(8)
         functions = programs.forward(basis, degree, dtype, self.lanes), programs.reverse(degree, dtype, self.lanes)
         compiled = library(Recipe.of(*functions, name="mace-geometry"), self.lanes)
-        self._forward, self._reverse = compiled.edge_geometry, compiled.vector_gradient
+        self.functions = compiled.edge_geometry, compiled.vector_gradient
         transform = basis.transform if isinstance(basis, RadialBasis) else None
-        self._radii = np.zeros(1) if transform is None else np.ascontiguousarray(transform.radii, np.float64)
+        self.radii = np.zeros(1) if transform is None else np.ascontiguousarray(transform.radii, np.float64)
 
     def forward(self, edges: Edges, threads: int = 1) -> EdgeValues:
         """Compute what the layers read of the edges."""
@@ -81,7 +90,7 @@ class Geometry:
             if name == ("cutoff" if isinstance(self.basis, Knots) else "intervals"):
                 array[:] = 0
         ends = {"senders": edges.senders, "receivers": edges.receivers, "elements": edges.elements}
-        call = self._forward.bind(edges=edges.count, vectors=edges.vectors, radii=self._radii, **ends, **arrays)
+        call = self.functions[0].bind(edges=edges.count, vectors=edges.vectors, radii=self.radii, **ends, **arrays)
         self._run(call, edges.count, threads)
         return EdgeValues(**arrays)
 
@@ -96,7 +105,7 @@ class Geometry:
     ) -> None:
         """Add to the gradient of the vectors, float64 [E, 3], what follows from those of harmonics and lengths."""
         arrays = {"lengths": values.lengths, "units": values.units, "g_harmonics": g_harmonics, "g_lengths": g_lengths}
-        self._run(self._reverse.bind(edges=edges.count, g_vectors=g_vectors, **arrays), edges.count, threads)
+        self._run(self.functions[1].bind(edges=edges.count, g_vectors=g_vectors, **arrays), edges.count, threads)
 
     def _run(self, call: CompiledFunction, edges: int, threads: int) -> None:
         groups = -(-edges // self.lanes)

@@ -15,8 +15,8 @@ from trnqc.gen import Array, Value, const
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
 from trnqc.gen.values import fma, minimum
-from trnqc.mace.edges.block import FIRST, PAIRS, ROWS, params
 from trnqc.mace.edges.geometry.programs import EDGES, ELEMENTS, INTERVALS, RECEIVERS, SENDERS
+from trnqc.mace.edges.networks.block import FIRST, PAIRS, ROWS, params
 from trnqc.mace.edges.splines.knots import DEGREE
 
 # Number of vectors that are computed at a time for all edges of a block. Their part of 150 rows takes 38 kB.

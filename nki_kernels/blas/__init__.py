@@ -1,0 +1,1 @@
+"""Kernels of `trnqc.blas`: products in blocks, walked by a work list that the host makes."""

@@ -1,0 +1,113 @@
+"""blas_trsm on the simulator: solutions, inverses of blocks, work lists and instruction counts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nki_kernels.blas.blas_trsm import blas_trsm, reference_blas_trsm
+from nki_kernels.blas.inverse import LEVELS, masks
+from nki_kernels.blas.solve_plan import PANELS, padded, solve_list, solve_sizes
+from nki_kernels.descriptors import kernels
+from nki_kernels.descriptors.descriptor import GATE, Infeasible, random_fill
+from nki_kernels.precision.splits import split
+from trnqc import sim
+from trnqc.sim.lint.lint import lint
+
+
+def launch(n, m, panel, cols, precision, cores=1):
+    """The arguments for a matrix of condition around ten, and the solution in fp64; n is a multiple of panel."""
+    rng = np.random.default_rng(n)
+    lower = np.tril(rng.standard_normal((n, n))) / n**0.5 + 2 * np.eye(n)
+    b = rng.standard_normal((n, m))
+    diagonal = np.stack([lower[k : k + panel, k : k + panel] for k in range(0, n, panel)]).astype(np.float32)
+    lists = solve_list(n, m, panel, cols, cores)
+    operands = split(lower.T, precision), diagonal, b.astype(np.float32), split(b[:panel], precision)
+    return (*operands, masks(), *lists, panel, cols), np.linalg.solve(lower, b)
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn2"])
+@pytest.mark.parametrize("precision, error", [("fp32", 2e-6), ("bf16x3", 5e-5)])
+@pytest.mark.parametrize(
+    "size", [(128, 1, 128, 512), (384, 40, 128, 32), (512, 9, 256, 4), (640, 3, 640, 512)], ids=str
+)
+def test_solutions(size, precision, error, target, monkeypatch):
+    """One panel, blocks of columns with a remainder, and panels of several tiles."""
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", target)
+    args, exact = launch(*size, precision)
+    x = sim.simulate(blas_trsm)(*args)
+    assert abs(x - exact).max() < error * abs(exact).max()
+    assert abs(x - reference_blas_trsm(*args)).max() < error * abs(exact).max()
+
+
+def test_two_cores_take_the_columns():
+    args, exact = launch(256, 20, 128, 8, "fp32", cores=2)
+    assert abs(sim.simulate(blas_trsm[2])(*args) - exact).max() < 2e-6 * abs(exact).max()
+
+
+def test_masks_add_up_to_a_triangle():
+    """Every element of a tile belongs to one doubling."""
+    assert masks().shape == (LEVELS + 1, 128, 128)
+    np.testing.assert_array_equal(masks().sum(axis=0), np.tri(128))
+
+
+@settings(max_examples=30, deadline=None)
+@given(panels=st.integers(1, 6), blocks=st.integers(1, 6), rest=st.integers(0, 3), cores=st.sampled_from([1, 2]))
+def test_items_come_after_what_they_read(panels, blocks, rest, cores):
+    """Each item reads blocks of the solution that are complete, on the core that computes them."""
+    panel, cols = 128, 4
+    n, m = panel * panels, cols * blocks + rest
+    _, items, factors = solve_list(n, m, panel, cols, cores)
+    solved, summed = set(), {}
+    for (left, right, out), (_, alpha, _) in zip(items.tolist(), factors.tolist()):
+        k, column = out // (panel * m), out % m
+        if alpha < 0:
+            j = right // (panel * m)
+            assert (j, column) in solved and left == j * panel * n + k * panel
+            summed[k, column] = summed.get((k, column), 0) + 1
+        else:
+            assert right == out and left == n * n + k * panel and summed.get((k, column), 0) == k
+            solved.add((k, column))
+    assert len(solved) == panels * len(set(range(0, m, cols)))
+
+
+@settings(max_examples=100, deadline=None)
+@given(n=st.integers(1, 20_000), m=st.integers(1, 5000))
+def test_padding_is_small(n, m):
+    panel, cols = solve_sizes(n, m)
+    assert panel in PANELS and cols <= m
+    assert padded(n, panel) <= 1.1 * padded(n, 128)
+
+
+def trace(n, m, panel, cols):
+    spec = sim.Spec
+    operands = spec((1, n, n), "float32"), spec((n // panel, panel, panel), "float32"), spec((n, m), "float32")
+    return sim.trace(blas_trsm)(
+        *operands, spec((1, panel, m), "float32"), masks(), *solve_list(n, m, panel, cols), panel, cols
+    )
+
+
+def test_program_size_depends_on_no_extent():
+    small, large = trace(256, 1024, 128, 512), trace(2048, 8192, 128, 512)
+    assert small.static == large.static
+    # Three products for each doubling of a diagonal tile, and one for each item: 16 panels, 16 blocks of columns.
+    assert large.executed["nc_matmul"] == 16 * 3 * LEVELS + 16 * (16 * 17 // 2)
+
+
+def test_the_kernel_stays_inside_the_language():
+    assert not lint(blas_trsm)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16x3"])
+def test_realised_points_compute_the_reference(precision):
+    kernel, shape = kernels()["blas_trsm"], {"n": 700, "m": 600}
+    constants = kernel.realise({"panel": 256, "cols": 512}, shape, precision, "trn1")
+    gate = kernel.gate(shape, precision, constants, 1, random_fill(0))
+    result = sim.simulate(kernel.function)(*gate.args, **gate.constants)
+    assert kernel.error(gate, result) < GATE / 2
+    assert kernel.error(gate, result * 1.001) > GATE
+    with pytest.raises(Infeasible, match="PSUM: 16 banks"):
+        kernel.realise({"panel": 512, "cols": 2048}, {"n": 4096, "m": 4096}, precision, "trn1")
+    assert kernel.realise(kernel.default_point(shape, precision), shape, precision, "trn1")

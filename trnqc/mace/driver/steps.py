@@ -1,0 +1,195 @@
+"""Programs of the driver as values: kernel calls, their operands, and the memory that these need.
+
+Operands are named. A name is that of a constant, of a buffer, of a count, or of an array of the structure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from trnqc.jit import CompiledFunction
+from trnqc.jit.signature import GROUPS
+
+# Version of the encoding, in program.h too.
+VERSION = 2
+# Numbers that are known when a structure is: atoms with their copies, atoms that receive, edges, blocks of atoms,
+# threads, atoms for each thread, and vectors of edges. In the order of program.h.
+COUNTS = ("one", "atoms", "receiving", "edges", "block_count", "threads", "atoms_by_thread", "edge_vectors")
+# Arrays of the structure in the order of program.h; structure.h describes them.
+ARRAYS = (
+    "starts",
+    "senders",
+    "receivers",
+    "elements",
+    "vectors",
+    "blocks",
+    "block_starts",
+    "block_elements",
+    "nodes",
+    "shares",
+)
+KERNEL, EXCHANGE, EXCHANGE_REVERSE = range(3)
+CONSTANT, BUFFER, COUNT, ARRAY, NUMBER = range(5)
+# What is passed for parameters of a kernel by their names: a name, or an integer.
+Operands = dict[str, str | int]
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory of an evaluation. Buffers that are not needed at the same time share it.
+
+    Parameters
+    ----------
+    size : dict
+        Bytes for each of some counts; their sum is the size.
+    cleared : bool
+        Whether it is cleared before its first use.
+    """
+
+    size: dict[str, int]
+    cleared: bool = False
+
+    def with_room_for(self, other: Buffer) -> Buffer:
+        """A buffer that can take the place of both."""
+        size = {name: max(self.size.get(name, 0), other.size.get(name, 0)) for name in {**self.size, **other.size}}
+        return Buffer(size, self.cleared or other.cleared)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A call of a kernel, for all groups of a count.
+
+    Parameters
+    ----------
+    function : CompiledFunction
+    groups : str
+        The count of its groups, which threads share.
+    operands : dict
+        What is passed for some parameters; for others it is the name of the parameter.
+    """
+
+    function: CompiledFunction
+    groups: str
+    operands: Operands = field(default_factory=dict)
+
+    @property
+    def values(self) -> tuple[str | int, ...]:
+        """What is passed for the parameters, in their order."""
+        names = self.function.signature.names[: -len(GROUPS)]
+        return tuple(self.operands.get(name, name) for name in names)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Steps that each thread runs for one range of its atoms after another.
+
+    The groups of a step are the threads or the blocks of atoms. Buffers with a row for each receiver, if only the steps
+    of one pass use them, have room for the atoms of a range.
+
+    Parameters
+    ----------
+    steps : tuple of Step
+    """
+
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """An exchange of the rows of a buffer with the copies of atoms that other processes compute.
+
+    Parameters
+    ----------
+    buffer : str
+    row_bytes : int
+    reverse : bool
+        Whether the rows of copies are added to those of their atoms, instead of being written.
+    """
+
+    buffer: str
+    row_bytes: int
+    reverse: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """What the driver does for a structure.
+
+    Parameters
+    ----------
+    numbers : tuple of int
+        Atomic number of each element of the model; 0 for those that the program does not cover.
+    cutoff : float
+        Cutoff distance in Angstrom.
+    item_bytes : int
+        Size of an element of the features.
+    block : int
+        Largest number of atoms of a block.
+    lanes : int
+        Number of edges of a vector of edges.
+    constants : dict
+        Arrays that all evaluations read.
+    buffers : dict
+        Among them ``energies``, float64 [atoms], and ``g_vectors``, the gradient of the energy with respect to the
+        vectors, float64 [edges, 3].
+    steps : tuple of Step, Pass and Exchange
+    """
+
+    numbers: tuple[int, ...]
+    cutoff: float
+    item_bytes: int
+    block: int
+    lanes: int
+    constants: dict[str, np.ndarray]
+    buffers: dict[str, Buffer]
+    steps: tuple[Step | Pass | Exchange, ...]
+
+    @property
+    def functions(self) -> list[CompiledFunction]:
+        """The functions of the steps in their order."""
+        return [step.function for step, _ in self._flat() if isinstance(step, Step)]
+
+    def words(self) -> np.ndarray:
+        """The program as program.h reads it, int64; functions and constants are numbered in their order."""
+        places = [*self.buffers]
+        cutoff = int(np.float64(self.cutoff).view(np.int64))
+        head = [VERSION, self.item_bytes, self.block, self.lanes, cutoff]
+        head += [len(self.numbers), *self.numbers, places.index("energies"), places.index("g_vectors"), len(places)]
+        sizes = [[buffer.cleared, *(buffer.size.get(name, 0) for name in COUNTS)] for buffer in self.buffers.values()]
+        steps = [word for step in self._steps() for word in step]
+        return np.array([*head, *(word for size in sizes for word in size), len([*self._flat()]), *steps], np.int64)
+
+    def _flat(self) -> Iterator[tuple[Step | Exchange, int]]:
+        """All steps, and the number of their pass, 0 outside of passes."""
+        for number, step in enumerate(self.steps, 1):
+            if isinstance(step, Pass):
+                yield from ((inner, number) for inner in step.steps)
+            else:
+                yield step, 0
+
+    def _steps(self) -> Iterator[list[int]]:
+        """The words of each step."""
+        known = {name: (BUFFER, n) for n, name in enumerate(self.buffers)}
+        known |= {name: (CONSTANT, n) for n, name in enumerate(self.constants)}
+        known |= {name: (COUNT, n) for n, name in enumerate(COUNTS)} | {
+            name: (ARRAY, n) for n, name in enumerate(ARRAYS)
+        }
+        number = 0
+        for step, of_pass in self._flat():
+            if isinstance(step, Exchange):
+                kind = EXCHANGE_REVERSE if step.reverse else EXCHANGE
+                yield [kind, known[step.buffer][1], of_pass, 0, 1, NUMBER, step.row_bytes]
+                continue
+            operands = [(NUMBER, value) if isinstance(value, int) else known[value] for value in step.values]
+            yield [
+                KERNEL,
+                number,
+                of_pass,
+                COUNTS.index(step.groups),
+                len(operands),
+                *(word for pair in operands for word in pair),
+            ]
+            number += 1

@@ -1,0 +1,225 @@
+"""The compiled convolution of the first layer as a function of NumPy arrays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from trnqc.host.arrays import empty
+from trnqc.host.threads import in_parallel
+from trnqc.jit import NUMPY, CompiledFunction, Recipe, find_compiler, library
+from trnqc.mace.edges.first import programs
+from trnqc.mace.edges.geometry.kernels import EdgeValues
+from trnqc.mace.edges.graph import BLOCK, Edges
+from trnqc.mace.edges.networks.block import Weights
+from trnqc.mace.edges.networks.network import network_weights, parameters
+from trnqc.mace.edges.paths import Layout, last_layer, layout_of
+from trnqc.mace.edges.scratch import Scratch, weights_scratch
+from trnqc.mace.edges.splines.tables import SplineTables
+from trnqc.mace.edges.splines.weights import SplineWeights
+from trnqc.mace.edges.splines.weights import pack as pack_table
+from trnqc.mace.gemm import Tile, pack
+from trnqc.mace.model import Convolution, Network, RadialBasis
+
+# Largest number of elements in a structure. The cost for a node grows with it: with more elements than about 15, it
+# would exceed that of a product for each of some 70 edges.
+ELEMENTS = 10
+
+
+def applies(convolution: Convolution, elements: int) -> bool:
+    """Whether the programs cover a convolution for a number of elements.
+
+    The network has a hidden layer, the last layer has no bias, features are scalars of one slot, and each harmonic
+    occurs in one path.
+    """
+    network, problem = convolution.weights, convolution.problem
+    last = network.layers[-1]
+    linear = last.bias is None and last.norm is None and not last.silu
+    scalars = len(problem.irreps_in1) == 1 and problem.irreps_in1[0].ir.l == 0
+    once = sorted(p.i_in2 for p in problem.instructions) == list(range(len(problem.irreps_in2)))
+    return len(network.layers) > 1 and linear and scalars and once and elements <= ELEMENTS
+
+
+def hidden_network(network: Network) -> Network:
+    """The network up to the last hidden layer."""
+    return replace(network, layers=network.layers[:-1])
+
+
+class FirstConvolution:
+    """The programs of `first` for a convolution, with an exact radial network or with splines of its hidden layer.
+
+    Parameters
+    ----------
+    convolution : Convolution
+        One for which `applies` holds.
+    basis : RadialBasis
+    sent : numpy.ndarray
+        What atoms of each element of the model send, [elements, channels].
+    present : sequence of int
+        Numbers of the elements that occur.
+    dtype : {"f32", "f64"}
+    splines : SplineTables, optional
+        Those of `hidden_network` of this and other convolutions. By default, the network is evaluated.
+    which : int
+        The number of the table.
+
+    Attributes
+    ----------
+    functions : (CompiledFunction, CompiledFunction)
+        The programs, forward and reverse.
+
+    Notes
+    -----
+    The matrices of the products are, for each path, the weights of the last layer times what the elements send,
+    [elements, hidden outputs, channels], packed, and their transposes.
+    """
+
+    def __init__(
+        self,
+        convolution: Convolution,
+        basis: RadialBasis,
+        sent: np.ndarray,
+        present: list[int],
+        dtype: str,
+        splines: SplineTables | None = None,
+        which: int = 0,
+    ) -> None:
+        tile = Tile.of(find_compiler(), dtype)
+        network, self.dtype = convolution.weights, NUMPY[dtype]
+        self.layout: Layout = layout_of(convolution.problem, tile.lanes)
+        width = network.layers[-1].weight.shape[0]
+        self.hidden = tile.vectors_of(width)
+        self.source, weights = _source(hidden_network(network), basis, width, tile, dtype, splines, which)
+        self.pairs = np.zeros(1, np.int64) if splines is None else splines.pairs
+        self.parameters = _aligned(weights, self.dtype)
+        self.kinds, self.kind = len(present), np.zeros(len(sent), np.int64)
+        self.kind[present] = np.arange(len(present))
+        forward, reverse = _matrices(convolution, self.layout, sent[present], self.hidden * tile.lanes, tile)
+        self._matrices = _aligned(forward, self.dtype), _aligned(reverse, self.dtype)
+        shape = (self.layout, self.source, self.hidden, tile)
+        compiled = library(Recipe.of(programs.forward(*shape), programs.reverse(*shape), name="mace-first"), tile.lanes)
+        self.functions = compiled.first_layer, compiled.first_layer_gradient
+
+    @property
+    def channels(self) -> int:
+        """Number of channels in memory."""
+        return self.layout.padded
+
+    @property
+    def sent_bytes(self) -> int:
+        """Size of what an atom sends."""
+        return self.layout.padded * np.dtype(self.dtype).itemsize
+
+    def scratch_bytes(self, copies: int) -> dict[str, int]:
+        """Sizes of the scratch arrays of a share by name, for the forward program (1 copy) or the other one (2)."""
+        moments = programs.NODES * self.layout.dims[1] * self.kinds * self.hidden * self.layout.lanes
+        sizes = self._scratch(copies).bytes(self.layout.lanes)
+        return sizes | {"moments": moments * np.dtype(self.dtype).itemsize}
+
+    def operands(self, copies: int) -> dict[str, int | np.ndarray]:
+        """Numbers and arrays of the model that the programs are passed, by the names of their parameters."""
+        return {
+            "pairs": self.pairs,
+            "parameters": self.parameters,
+            "matrices": self._matrices[copies - 1],
+            "kinds": self.kinds,
+            "kind": self.kind,
+        }
+
+    def forward(self, edges: Edges, values: EdgeValues, x: np.ndarray, z: np.ndarray, threads: int = 1) -> None:
+        """Write z[receiver] = sum over its edges, [R, d3, channels]. The features x are part of the matrices."""
+        self._run(self.functions[0], edges, values, threads, 1, z=z)
+
+    def reverse(
+        self,
+        edges: Edges,
+        values: EdgeValues,
+        x: np.ndarray,
+        g_z: np.ndarray,
+        g_harmonics: np.ndarray,
+        g_lengths: np.ndarray,
+        threads: int = 1,
+    ) -> None:
+        """Add to the gradients of the harmonics and lengths, [rows, ...]. The features have no gradient."""
+        arrays = {"g_z": g_z, "g_harmonics": g_harmonics, "g_lengths": g_lengths, "slopes": values.slopes}
+        self._run(self.functions[1], edges, values, threads, 2, **arrays)
+
+    def _scratch(self, copies: int) -> Scratch:
+        return weights_scratch(self.source, self.hidden, self.layout.dims[1], self.layout.lanes, copies)
+
+    def _run(
+        self,
+        function: CompiledFunction,
+        edges: Edges,
+        values: EdgeValues,
+        threads: int,
+        copies: int,
+        **arrays: np.ndarray,
+    ) -> None:
+        lanes = self.layout.lanes
+        moments = threads * self.scratch_bytes(copies)["moments"] // (lanes * np.dtype(self.dtype).itemsize)
+        call = function.bind(
+            edges=edges.count,
+            shares=edges.shares(threads),
+            starts=edges.starts,
+            senders=edges.senders,
+            receivers=edges.receivers,
+            elements=edges.elements,
+            harmonics=values.harmonics,
+            radial=values.radial,
+            cutoff=values.cutoff,
+            intervals=values.intervals,
+            moments=empty((moments, lanes), self.dtype),
+            **self.operands(copies),
+            **self._scratch(copies).arrays(threads, lanes),
+            **arrays,
+        )
+        in_parallel(lambda i: call(i, i + 1), threads, threads)
+
+
+def _source(
+    network: Network,
+    basis: RadialBasis,
+    width: int,
+    tile: Tile,
+    dtype: str,
+    splines: SplineTables | None,
+    which: int,
+) -> tuple[Weights, np.ndarray]:
+    """The way to compute the hidden layer, and its parameters as vectors."""
+    if splines is not None:
+        rows, elements = splines.knots.rows, splines.elements
+        by_spline = SplineWeights(rows, tile.vectors_of(width), elements, dtype, BLOCK)
+        return by_spline, pack_table(splines.tables[which], tile.lanes)
+    by_network = network_weights(network, width, basis.cutoff_on_weights, tile, dtype, BLOCK)
+    last = network.layers[-1]
+    return by_network, parameters(by_network, network, last.weight, last.bias)
+
+
+def _matrices(
+    convolution: Convolution, layout: Layout, sent: np.ndarray, hidden: int, tile: Tile
+) -> tuple[np.ndarray, np.ndarray]:
+    """The packed matrices of all paths, and their transposes."""
+    weight, _ = last_layer(convolution.problem, convolution.weights, layout)
+    by_path = weight.reshape(len(weight), len(layout.paths), layout.padded)
+    x = np.zeros((len(sent), layout.padded))
+    x[:, : layout.channels] = sent
+    forward, reverse = [], []
+    for n, p in enumerate(layout.paths):
+        # All components have the same coupling with their harmonic.
+        _, _, coupling, sign = p.couplings[0]
+        factor = sign * layout.couplings[coupling][0][1]
+        matrix = np.zeros((len(sent), hidden, layout.padded))
+        matrix[:, : len(weight)] = factor * x[:, None, :] * by_path[:, n]
+        rows = matrix.reshape(-1, layout.padded)
+        forward.append(pack(rows, tile))
+        reverse.append(pack(np.ascontiguousarray(rows.T), tile))
+    return np.concatenate(forward), np.concatenate(reverse)
+
+
+def _aligned(vectors: np.ndarray, dtype: str) -> np.ndarray:
+    """A copy of a type that begins at a cache line."""
+    result = empty(vectors.shape, dtype)
+    result[...] = vectors
+    return result
