@@ -34,8 +34,11 @@ class NeuronDevice:
     def put(self, array: np.ndarray) -> Any:
         return to_tensor(array).to(self.device)
 
-    def call(self, kernel: KernelFunction, *args: Any, **constants: int) -> np.ndarray:
-        return to_numpy(launch(kernel, *args, **constants).cpu())
+    def call(self, kernel: KernelFunction, *args: Any, **constants: Any) -> Any:
+        results = launch(kernel, *args, **constants)
+        if isinstance(results, tuple):
+            return tuple(to_numpy(result.cpu()) for result in results)
+        return to_numpy(results.cpu())
 
 
 def open_device() -> NeuronDevice:

@@ -85,15 +85,15 @@ def _wrapped(function: Callable[..., Any]) -> Any:
     return wrap_nki(function)
 
 
-def _native(kernel: KernelFunction, args: tuple[Any, ...], constants: dict[str, int]) -> Any:
+def _native(kernel: KernelFunction, args: tuple[Any, ...], constants: dict[str, Any]) -> Any:
     return _wrapped(kernel.function)[(logical_cores(),)](*args, **constants)
 
 
-def _xla(kernel: KernelFunction, args: tuple[Any, ...], constants: dict[str, int]) -> Any:
+def _xla(kernel: KernelFunction, args: tuple[Any, ...], constants: dict[str, Any]) -> Any:
     return kernel.function[logical_cores()](*args, **constants)
 
 
-def _cpu(kernel: KernelFunction, args: tuple[Any, ...], constants: dict[str, int]) -> Any:
+def _cpu(kernel: KernelFunction, args: tuple[Any, ...], constants: dict[str, Any]) -> Any:
     how = _host.get()
     if how is None:
         raise BackendUnavailable(
@@ -102,28 +102,29 @@ def _cpu(kernel: KernelFunction, args: tuple[Any, ...], constants: dict[str, int
         )
     arrays = tuple(to_numpy(arg) if hasattr(arg, "detach") else arg for arg in args)
     run = nki.simulate(kernel.function) if how == "simulator" else kernel.reference
-    return to_tensor(run(*arrays, **constants))
+    results = run(*arrays, **constants)
+    return tuple(map(to_tensor, results)) if isinstance(results, tuple) else to_tensor(results)
 
 
 _PATHS = {"neuron": _native, "xla": _xla, "cpu": _cpu}
 
 
-def launch(kernel: KernelFunction, *args: Any, **constants: int) -> Any:
+def launch(kernel: KernelFunction, *args: Any, **constants: Any) -> Any:
     """Launch a kernel on tensors of one device.
 
     Parameters
     ----------
     kernel
-        The descriptor of the kernel.
+        The kernel and its reference, as descriptors have them.
     *args
         The arguments: tensors and integers.
     **constants
-        Compile-time integers by name.
+        Compile-time integers, or tuples of them, by name.
 
     Returns
     -------
-    Tensor
-        The result, on the same device.
+    Tensor or tuple
+        The result, or a tuple of them, on the same device.
 
     Raises
     ------

@@ -44,6 +44,6 @@ class NkiDevice(Protocol):
         """Copy an array to the memory of the device."""
         ...
 
-    def call(self, kernel: KernelFunction, *args: Any, **constants: int) -> np.ndarray:
-        """Run a kernel with arrays that `put` has returned and integers, and return its result as a NumPy array."""
+    def call(self, kernel: KernelFunction, *args: Any, **constants: Any) -> Any:
+        """Run a kernel with arrays that `put` has returned and constants; return a NumPy array or a tuple of them."""
         ...

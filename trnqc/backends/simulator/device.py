@@ -51,7 +51,7 @@ class SimulatedCore:
     def put(self, array: np.ndarray) -> np.ndarray:
         return array
 
-    def call(self, kernel: KernelFunction, *args: Any, **constants: int) -> np.ndarray:
+    def call(self, kernel: KernelFunction, *args: Any, **constants: Any) -> Any:
         # Without this variable, the vendor's simulator applies the weaker limits of the newest generation.
         os.environ.setdefault("NEURON_PLATFORM_TARGET_OVERRIDE", self.target)
         return nki.simulate(kernel.function)(*args, **constants)

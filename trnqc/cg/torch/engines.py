@@ -64,6 +64,14 @@ def cuda_engine(text: str, dtype: str, number: int, kahan: bool, atomic: bool) -
     return CudaEngine(problem_of(text), dtype, devices("cuda")[number], kahan=kahan, atomic=atomic)
 
 
+@functools.lru_cache(maxsize=1024)
+def nki_engine(text: str, backend: str) -> Any:
+    """Return the engine of a problem on the backend "simulator" or "neuron"; for the text see `cpu_engine`."""
+    from trnqc.cg.nki.engine import NkiEngine
+
+    return NkiEngine(problem_of(text), backend)
+
+
 def no_engine(device: str) -> UnsupportedError:
     """Return the error for operands on a device that has no kernels."""
     return UnsupportedError(f"tensor products run on cpu and cuda; found operands on {device}: move them first")

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from trnqc.cg.problem.problem import TPProblem
-from trnqc.cg.torch.operators import BATCH, CONVOLUTION
+from trnqc.cg.torch.operators import BATCH, CONVOLUTION, NKI_CONVOLUTION
 from trnqc.cg.torch.product_module import ProductModule
-from trnqc.errors import EdgeIndexError, OperandError, UnsupportedError
+from trnqc.errors import EdgeIndexError, InputError, OperandError, UnsupportedError
 
 # Number of positional arguments of TPProblem after the first, up to and including `internal_weights`.
 _INTERNAL = 9
@@ -120,11 +120,16 @@ class TensorProductConv(ProductModule):
         Whether sums over edges are compensated (Kahan). This needs `deterministic` and paths of mode uvu only.
     torch_op, use_opaque : bool, optional
         Arguments of OpenEquivariance, accepted for compatibility. Only its defaults, True and False, are supported.
+    backend : {"auto", "simulator", "neuron"}, optional
+        What computes the convolution: "auto" is the device of the operands; the others are NKI kernels on the simulator
+        or on Trainium, for paths of mode uvu in float32.
 
     Raises
     ------
     OperandError
         If `problem` is no TPProblem.
+    InputError
+        For another backend.
     UnsupportedError
         For an unsupported combination of options.
     """
@@ -136,13 +141,18 @@ class TensorProductConv(ProductModule):
         kahan: bool = False,
         torch_op: bool = True,
         use_opaque: bool = False,
+        backend: str = "auto",
     ) -> None:
         super().__init__(problem, torch_op, use_opaque)
+        if backend not in ("auto", "simulator", "neuron"):
+            raise InputError(f"backend: expected auto, simulator or neuron; found {backend!r}")
+        if kahan and backend != "auto":
+            raise UnsupportedError(f"kahan: expected backend='auto' with it, found {backend!r}")
         if kahan and not deterministic:
             raise UnsupportedError("kahan: expected deterministic=True with it, found False")
         if kahan and (others := {i.connection_mode for i in self.problem.instructions} - {"uvu"}):
             raise UnsupportedError(f"kahan: expected paths of mode uvu, found {', '.join(sorted(others))} as well")
-        self.deterministic, self.kahan = deterministic, kahan
+        self.deterministic, self.kahan, self.backend = deterministic, kahan, backend
 
     def forward(
         self,
@@ -179,6 +189,7 @@ class TensorProductConv(ProductModule):
             For edges of another type, or node numbers out of range.
         """
         if torch.jit.is_scripting():
+            assert self.backend == "auto", "TorchScript runs convolutions of backend='auto' only"
             w = self._scripted_weights(weights, y)
             return torch.ops.trnqc.cg_conv_forward(x, y, w, rows, cols, self._text, self.deterministic, self.kahan)
         return self._convolve(x, y, weights, rows, cols)
@@ -190,4 +201,6 @@ class TensorProductConv(ProductModule):
         for name, index in (("rows", rows), ("cols", cols)):
             if not isinstance(index, Tensor):
                 raise EdgeIndexError(f"{name}: expected a torch.Tensor of int64, found {type(index).__name__}")
+        if self.backend != "auto":
+            return NKI_CONVOLUTION.apply("forward", x, y, w, rows, cols, self._text, self.backend)
         return CONVOLUTION.apply("forward", x, y, w, rows, cols, self._text, self.deterministic, self.kahan)

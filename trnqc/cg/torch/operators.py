@@ -10,7 +10,7 @@ of half precision are converted to float32. The number of CPU threads is that of
 
 # No `from __future__ import annotations`: torch reads schemas from annotations as objects.
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from trnqc.cg.problem.graph import graph_of
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.problem.text import problem_of, weighted_part
 from trnqc.cg.programs.directions import DIRECTIONS
-from trnqc.cg.torch.engines import cpu_engine, cuda_engine, no_engine
+from trnqc.cg.torch.engines import cpu_engine, cuda_engine, nki_engine, no_engine
 from trnqc.cg.torch.transforms import active, function_of, refuse_dual_level
 from trnqc.errors import EdgeIndexError, OperandError, UnsupportedPrecision
 from trnqc.host.memory import require_memory
@@ -128,6 +128,22 @@ def _run(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], opt
     return tuple(map(torch.from_numpy, results)) if isinstance(results, tuple) else torch.from_numpy(results)
 
 
+def _run_nki(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], options: Sequence[Any]) -> Any:
+    """Run a convolution by NKI kernels; operands on a device pass through the host."""
+    refuse_dual_level()
+    text, backend = options
+    sizes, device = _sizes(tensors, edges), tensors[0].device
+    check(problem_of(text), tensors, sizes)
+    if tensors[0].dtype != torch.float32:
+        raise UnsupportedPrecision(f"x: expected torch.float32, in which NKI kernels compute, found {tensors[0].dtype}")
+    rows, cols = (e.cpu().numpy() for e in edges)
+    graph = graph_of(rows, cols, sizes.x)
+    results = getattr(nki_engine(text, backend), f"conv_{direction}")(*(as_array(t.cpu()) for t in tensors), graph)
+    if isinstance(results, tuple):
+        return tuple(torch.from_numpy(result).to(device) for result in results)
+    return torch.from_numpy(results).to(device)
+
+
 def as_array(tensor: Tensor) -> Any:
     """Return the tensor as a contiguous, aligned array; it is copied only if it is not. Raises MemoryLimit."""
     if not tensor.is_contiguous():
@@ -160,10 +176,18 @@ class Family:
         Names of the index tensors, which follow the operands.
     options : tuple of (str, str)
         Type and name of the arguments that follow the index tensors. The first is the text of the problem.
+    run : callable
+        Evaluates a direction: run(direction, operands, edges, options).
     """
 
-    def __init__(self, prefix: str, edges: tuple[str, ...], options: tuple[tuple[str, str], ...]) -> None:
-        self.edges = edges
+    def __init__(
+        self,
+        prefix: str,
+        edges: tuple[str, ...],
+        options: tuple[tuple[str, str], ...],
+        run: Callable[..., Any] = _run,
+    ) -> None:
+        self.edges, self.run = edges, run
         self.tail = ", ".join([*(f"Tensor {name}" for name in edges), *(f"{kind} {name}" for kind, name in options)])
         self.operators = {direction: self._operator(prefix, direction) for direction in OPERATORS}
         self.functions = {direction: function_of(self, direction) for direction in OPERATORS}
@@ -184,7 +208,7 @@ class Family:
         reads, results = DIRECTIONS[direction].reads, DIRECTIONS[direction].writes
 
         def real(*args: Any) -> Any:
-            return _run(direction, *self.parts(direction, args))
+            return self.run(direction, *self.parts(direction, args))
 
         def fake(*args: Any) -> Any:
             return _fake(direction, *self.parts(direction, args))
@@ -251,3 +275,4 @@ class Family:
 
 BATCH = Family("cg", (), (("str", "problem"),))
 CONVOLUTION = Family("cg_conv", ("rows", "cols"), (("str", "problem"), ("bool", "deterministic"), ("bool", "kahan")))
+NKI_CONVOLUTION = Family("cg_nki_conv", ("rows", "cols"), (("str", "problem"), ("str", "backend")), _run_nki)
