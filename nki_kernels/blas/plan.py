@@ -15,26 +15,33 @@ from nki_kernels.gemm_blocks import blocks_of
 
 ROWS = 4 * P  # rows of the largest block
 COLS = 4 * RUN  # columns of the widest one, which SBUF holds twice
+COLS_OF_MANY = 3 * RUN  # the same for operands of more than three parts
 DEPTH = 32  # contraction blocks of 128 of the longest item
 GROUP = 4  # small products in a pass of a loop, so that the loads of one overlap with the others
 PRODUCT_ITEMS = 3  # columns of a work list: offsets into left, right and result
 
 
-def block_sizes(M: int, N: int, K: int, count: int = 1):
+def block_sizes(M: int, N: int, K: int, count: int = 1, parts: int = 1):
     """(rows, cols, depth, group): rows and columns of a block, contraction blocks of an item, and items of a pass.
 
-    Blocks of equal height that fill PSUM, and items of K of equal length. count is the number of products.
+    Blocks of equal height that fill PSUM, and items of K of equal length. count is the number of products, parts that
+    of the parts of an operand.
     """
     rows = _share(M, ROWS)
-    cols = min(N, COLS, RUN * (BANKS * P // rows))
+    cols = min(N, _widest(parts), RUN * (BANKS * P // rows))
     depth = _share(K, DEPTH * P) // P
     return rows, cols, depth, GROUP if count > 1 and K <= CHUNK * P else 1
 
 
-def triangle_sizes(n: int, K: int):
+def triangle_sizes(n: int, K: int, parts: int = 1):
     """The sizes of `block_sizes` for a triangle [n, n]: a block is as wide as one or several are high."""
     rows, _, depth, _ = block_sizes(n, n, K)
-    return rows, rows * (min(COLS, RUN * (BANKS * P // rows)) // rows), depth, 1
+    return rows, rows * (min(_widest(parts), RUN * (BANKS * P // rows)) // rows), depth, 1
+
+
+def _widest(parts: int):
+    """Columns of the widest block, for operands of so many parts."""
+    return COLS if parts <= 3 else COLS_OF_MANY
 
 
 def _share(extent: int, most: int):

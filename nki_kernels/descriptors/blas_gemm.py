@@ -25,7 +25,7 @@ def _knobs(shape: Values) -> dict[str, list[int]]:
 
 
 def _default(shape: Values, precision: str) -> dict[str, int]:
-    sizes = plan.block_sizes(shape["M"], shape["N"], shape["K"], shape["Z"])
+    sizes = plan.block_sizes(shape["M"], shape["N"], shape["K"], shape["Z"], PARTS[precision])
     return dict(zip(("rows", "cols", "depth", "group"), sizes))
 
 

@@ -23,7 +23,7 @@ def _knobs(shape: Values) -> dict[str, list[int]]:
 
 
 def _default(shape: Values, precision: str) -> dict[str, int]:
-    return dict(zip(("rows", "cols", "depth"), plan.triangle_sizes(shape["n"], shape["K"])))
+    return dict(zip(("rows", "cols", "depth"), plan.triangle_sizes(shape["n"], shape["K"], PARTS[precision])))
 
 
 def _default_point(shape: Values, precision: str) -> dict[str, int]:
