@@ -19,6 +19,7 @@ from trnqc.mace.edges.first.kernels import FirstConvolution
 from trnqc.mace.edges.geometry.programs import harmonics_size
 from trnqc.mace.edges.graph import BLOCK
 from trnqc.mace.edges.kernels import LayerConvolution
+from trnqc.mace.edges.splines.knots import Knots
 from trnqc.mace.model import Model
 from trnqc.mace.nodes.kernels import ATOMS, NodeKernels
 
@@ -66,8 +67,9 @@ class _Order:
         """Values of edges; arrays have some rows more than edges, because programs read whole blocks."""
         geometry, item = self.parts.geometry, self.item
         harmonics, size = harmonics_size(geometry.degree), geometry.basis.size
-        widths = {"harmonics": harmonics * item, "radial": size * item, "slopes": size * item, "units": 24}
-        widths |= {"cutoff_values": 2 * item, "lengths": 8, "intervals": 8}
+        widths = {"harmonics": harmonics * item, "radial": size * item, "slopes": size * item}
+        splines = isinstance(geometry.basis, Knots)
+        widths |= {"lengths": 8, "cutoff_values": 0 if splines else 2 * item, "intervals": 8 if splines else 0}
         cleared = {"g_harmonics": harmonics * item, "g_lengths": item, "g_vectors": 24}
         for t, density in enumerate(self.parts.densities):
             if density is not None:

@@ -84,13 +84,13 @@ def repulsion(pair: PairRepulsion) -> st.Function:
     Returns
     -------
     Function
-        Its parameters are ``starts, senders, elements``, the ``lengths`` [E] and ``units`` [E, 3] of the geometry,
+        Its parameters are ``starts, senders, elements``, the ``vectors`` [E, 3] and ``lengths`` [E] of the edges,
         ``charges``, ``strengths`` (charge^exponent / length) and ``covalent`` (radii) of the elements, and ``energies``
         [N] and ``g_vectors`` [E, 3], to which it adds.
     """
     b = Builder()
     lengths, charges, strengths, covalent = (Array(n, "f64") for n in ("lengths", "charges", "strengths", "covalent"))
-    units, g_vectors = (Array(name, "f64", (None, 3)) for name in ("units", "g_vectors"))
+    vectors, g_vectors = (Array(name, "f64", (None, 3)) for name in ("vectors", "g_vectors"))
     receiver = b.let("receiver", ELEMENTS[NODE])
     with b.loop("edge", STARTS[NODE + 1], begin=STARTS[NODE]) as edge:
         sender, r = b.let("sender", ELEMENTS[SENDERS[edge]]), b.let("r", lengths[edge])
@@ -101,10 +101,10 @@ def repulsion(pair: PairRepulsion) -> st.Function:
             phi, d_phi = _screening(b, pair, inverse, r)
             f, d_f = _cutoff(b, b.let("x", r / reach), pair.cutoff_order)
             b.accumulate(ENERGIES[NODE], scale * phi * f)
-            slope = b.let("slope", scale * (d_phi * f + phi * d_f / reach - phi * f / r))
+            slope = b.let("slope", scale * (d_phi * f + phi * d_f / reach - phi * f / r) / r)
             for k in range(3):
-                b.accumulate(g_vectors[edge, k], slope * units[edge, k])
-    arrays = (STARTS, SENDERS, ELEMENTS, lengths, units, charges, strengths, covalent, ENERGIES, g_vectors)
+                b.accumulate(g_vectors[edge, k], slope * vectors[edge, k])
+    arrays = (STARTS, SENDERS, ELEMENTS, vectors, lengths, charges, strengths, covalent, ENERGIES, g_vectors)
     return b.function("pair_repulsion", arrays, group=NODE)
 
 

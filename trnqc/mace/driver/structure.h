@@ -97,7 +97,7 @@ class Structure {
 
   void sort_edges(const trnqc_mace_structure& given, double cutoff) {
     starts.assign(given.atoms + 1, 0);
-    near_.clear();
+    std::vector<bool> near(given.pairs);
     for (int64_t pair = 0; pair < given.pairs; ++pair) {
       const int64_t i = given.receivers[pair], j = given.senders[pair];
       if (i < 0 || i >= given.atoms || j < 0 || j >= given.atoms + given.copies)
@@ -110,17 +110,17 @@ class Structure {
              std::to_string(i) + " (from 0)");
       if (square == 0)
         fail("atoms " + std::to_string(j) + " and " + std::to_string(i) + " (from 0) are at the same position");
-      if (square >= cutoff * cutoff) continue;
-      near_.push_back(pair);
-      ++starts[row_of[i] + 1];
+      near[pair] = square < cutoff * cutoff;
+      if (near[pair]) ++starts[row_of[i] + 1];
     }
     for (int64_t row = 0; row < given.atoms; ++row) starts[row + 1] += starts[row];
     Integers next(starts.begin(), starts.end() - 1);
-    senders.resize(near_.size());
-    receivers.resize(near_.size());
-    pairs.resize(near_.size());
-    vectors.resize(3 * near_.size());
-    for (const int64_t pair : near_) {
+    senders.resize(starts.back());
+    receivers.resize(starts.back());
+    pairs.resize(starts.back());
+    vectors.resize(3 * starts.back());
+    for (int64_t pair = 0; pair < given.pairs; ++pair) {
+      if (!near[pair]) continue;
       const int64_t row = row_of[given.receivers[pair]], edge = next[row]++;
       receivers[edge] = row;
       senders[edge] = row_of[given.senders[pair]];
@@ -161,8 +161,6 @@ class Structure {
       block_starts.push_back(begin);
     }
   }
-
-  Integers near_;
 };
 
 }  // namespace trnqc::mace

@@ -26,8 +26,8 @@ class EdgeValues:
 
     Parameters
     ----------
-    lengths, units : numpy.ndarray
-        float64 [rows] in Angstrom, and unit vectors [rows, 3].
+    lengths : numpy.ndarray
+        float64 [rows], in Angstrom.
     harmonics : numpy.ndarray
         [rows, (degree + 1)^2].
     radial, slopes : numpy.ndarray
@@ -39,7 +39,6 @@ class EdgeValues:
     """
 
     lengths: np.ndarray
-    units: np.ndarray
     harmonics: np.ndarray
     radial: np.ndarray
     slopes: np.ndarray
@@ -83,8 +82,7 @@ class Geometry:
         rows, size = edges.rows, self.basis.size
         columns = {"harmonics": programs.harmonics_size(self.degree), "radial": size, "slopes": size, "cutoff": 2}
         arrays = {name: empty((rows, n), self.dtype) for name, n in columns.items()}
-        arrays |= {"lengths": empty((rows,), np.float64), "units": empty((rows, 3), np.float64)}
-        arrays["intervals"] = empty((rows,), np.int64)
+        arrays |= {"lengths": empty((rows,), np.float64), "intervals": empty((rows,), np.int64)}
         for name, array in arrays.items():
             array[edges.count :] = 0
             if name == ("cutoff" if isinstance(self.basis, Knots) else "intervals"):
@@ -104,7 +102,12 @@ class Geometry:
         threads: int = 1,
     ) -> None:
         """Add to the gradient of the vectors, float64 [E, 3], what follows from those of harmonics and lengths."""
-        arrays = {"lengths": values.lengths, "units": values.units, "g_harmonics": g_harmonics, "g_lengths": g_lengths}
+        arrays = {
+            "vectors": edges.vectors,
+            "lengths": values.lengths,
+            "g_harmonics": g_harmonics,
+            "g_lengths": g_lengths,
+        }
         self._run(self.functions[1].bind(edges=edges.count, g_vectors=g_vectors, **arrays), edges.count, threads)
 
     def _run(self, call: CompiledFunction, edges: int, threads: int) -> None:

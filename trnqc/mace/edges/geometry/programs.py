@@ -26,7 +26,7 @@ EDGES, GROUP = Var("edges", "i64"), Var("group", "i64")
 SENDERS, RECEIVERS, ELEMENTS = (Array(name, "i64") for name in ("senders", "receivers", "elements"))
 # Covalent radius of each element in Angstrom.
 RADII = Array("radii", "f64")
-VECTORS, UNITS, G_VECTORS = (Array(name, "f64", (None, 3)) for name in ("vectors", "units", "g_vectors"))
+VECTORS, G_VECTORS = (Array(name, "f64", (None, 3)) for name in ("vectors", "g_vectors"))
 LENGTHS = Array("lengths", "f64")
 # Number of the interval of a spline, of each edge.
 INTERVALS = Array("intervals", "i64")
@@ -54,8 +54,8 @@ def forward(basis: RadialBasis | Knots, degree: int, dtype: str, lanes: int) -> 
     Returns
     -------
     Function
-        Its parameters are ``edges, vectors`` [E, 3], the results ``lengths`` [E], ``units`` [E, 3], ``harmonics``
-        [E, (degree + 1)^2], ``radial`` and ``slopes`` [E, size], ``cutoff`` [E, 2] (value and slope, of a basis only)
+        Its parameters are ``edges, vectors`` [E, 3], the results ``lengths`` [E], ``harmonics`` [E,
+        (degree + 1)^2], ``radial`` and ``slopes`` [E, size], ``cutoff`` [E, 2] (value and slope, of a basis only)
         and ``intervals`` [E] (of B-splines only), and ``senders, receivers`` [E], ``elements`` [N] and ``radii``
         [elements], which only a transform reads.
     """
@@ -70,7 +70,6 @@ def forward(basis: RadialBasis | Knots, degree: int, dtype: str, lanes: int) -> 
     inverse = b.let("inverse", 1.0 / r)
     u = [b.let("u", x * inverse) for x in v]
     b.store(LENGTHS[row], r)
-    _write(b, UNITS, row, u)
     _write(b, y, row, [value for values in harmonics(b, u, degree) for value in values])
     if isinstance(basis, Knots):
         values, derivatives, interval = splines(b, basis, r)
@@ -81,7 +80,7 @@ def forward(basis: RadialBasis | Knots, degree: int, dtype: str, lanes: int) -> 
         _write(b, cutoff, row, [envelope.value, envelope.slope])
     _write(b, radial, row, values)
     _write(b, slopes, row, derivatives)
-    results = (LENGTHS, UNITS, y, radial, slopes, cutoff, INTERVALS)
+    results = (LENGTHS, y, radial, slopes, cutoff, INTERVALS)
     params = (EDGES, VECTORS, *results, SENDERS, RECEIVERS, ELEMENTS, RADII)
     return b.function("edge_geometry", params, group=GROUP)
 
@@ -92,7 +91,7 @@ def reverse(degree: int, dtype: str, lanes: int) -> st.Function:
     Returns
     -------
     Function
-        Its parameters are ``edges, lengths, units``, ``g_harmonics`` [E, (degree + 1)^2] and ``g_lengths`` [E], the
+        Its parameters are ``edges, vectors, lengths``, ``g_harmonics`` [E, (degree + 1)^2] and ``g_lengths`` [E], the
         gradients with respect to harmonics and lengths, and ``g_vectors`` [E, 3], to which it adds.
 
     Notes
@@ -103,17 +102,17 @@ def reverse(degree: int, dtype: str, lanes: int) -> st.Function:
     g_y, g_r = Array("g_harmonics", dtype, (None, harmonics_size(degree))), Array("g_lengths", dtype)
     row = b.let("row", GROUP * lanes + lane())
     edge = b.let("edge", minimum(row, EDGES - 1))
-    u = [b.let("u", UNITS[edge, k]) for k in range(3)]
+    inverse = b.let("inverse", 1.0 / LENGTHS[edge])
+    u = [b.let("u", VECTORS[edge, k] * inverse) for k in range(3)]
     g = [[cast(g_y[edge, l * l + k], "f64") for k in range(2 * l + 1)] for l in range(degree + 1)]
     v = [b.let("v", value) for value in gradient(harmonics(b, u, degree), g)]
     along = b.let("along", dot(list(zip(u, v))))
-    inverse = b.let("inverse", 1.0 / LENGTHS[edge])
     slope = b.let("slope", cast(g_r[edge], "f64"))
     for k in range(3):
         # Lanes after the last edge add 0 to it.
         part = (v[k] - along * u[k]) * inverse + slope * u[k]
         b.accumulate(G_VECTORS[edge, k], select(lt(row, EDGES), part, 0.0))
-    return b.function("vector_gradient", (EDGES, LENGTHS, UNITS, g_y, g_r, G_VECTORS), group=GROUP)
+    return b.function("vector_gradient", (EDGES, VECTORS, LENGTHS, g_y, g_r, G_VECTORS), group=GROUP)
 
 
 def _sum_of_radii(edge: Value) -> Value:
