@@ -172,8 +172,8 @@ def measure(who: str, case: str, gradient: bool, cycles: int | None) -> dict[str
 def mp2(who: str, mol: Any, unconverged: bool = False) -> Callable[[Any], float]:
     """The function of an SCF object that computes the correlation energy of density-fitted MP2 with a frozen core.
 
-    Both contestants fit with the RI set of the basis. `unconverged`: whether ours accepts an SCF that has not converged,
-    as after the one cycle with which kernels are compiled; PySCF's does in any case.
+    Both contestants fit with the RI set of the basis. `unconverged`: whether ours accepts an SCF that has not
+    converged, as after the one cycle with which kernels are compiled; PySCF's does in any case.
     """
     from pyscf import df
     from pyscf.mp import dfmp2
