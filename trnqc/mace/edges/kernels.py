@@ -128,16 +128,7 @@ class LayerConvolution:
     ) -> None:
         scratch = scratch_of(self.layout, self.source, copies)
         call = function.bind(
-            edges=edges.count,
-            shares=edges.shares(threads),
-            starts=edges.starts,
-            senders=edges.senders,
-            receivers=edges.receivers,
-            elements=edges.elements,
-            harmonics=values.harmonics,
-            radial=values.radial,
-            cutoff=values.cutoff,
-            intervals=values.intervals,
+            **values.operands(edges, threads),
             **self.operands(copies),
             **scratch.arrays(threads, self.layout.lanes),
             **arrays,

@@ -160,16 +160,7 @@ class FirstConvolution:
         lanes = self.layout.lanes
         moments = threads * self.scratch_bytes(copies)["moments"] // (lanes * np.dtype(self.dtype).itemsize)
         call = function.bind(
-            edges=edges.count,
-            shares=edges.shares(threads),
-            starts=edges.starts,
-            senders=edges.senders,
-            receivers=edges.receivers,
-            elements=edges.elements,
-            harmonics=values.harmonics,
-            radial=values.radial,
-            cutoff=values.cutoff,
-            intervals=values.intervals,
+            **values.operands(edges, threads),
             moments=empty((moments, lanes), self.dtype),
             **self.operands(copies),
             **self._scratch(copies).arrays(threads, lanes),
