@@ -167,7 +167,7 @@ def _path(p: Path, nv: int, dtype: str, step: int) -> st.Function:
     weights, x, g_x, g_z, g_y, g_r = arrays = tuple(Array(name, dtype, lanes=True) for name in names)
     curved = p.degrees[1] > 0
     grams = {(i, k): b.declare("gram", zero) for i, k, _, _ in p.couplings if curved}
-    slope = b.declare("slope", g_r[0])
+    slope = b.declare("slope", zero)
     a = {(i, k): (b.let("a", factors[n]), sign) for i, k, n, sign in p.couplings}
     with b.loop("v", nv) as v:
         w, dw = b.let("w", weights[v * step]), b.let("dw", weights[v * step + SLOPES])
@@ -186,7 +186,8 @@ def _path(p: Path, nv: int, dtype: str, step: int) -> st.Function:
                     b.assign(gram, fma(weighted, g[k], gram))
         assert gradient_of_w is not None
         b.assign(slope, fma(dw, b.let("gw", gradient_of_w), slope))
-    b.store(g_r[0], slope)
+    # Paths are added one by one, so that rounding errors of float32 are those of few terms.
+    b.store(g_r[0], g_r[0] + slope)
     if curved:
         for j, total in contracted(sparse(*p.degrees), grams, {j: g_y[j] for j in range(p.dims[1])}).items():
             b.store(g_y[j], total)
