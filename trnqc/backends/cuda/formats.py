@@ -1,0 +1,81 @@
+"""B in the number formats of matrix products on GPUs.
+
+Rows hold the copies of the auxiliary index that `trnqc.backends.cpu.formats` describes, so that one product of two
+views computes T. Every copy is padded with zeros to a multiple of ALIGNED elements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from trnqc.backends.cpu.formats import FORMATS, encode
+
+ALIGNED = 8
+"""Elements to which rows are padded: tensor cores read 16 bytes at a time, which are eight bf16 numbers."""
+
+
+@dataclass(frozen=True)
+class DeviceFormat:
+    """The number format of one precision on a GPU.
+
+    Attributes
+    ----------
+    precision
+        The name of the precision.
+    operand, result
+        The dtypes of B and of T.
+    capability
+        The lowest compute capability that has its products, ten times the number that NVIDIA writes.
+    """
+
+    precision: str
+    operand: np.dtype
+    result: np.dtype
+    capability: int
+
+    @property
+    def kind(self) -> str:
+        """The type of T in programs."""
+        return {"float64": "f64", "float32": "f32"}[self.result.name]
+
+    def padded(self, naux: int) -> int:
+        """Elements of one copy of a row."""
+        return -(-naux // ALIGNED) * ALIGNED
+
+    def row(self, naux: int) -> int:
+        """Elements of a row with all of its copies."""
+        return FORMATS[self.precision].copies * self.padded(naux)
+
+    def columns(self, side: int, naux: int) -> slice:
+        """The elements of a row that are the left (0) or the right (1) operand of T."""
+        form, width = FORMATS[self.precision], self.padded(naux)
+        first, last = (form.left, form.right)[side]
+        return slice(first * width, last * width)
+
+    def orbital_bytes(self, nvir: int, naux: int) -> int:
+        """Bytes of the rows of one orbital."""
+        return nvir * self.row(naux) * self.operand.itemsize
+
+    def pack(self, B: Any, rows: slice) -> np.ndarray:
+        """Convert rows of B[nocc, nvir, naux], which may be on disk, to [orbitals, nvir, row]."""
+        _, nvir, naux = B.shape
+        width, copies = self.padded(naux), FORMATS[self.precision].copies
+        packed = np.zeros((rows.stop - rows.start, nvir, copies, width), self.operand)
+        for values, i in zip(packed, range(rows.start, rows.stop)):
+            encoded = encode(np.asarray(B[i], np.float64), self.precision)
+            values[:, :, :naux] = encoded.reshape(nvir, copies, naux)
+        return packed.reshape(len(packed), nvir, -1)
+
+
+# Tensor cores have bf16 from compute capability 8.0 on. CUDA 13 compiles for 7.5 and later.
+_BF16 = np.dtype(ml_dtypes.bfloat16)
+DEVICE_FORMATS = {
+    "fp64": DeviceFormat("fp64", np.dtype(np.float64), np.dtype(np.float64), 75),
+    "fp32": DeviceFormat("fp32", np.dtype(np.float32), np.dtype(np.float32), 75),
+    "bf16x3": DeviceFormat("bf16x3", _BF16, np.dtype(np.float32), 80),
+    "bf16": DeviceFormat("bf16", _BF16, np.dtype(np.float32), 80),
+}

@@ -1,0 +1,167 @@
+"""The MP2 pair step on GPUs.
+
+B -> panels in the format of the precision (share.py, formats.py)
+  -> blocks of pairs within the memory of each GPU (blocks.py)
+  -> T by cuBLAS (products.py) -> sums of each pair by a generated program (programs.py)
+
+Each GPU has a thread of its own, which converts and loads panels while the GPU computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trnqc.backends.cuda.blocks import Block, Buffers, Panels, Shape, plan_blocks
+from trnqc.backends.cuda.formats import DEVICE_FORMATS
+from trnqc.backends.cuda.products import Gpu
+from trnqc.backends.cuda.programs import tiles_of
+from trnqc.backends.cuda.share import Job, Orbitals, Share, on_threads
+from trnqc.backends.pair_step import PairOptions
+from trnqc.errors import MemoryLimit
+from trnqc.types import PairEnergies
+
+# Blocks of T at once on a GPU: while a program reads one, the product of the next one is computed.
+BLOCKS = 2
+
+
+@dataclass(frozen=True, eq=False)
+class CudaPairStep:
+    """The pair step on GPUs, see `trnqc.backends.pair_step.PairStep`."""
+
+    gpus: tuple[Gpu, ...]
+    options: PairOptions
+
+    def triangle(self, B: Any, eps_occ: np.ndarray, eps_vir: np.ndarray, max_memory: float | None) -> PairEnergies:
+        orbitals, (nocc, nvir, naux) = Orbitals(B, eps_occ, eps_vir), B.shape
+        held = 8 * B.size if isinstance(B, np.ndarray) and not isinstance(B, np.memmap) else 0
+        host = self._panel_width(nvir, naux, held, max_memory)
+        direct, exchange = self._sums((orbitals, orbitals), "same_spin_energies", True, host)
+        twice = np.tril(2.0 - np.eye(nocc))
+        return PairEnergies(twice * direct, twice * (direct - exchange), self._ran_on())
+
+    def block(
+        self,
+        left: np.ndarray,
+        right: np.ndarray,
+        eps_left: np.ndarray,
+        eps_right: np.ndarray,
+        eps_vir: np.ndarray,
+    ) -> PairEnergies:
+        sets = Orbitals(left, eps_left, eps_vir), Orbitals(right, eps_right, eps_vir)
+        direct, exchange = self._sums(sets, "same_spin_energies", False)
+        return PairEnergies(2.0 * direct, 2.0 * (direct - exchange), self._ran_on())
+
+    def block_bytes(self, m: int, n: int, nvir: int, naux: int) -> int:
+        """See `PairStep.block_bytes`: panels while they are converted, one for each GPU."""
+        return len(self.gpus) * max(m, n) * self._orbital_bytes(nvir, naux)
+
+    def opposite_spin(
+        self,
+        left: np.ndarray,
+        right: np.ndarray,
+        eps_occ: tuple[np.ndarray, np.ndarray],
+        eps_vir: tuple[np.ndarray, np.ndarray],
+    ) -> PairEnergies:
+        sets = Orbitals(left, eps_occ[0], eps_vir[0]), Orbitals(right, eps_occ[1], eps_vir[1])
+        direct, exchange = self._sums(sets, "opposite_spin_energies", False)
+        return PairEnergies(direct, exchange, self._ran_on())
+
+    def opposite_spin_bytes(self, m: int, n: int, nvir: tuple[int, int], naux: int) -> int:
+        return len(self.gpus) * max(m, n) * self._orbital_bytes(max(nvir), naux)
+
+    def _orbital_bytes(self, nvir: int, naux: int) -> int:
+        """Bytes of one orbital of a panel on the host, with what its conversion or NumPy's expression needs."""
+        form = DEVICE_FORMATS[self.options.precision]
+        conversion = form.orbital_bytes(nvir, naux) + 8 * nvir * form.row(naux)
+        return conversion if self.options.fused else conversion + 32 * nvir * nvir
+
+    def _panel_width(self, nvir: int, naux: int, held: int, limit: float | None) -> int | None:
+        """The orbitals of a panel that fit the memory of the host."""
+        if limit is None:
+            return None
+        one = self.block_bytes(1, 1, nvir, naux)
+        if held + one > limit:
+            raise MemoryLimit(
+                f"the pair step needs at least {(held + one) / 1e6:.4g} MB on the host ({held / 1e6:.4g} MB of it for "
+                f"B); the limit is {limit / 1e6:.4g} MB: raise the limit, or keep B on disk"
+            )
+        return int((limit - held) // one)
+
+    def _sums(
+        self, sets: tuple[Orbitals, Orbitals], program: str, triangle: bool, host: int | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Both sums of the program for all pairs, [m, n]; of a triangle, only pairs i >= j have a meaning."""
+        (m, nvir, naux), (n, others, _) = (s.B.shape for s in sets)
+        shape = Shape((m, n), (nvir, others), naux, triangle)
+        buffers = Buffers(DEVICE_FORMATS[self.options.precision], BLOCKS)
+        plan = plan_blocks(shape, buffers, [gpu.device for gpu in self.gpus], host)
+        job, sums = Job(sets, plan, buffers, program), np.zeros((2, m, n))
+        work = [PairShare(gpu, job, self.options.fused, sums) for gpu in self.gpus]
+        done = 0
+        for pairs in on_threads(work, plan.shares(len(self.gpus))):
+            done += pairs
+            if self.options.progress is not None:
+                self.options.progress(done, shape.pairs)
+        return sums[0], sums[1]
+
+    def _ran_on(self) -> str:
+        how = "generated kernels" if self.options.fused else "energy expression apart in NumPy"
+        return f"{len(self.gpus)} x {self.gpus[0].products.label}, {how}"
+
+
+@dataclass(frozen=True, eq=False)
+class PairShare:
+    """The pairs of one GPU: sums over T of each pair, which are written to `sums` [2, m, n]."""
+
+    gpu: Gpu
+    job: Job
+    fused: bool
+    sums: np.ndarray
+
+    def run(self, lefts: Sequence[slice]) -> Iterator[int]:
+        """Compute the pairs of some left panels; yields the numbers of pairs that have been computed."""
+        blocks = list(self.job.plan.sequence(lefts))
+        if not blocks:
+            return
+        with Share(self.gpu, self.job) as share:
+            yield from self._on_device(share, blocks) if self.fused else self._apart(share, blocks)
+
+    def _on_device(self, share: Share, blocks: Sequence[tuple[Panels, Block]]) -> Iterator[int]:
+        """T and its sums on the device. The stream of a block is the next one, whose last block must have ended."""
+        device, shape = share.device, self.job.plan.shape
+        buffers, energies, built = share.integral_buffers(), share.energies(), share.build()
+        tiles = tiles_of(shape.nvir[0])
+        groups = [tiles * block.shape[0] * block.shape[1] for _, block in blocks]
+        places = np.cumsum([0, *groups])
+        out = share.zeros(int(places[-1]), 2, dtype=np.float64)
+        for n, (panels, block) in enumerate(blocks):
+            slot, stream = n % len(buffers), share.stream(n)
+            device.synchronize(stream)
+            if n >= len(buffers):
+                yield blocks[n - len(buffers)][1].pairs(shape.triangle)
+            share.integrals(panels, block, buffers[slot], stream)
+            arguments = share.numbers(block) | energies | {"t": buffers[slot], "out": out, "place": int(places[n])}
+            device.launch(built, groups[n], arguments, stream)
+        sums = device.download(out)
+        for n, (_, block) in enumerate(blocks):
+            of_a_block = sums[places[n] : places[n + 1]].reshape(*block.shape, tiles, 2).sum(axis=2)
+            self.sums[:, block.rows, block.columns] = np.moveaxis(of_a_block, -1, 0)
+        yield sum(block.pairs(shape.triangle) for _, block in blocks[-len(buffers) :])
+
+    def _apart(self, share: Share, blocks: Sequence[tuple[Panels, Block]]) -> Iterator[int]:
+        """T on the device, and the energy expression in NumPy."""
+        (memory, *_), (left, right), same = share.integral_buffers(), self.job.sets, "same" in self.job.program
+        e_vir = np.add.outer(left.eps_vir, right.eps_vir)
+        for panels, block in blocks:
+            out = share.integrals(panels, block, memory, share.stream(0))
+            T = share.device.download(memory)[: out.rows * out.columns].astype(np.float64)
+            T = T.reshape(block.shape[0], len(left.eps_vir), block.shape[1], len(right.eps_vir))
+            for i, j in np.ndindex(block.shape):
+                pair, (m, n) = T[i, :, j], (block.rows.start + i, block.columns.start + j)
+                weighted = pair / (left.eps_occ[m] + right.eps_occ[n] - e_vir)
+                self.sums[:, m, n] = np.vdot(weighted, pair), np.vdot(weighted, pair.T) if same else 0.0
+            yield block.pairs(self.job.plan.shape.triangle)

@@ -1,0 +1,188 @@
+"""The share of one GPU in a job: panels of B, integrals T and orbital energies in its memory."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from queue import SimpleQueue
+from threading import Event
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from trnqc.backends.cuda.blocks import Block, BlockPlan, Buffers
+from trnqc.backends.cuda.products import Gpu, Matrix
+from trnqc.backends.cuda.programs import LANES, TILE, recipe
+from trnqc.jit.device import Built, DeviceArray
+
+Result = TypeVar("Result")
+Result_co = TypeVar("Result_co", covariant=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Orbitals:
+    """A `trnqc.backends.gamma.FactorSet`: factors B[nocc, nvir, naux], and orbital energies in Hartree."""
+
+    B: Any
+    eps_occ: np.ndarray
+    eps_vir: np.ndarray
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all GPUs of a job need to know.
+
+    Attributes
+    ----------
+    sets
+        The left and the right set of orbitals, which may be the same object.
+    plan
+        The division of the pairs.
+    buffers
+        The memory of the job on a GPU.
+    program
+        The program that is applied to T, one of `trnqc.backends.cuda.programs`.
+    """
+
+    sets: tuple[Orbitals, Orbitals]
+    plan: BlockPlan
+    buffers: Buffers
+    program: str
+
+
+class Share:
+    """The memory of one GPU, from the beginning to the end of a job.
+
+    Use it as a context manager, which frees the memory.
+    """
+
+    def __init__(self, gpu: Gpu, job: Job) -> None:
+        self.gpu, self.job, self.device, self.form = gpu, job, gpu.device, job.buffers.form
+        self._held: list[DeviceArray] = []
+        self._panels: OrderedDict[tuple[int, int], DeviceArray] = OrderedDict()
+
+    def __enter__(self) -> Share:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.device.synchronize()
+        self.device.release(*self._panels.values(), *self._held)
+        self._panels.clear()
+        self._held.clear()
+
+    def zeros(self, *shape: int, dtype: Any) -> DeviceArray:
+        """An array that is freed at the end of the job."""
+        self._held.append(self.device.zeros(*shape, dtype=dtype))
+        return self._held[-1]
+
+    def integral_buffers(self) -> list[DeviceArray]:
+        """Memory of T for each stream, with one element more than the largest block has."""
+        plan = self.job.plan
+        elements = plan.rows * plan.panel * plan.shape.pair_elements
+        return [self.zeros(elements + 1, dtype=self.form.result) for _ in range(self.job.buffers.blocks)]
+
+    def energies(self) -> dict[str, DeviceArray]:
+        """All orbital energies in the dtype of T, by the names of the parameters of programs."""
+        left, right = self.job.sets
+        values = {"e_row": left.eps_vir, "e_column": right.eps_vir, "e_left": left.eps_occ, "e_right": right.eps_occ}
+        arrays = {name: self.device.upload(np.ascontiguousarray(x, self.form.result)) for name, x in values.items()}
+        self._held += arrays.values()
+        return arrays
+
+    def build(self) -> Built:
+        """The program of the job, compiled for this GPU."""
+        lanes = max(TILE, min(LANES, self.device.most_lanes))
+        return self.device.build(recipe(self.job.program, self.form.kind, lanes), lanes, accumulate="plain")
+
+    def stream(self, block: int) -> int:
+        """The stream of the n-th block. Memory is copied on stream 0, which must not wait for kernels."""
+        streams = self.device.streams - 1
+        return 1 + block % min(streams, self.job.buffers.blocks) if streams else 0
+
+    def numbers(self, block: Block) -> dict[str, int]:
+        """The arguments of a program that describe a block."""
+        rows, columns = self.job.plan.shape.nvir
+        i0, j0 = block.rows.start, block.columns.start
+        return {"orbitals": block.shape[1], "rows": rows, "columns": columns, "i0": i0, "j0": j0}
+
+    def integrals(self, panels: tuple[slice, slice], block: Block, memory: DeviceArray, stream: int) -> Matrix:
+        """Queue the product that computes T of a block of a pair of panels in `memory`."""
+        left = self.panel(0, panels[0])
+        right = self.panel(1, panels[1], kept=left)
+        (rows, columns), (m, n) = self.job.plan.shape.nvir, block.shape
+        out = Matrix(memory, m * rows, n * columns, n * columns)
+        a = self.operand(0, left, panels[0], block.rows)
+        b = self.operand(1, right, panels[1], block.columns)
+        self.gpu.products.multiply(a, b, out, transpose=(False, True), stream=stream)
+        return out
+
+    def operand(self, side: int, memory: DeviceArray, panel: slice, orbitals: slice) -> Matrix:
+        """The rows of some orbitals of a panel, as the left (0) or right (1) operand of T."""
+        nvir, naux = self.job.plan.shape.nvir[side], self.job.plan.shape.naux
+        row, elements = self.form.row(naux), self.form.columns(side, naux)
+        start = (orbitals.start - panel.start) * nvir * row + elements.start
+        return Matrix(memory, (orbitals.stop - orbitals.start) * nvir, elements.stop - elements.start, row, start)
+
+    def panel(self, side: int, orbitals: slice, kept: DeviceArray | None = None) -> DeviceArray:
+        """The panel of a set, loaded if it is not in memory. The least recently used one but `kept` makes room."""
+        key = (0 if self.job.sets[0] is self.job.sets[1] else side, orbitals.start)
+        if key not in self._panels:
+            packed = self.form.pack(self.job.sets[side].B, orbitals)
+            memory = self._room(kept)
+            self.device.write(memory, packed.reshape(-1))
+            self._panels[key] = memory
+        self._panels.move_to_end(key)
+        return self._panels[key]
+
+    def _room(self, kept: DeviceArray | None) -> DeviceArray:
+        """Memory for a panel: new, or that of the least recently used panel but `kept`."""
+        plan, buffers = self.job.plan, self.job.buffers
+        if len(self._panels) < plan.panels:
+            return self.device.zeros(
+                plan.panel * buffers.panel(plan.shape) // self.form.operand.itemsize, dtype=self.form.operand
+            )
+        oldest = next(key for key, memory in self._panels.items() if memory is not kept)
+        self.device.synchronize()
+        return self._panels.pop(oldest)
+
+
+class Work(Protocol[Result_co]):
+    """What one GPU does in a job."""
+
+    def run(self, lefts: Sequence[slice]) -> Iterator[Result_co]:
+        """Compute all pairs of some left panels; yields results on the way."""
+        ...
+
+
+def on_threads(work: Sequence[Work[Result]], shares: Sequence[Sequence[slice]]) -> Iterator[Result]:
+    """Run the work of each GPU on a thread of its own, and yield all results in the thread of the caller.
+
+    If one of them fails, the others end at their next result, and the error is raised.
+    """
+    results: SimpleQueue[Result | None] = SimpleQueue()
+    stopped = Event()
+
+    def run(one: Work[Result], lefts: Sequence[slice]) -> None:
+        try:
+            for result in one.run(lefts):
+                results.put(result)
+                if stopped.is_set():
+                    break
+        except BaseException:
+            stopped.set()
+            raise
+        finally:
+            results.put(None)
+
+    with ThreadPoolExecutor(len(work), thread_name_prefix="trnqc-gpu") as pool:
+        futures = [pool.submit(run, one, lefts) for one, lefts in zip(work, shares)]
+        try:
+            for _ in work:
+                while (result := results.get()) is not None:
+                    yield result
+        finally:
+            stopped.set()
+        for future in futures:
+            future.result()
