@@ -80,13 +80,13 @@ def matmul(library: ModuleType, a: Array, b: Array) -> Array:
     NumPy does not call BLAS if no axis of a matrix is contiguous; such operands are copied first.
     """
     if library is np:
-        a, b = _for_blas(a), _for_blas(b)
+        a, b = for_blas(a), for_blas(b)
     elif str(a.dtype) == "torch.bool":
         raise InputError("PyTorch forms no products of bool matrices: convert the operands, to torch.int64 for counts")
     return library.matmul(a, b)
 
 
-def _for_blas(x: np.ndarray) -> np.ndarray:
+def for_blas(x: np.ndarray) -> np.ndarray:
     """Return the matrices, copied if BLAS cannot read them."""
     rows, columns = x.shape[-2:]
     step, stride = x.strides[-2:]
