@@ -58,7 +58,7 @@ def einsum(
     Parameters
     ----------
     subscripts, *operands
-        Subscripts and arrays of one library (NumPy, PyTorch or one with NumPy's functions), or NumPy's interleaved
+        Subscripts and arrays of one library (NumPy, PyTorch or one of the array API standard), or NumPy's interleaved
         form. Operands may be h5py datasets beside NumPy arrays.
     backend : str, optional
         Multiply the matrices of NumPy arrays on this backend ("cpu", "simulator", "neuron") instead of with the library
