@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from tests.mace import edges_oracle as oracle
+from tests.mace.edge_runs import convolve, gradients
 from trnqc.errors import UnsupportedError
-from trnqc.mace.edges.kernels import Edges, EdgeValues, Geometry, LayerConvolution
+from trnqc.mace.edges.geometry.kernels import EdgeValues, Geometry
+from trnqc.mace.edges.graph import Edges
+from trnqc.mace.edges.kernels import LayerConvolution
 from trnqc.mace.model import Convolution, Layer, Network, RadialBasis, Transform
 
 AGNESI = Transform("agnesi", (1.0805, 0.9183, 4.5791), oracle.RADII)
@@ -111,9 +114,9 @@ def run(kernel: LayerConvolution, edges: Edges, values: EdgeValues, threads: int
     """Results and all gradients."""
     x, g_z = features(kernel, edges.nodes, 0, 1), features(kernel, edges.nodes, 2, 2)
     z = np.full_like(g_z, np.nan)
-    kernel.forward(edges, values, x, z, threads)
+    convolve(kernel, edges, values, x, z, threads)
     g_y, g_r = np.ones((edges.rows, kernel.layout.dims[1]), kernel.dtype), np.ones(edges.rows, kernel.dtype)
-    g_x = kernel.reverse(edges, values, x, g_z, g_y, g_r, threads)
+    g_x = gradients(kernel, edges, values, x, g_z, g_y, g_r, threads)
     return z, g_x, g_y, g_r
 
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from trnqc.gen import Array, Value
 from trnqc.gen import statements as st
-from trnqc.host.arrays import empty
 from trnqc.jit import NUMPY
 from trnqc.mace.edges.networks.block import Weights
 from trnqc.mace.edges.paths import Layout
@@ -51,12 +50,6 @@ class Scratch:
         """Sizes of the memory of a share, by the names of the parameters."""
         item = np.dtype(NUMPY[self.dtype]).itemsize
         return {VECTORS: item * lanes * sum(self.vectors.values()), NUMBERS: item * sum(self.numbers.values())}
-
-    def arrays(self, shares: int, lanes: int) -> dict[str, np.ndarray]:
-        """New memory for a number of shares, by the names of the parameters."""
-        vectors, numbers = (max(1, shares * sum(sizes.values())) for sizes in (self.vectors, self.numbers))
-        dtype = NUMPY[self.dtype]
-        return {VECTORS: empty((vectors, lanes), dtype), NUMBERS: empty((numbers,), dtype)}
 
 
 def weights_scratch(source: Weights, vectors: int, harmonics: int, lanes: int, copies: int) -> Scratch:

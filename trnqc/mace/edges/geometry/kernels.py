@@ -45,19 +45,6 @@ class EdgeValues:
     cutoff: np.ndarray
     intervals: np.ndarray
 
-    def operands(self, edges: Edges, threads: int) -> dict[str, int | np.ndarray]:
-        """What the programs of every layer are passed of the edges, by the names of their parameters."""
-        graph = {"starts": edges.starts, "senders": edges.senders, "receivers": edges.receivers}
-        values = {"harmonics": self.harmonics, "radial": self.radial, "cutoff": self.cutoff}
-        return {
-            "edges": edges.count,
-            "shares": edges.shares(threads),
-            "elements": edges.elements,
-            "intervals": self.intervals,
-            **graph,
-            **values,
-        }
-
 
 class Geometry:
     """The programs of `geometry` for a basis.
