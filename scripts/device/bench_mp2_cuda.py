@@ -28,7 +28,7 @@ from trnqc import backends
 from trnqc.backends.cuda.backend import Cuda
 from trnqc.backends.cuda.formats import DEVICE_FORMATS
 from trnqc.backends.cuda.pairs import CudaPairStep
-from trnqc.backends.cuda.products import Gpu, SimulatedProducts, ran_on
+from trnqc.backends.cuda.products import Gpu, SimulatedProducts
 from trnqc.backends.pair_step import PairOptions
 from trnqc.errors import TrnqcError
 from trnqc.jit.simulated_device import SimulatedDevice
@@ -116,7 +116,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except TrnqcError as error:
         console.print(f"device.bench_mp2_cuda: {error}", markup=False, highlight=False, style="red")
         return 2
-    record = heading() | {"kind": kind, "machine": machine(), "gpus": ran_on(gpus), "numpy": np.__version__}
+    record = heading() | {
+        "kind": kind,
+        "machine": machine(),
+        "gpus": [gpu.products.label for gpu in gpus],
+        "numpy": np.__version__,
+    }
     record |= {"dollars_per_hour": asked.dollars_per_hour, "rows": [*rows, *published(asked.preset)]}
     out = asked.out or (None if asked.simulate else record_file("mp2", slug(gpus[0].device.name)))
     if out:

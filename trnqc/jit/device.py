@@ -170,7 +170,9 @@ class CudaDevice:
         self._core, self.streams, self.most_lanes = core, streams, 1024
 
     def free_memory(self) -> int:
-        return int(self._driver("cuMemGetInfo")[0])
+        # The pool from which arrays are allocated keeps the memory of those that have been released.
+        pool = self._device.memory_resource.attributes
+        return int(self._driver("cuMemGetInfo")[0]) + int(pool.reserved_mem_current) - int(pool.used_mem_current)
 
     def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
         (signature,) = recipe.signatures
@@ -217,6 +219,7 @@ class CudaDevice:
         for memory in memories:
             memory.handle.close(self._streams[0])
             memory.handle = None
+        self._streams[0].sync()
 
     def launch(self, built: Built, groups: int, arguments: Mapping[str, Argument], stream: int = 0) -> None:
         self._device.set_current()

@@ -21,8 +21,12 @@ USABLE = 0.9
 BLOCK_BYTES = 1 << 29
 # Panels for each GPU where there are several. With so many, the work of all GPUs differs by a few per cent.
 PANELS_A_GPU = 4
-# Blocks of a panel with itself: pairs i < j in the last columns of a block are computed in vain.
-BLOCKS_A_DIAGONAL = 8
+# Panels of a single GPU, which computes with the first ones while the next one is loaded, and the bytes of one that
+# make a copy and a product worth their launches.
+PANELS_OF_ONE, LEAST_PANEL_BYTES = 8, 1 << 25
+# Blocks of a panel with itself, in which pairs i < j of the last columns are computed in vain, and the bytes of T of a
+# block that make it worth its launches.
+BLOCKS_A_DIAGONAL, LEAST_BLOCK_BYTES = 8, 1 << 24
 
 
 @dataclass(frozen=True)
@@ -128,12 +132,15 @@ class BlockPlan:
         Orbitals i of a block.
     panels
         Panels that a GPU keeps.
+    diagonal
+        Orbitals i of a block of a panel with itself.
     """
 
     shape: Shape
     panel: int
     rows: int
     panels: int
+    diagonal: int
 
     def panels_of(self, side: int) -> list[slice]:
         n = self.shape.nocc[side]
@@ -155,25 +162,34 @@ class BlockPlan:
     def blocks(self, left: slice, right: slice, lower: bool) -> Iterator[Block]:
         """The blocks of a pair of panels. With `lower`, a panel with itself has columns up to the last row only."""
         diagonal = lower and self.shape.triangle and left == right
-        step = min(self.rows, -(-self.panel // BLOCKS_A_DIAGONAL)) if diagonal else self.rows
+        step = self.diagonal if diagonal else self.rows
         for i in range(left.start, left.stop, step):
             rows = slice(i, min(i + step, left.stop))
             yield Block(rows, slice(right.start, rows.stop) if diagonal else right)
 
     def shares(self, gpus: int) -> list[list[slice]]:
-        """The left panels of each GPU: the largest remaining one goes to the GPU with the least work so far."""
+        """The left panels of each GPU: the largest remaining one goes to the GPU with the least work so far.
+
+        A GPU begins with those that have the fewest partners, so that it computes while it loads the others.
+        """
         work, shares = [0] * gpus, [list[slice]() for _ in range(gpus)]
         for left in sorted(self.panels_of(0), key=self._work, reverse=True):
             least = work.index(min(work))
             shares[least].append(left)
             work[least] += self._work(left)
-        return shares
+        return [sorted(lefts, key=lambda left: left.start) for lefts in shares]
 
     def _work(self, left: slice) -> int:
         return (left.stop - left.start) * sum(p.stop - p.start for p in self.partners(left))
 
     def __str__(self) -> str:
-        return f"panels of {self.panel} orbitals, {self.panels} on a GPU, blocks of {self.rows} orbitals i"
+        sides = (0,) if self.shape.triangle else (0, 1)
+        count = " and ".join(str(len(self.panels_of(side))) for side in sides)
+        panels = "panel" if count == "1" else "panels"
+        return (
+            f"{count} {panels} of {self.panel} orbitals, at most {self.panels} on a GPU; "
+            f"T of {self.rows} x {self.panel} pairs of orbitals at once"
+        )
 
 
 def plan_blocks(shape: Shape, buffers: Buffers, devices: Sequence[Device], host: int | None = None) -> BlockPlan:
@@ -203,9 +219,20 @@ def plan_blocks(shape: Shape, buffers: Buffers, devices: Sequence[Device], host:
             f"functions) needs {(fixed + pair) / 1e6:.4g} MB, but {devices[free.index(min(free))].name} has "
             f"{max(0, budget) / 1e6:.4g} MB left: use a GPU with more memory, a lower precision, or the backend 'cpu'"
         )
-    most = max(shape.nocc) if len(free) == 1 else -(-max(shape.nocc) // (PANELS_A_GPU * len(free)))
-    panel = max(1, min(most, budget // 2 // fixed, budget // 2 // pair, most if host is None else host))
+    panel = min(budget // 2 // fixed, budget // 2 // pair, _wanted_panel(shape, buffers, len(free)))
+    panel = max(1, panel if host is None else min(panel, host))
     a_row = pair * panel
     rows = max(1, min(panel, buffers.blocks * BLOCK_BYTES // a_row, (budget - fixed * panel) // a_row))
     rest = budget - a_row * rows - (fixed - 2 * buffers.panel(shape)) * panel
-    return BlockPlan(shape, panel, rows, max(2, rest // (panel * buffers.panel(shape))))
+    wanted = max(-(-panel // BLOCKS_A_DIAGONAL), LEAST_BLOCK_BYTES * buffers.blocks // a_row)
+    every = sum(-(-n // panel) for n in (shape.nocc[:1] if shape.triangle else shape.nocc))
+    kept = min(max(2, every), max(2, rest // (panel * buffers.panel(shape))))
+    return BlockPlan(shape, panel, rows, kept, min(rows, wanted))
+
+
+def _wanted_panel(shape: Shape, buffers: Buffers, gpus: int) -> int:
+    """The orbitals of a panel if memory does not matter."""
+    nocc = max(shape.nocc)
+    if gpus > 1:
+        return -(-nocc // (PANELS_A_GPU * gpus))
+    return min(nocc, max(-(-nocc // PANELS_OF_ONE), -(-LEAST_PANEL_BYTES // buffers.panel(shape))))

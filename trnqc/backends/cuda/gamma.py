@@ -14,9 +14,9 @@ import numpy as np
 from trnqc.backends.cuda.blocks import Block, Buffers, Panels, Shape, plan_blocks
 from trnqc.backends.cuda.formats import DEVICE_FORMATS, DeviceFormat
 from trnqc.backends.cuda.packing import split_recipe
-from trnqc.backends.cuda.products import Gpu, Matrix, ran_on
+from trnqc.backends.cuda.products import Gpu, Matrix
 from trnqc.backends.cuda.programs import tiles_of
-from trnqc.backends.cuda.share import Job, Orbitals, Share
+from trnqc.backends.cuda.share import Job, Orbitals, Share, described
 from trnqc.backends.cuda.threads import WAITING, on_threads
 from trnqc.backends.gamma import AddRows, FactorSet, GammaOptions
 from trnqc.errors import MemoryLimit
@@ -46,7 +46,7 @@ class CudaGamma:
             done += pairs
             if self.options.progress is not None:
                 self.options.progress(done, total)
-        return ran_on(self.gpus)
+        return described(self.gpus, job.plan)
 
     def _job(self) -> Job:
         form = DEVICE_FORMATS[self.options.precision]

@@ -18,9 +18,9 @@ import numpy as np
 
 from trnqc.backends.cuda.blocks import Block, Buffers, Panels, Shape, plan_blocks
 from trnqc.backends.cuda.formats import DEVICE_FORMATS
-from trnqc.backends.cuda.products import Gpu, ran_on
+from trnqc.backends.cuda.products import Gpu
 from trnqc.backends.cuda.programs import tiles_of
-from trnqc.backends.cuda.share import Job, Orbitals, Share
+from trnqc.backends.cuda.share import Job, Orbitals, Share, described
 from trnqc.backends.cuda.threads import on_threads
 from trnqc.backends.pair_step import PairOptions
 from trnqc.errors import MemoryLimit
@@ -46,9 +46,11 @@ class CudaPairStep:
                 f"the pair step needs {needed / 1e6:.4g} MB on the host ({held / 1e6:.4g} MB of it for B), but the "
                 f"limit is {max_memory / 1e6:.4g} MB: raise the limit, or keep B on disk"
             )
-        direct, exchange = self._sums((orbitals, orbitals), "same_spin_energies", True)
-        twice = np.tril(2.0 - np.eye(nocc))
-        return PairEnergies(twice * direct, twice * (direct - exchange), self._ran_on())
+        (direct, exchange), ran_on = self._sums((orbitals, orbitals), "same_spin_energies", True)
+        # T of i with itself is symmetric, but for the rounding of the product.
+        np.fill_diagonal(exchange, direct.diagonal())
+        twice = 2.0 - np.eye(nocc)
+        return PairEnergies(np.tril(twice * direct), np.tril(twice * (direct - exchange)), ran_on)
 
     def block(
         self,
@@ -59,8 +61,8 @@ class CudaPairStep:
         eps_vir: np.ndarray,
     ) -> PairEnergies:
         sets = Orbitals(left, eps_left, eps_vir), Orbitals(right, eps_right, eps_vir)
-        direct, exchange = self._sums(sets, "same_spin_energies", False)
-        return PairEnergies(2.0 * direct, 2.0 * (direct - exchange), self._ran_on())
+        (direct, exchange), ran_on = self._sums(sets, "same_spin_energies", False)
+        return PairEnergies(2.0 * direct, 2.0 * (direct - exchange), ran_on)
 
     def block_bytes(self, m: int, n: int, nvir: int, naux: int) -> int:
         """See `PairStep.block_bytes`."""
@@ -74,15 +76,15 @@ class CudaPairStep:
         eps_vir: tuple[np.ndarray, np.ndarray],
     ) -> PairEnergies:
         sets = Orbitals(left, eps_occ[0], eps_vir[0]), Orbitals(right, eps_occ[1], eps_vir[1])
-        direct, exchange = self._sums(sets, "opposite_spin_energies", False)
-        return PairEnergies(direct, exchange, self._ran_on())
+        (direct, exchange), ran_on = self._sums(sets, "opposite_spin_energies", False)
+        return PairEnergies(direct, exchange, ran_on)
 
     def opposite_spin_bytes(self, m: int, n: int, nvir: tuple[int, int], naux: int) -> int:
         """See `PairStep.opposite_spin_bytes`: one orbital for each GPU, and the sums of each pair and its tiles."""
         return 8 * len(self.gpus) * max(nvir) * naux + 16 * m * n * (2 * tiles_of(max(nvir)) + 1)
 
-    def _sums(self, sets: tuple[Orbitals, Orbitals], program: str, triangle: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Both sums of the program for all pairs, [m, n]; of a triangle, only pairs i >= j have a meaning."""
+    def _sums(self, sets: tuple[Orbitals, Orbitals], program: str, triangle: bool) -> tuple[np.ndarray, str]:
+        """Both sums of the program for all pairs, [2, m, n], and what ran. A triangle has only pairs i >= j."""
         (m, nvir, naux), (n, others, _) = (s.B.shape for s in sets)
         shape = Shape((m, n), (nvir, others), naux, triangle)
         buffers = Buffers(DEVICE_FORMATS[self.options.precision], BLOCKS)
@@ -95,10 +97,7 @@ class CudaPairStep:
             done += pairs
             if self.options.progress is not None:
                 self.options.progress(done, shape.pairs)
-        return sums[0], sums[1]
-
-    def _ran_on(self) -> str:
-        return ran_on(self.gpus)
+        return sums, described(self.gpus, plan)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,6 @@ array library.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -92,12 +91,6 @@ class Gpu:
     def capability(self) -> float:
         """Ten times the compute capability; that of a simulated device is infinite."""
         return int(self.device.arch[3:]) if self.device.arch.startswith("sm_") else math.inf
-
-
-def ran_on(gpus: Sequence[Gpu]) -> str:
-    """What computed a result on some GPUs, in words."""
-    number = f"{len(gpus)} GPUs: " if len(gpus) > 1 else ""
-    return f"{number}{'; '.join(gpu.products.label for gpu in gpus)}; generated kernels"
 
 
 class CublasProducts:

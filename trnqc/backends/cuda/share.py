@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +46,13 @@ class Job:
     plan: BlockPlan
     buffers: Buffers
     program: str
+
+
+def described(gpus: Sequence[Gpu], plan: BlockPlan) -> str:
+    """What computed a result, and how the pairs were divided, in words."""
+    number = f"{len(gpus)} GPUs: " if len(gpus) > 1 else ""
+    products = "; ".join(gpu.products.label for gpu in gpus)
+    return f"{number}{products}; generated kernels; {plan}"
 
 
 class Share:
