@@ -11,10 +11,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.backends.contract import BackendContract, random_factors, random_spins, reference_opposite_spin
+from tests.backends.contract import factor_set, random_factors, random_spins, reference_opposite_spin
+from tests.backends.gamma_contract import GammaContract, weighted_products
 from tests.backends.simulated_cuda import SimulatedCuda
+from tests.tolerances import PRODUCT
 from trnqc import backends
-from trnqc.backends.cuda import products
+from trnqc.backends.cuda import blocks, products
 from trnqc.backends.cuda.backend import Cuda
 from trnqc.backends.cuda.products import CublasProducts, Matrix, SimulatedProducts
 from trnqc.errors import BackendUnavailable, MemoryLimit, UnsupportedPrecision
@@ -24,13 +26,13 @@ from trnqc.jit.simulated_device import SimulatedDevice
 STATUS = backends.statuses()["cuda"]
 
 
-class TestSimulated(BackendContract):
+class TestSimulated(GammaContract):
     backend = SimulatedCuda()
 
 
 if STATUS.usable and not STATUS.reason:
 
-    class TestGpus(BackendContract):
+    class TestGpus(GammaContract):
         backend = Cuda()
 
 else:
@@ -75,6 +77,28 @@ def test_panels_come_and_go_where_memory_is_short():
         (left, right), eps_occ, eps_vir = spins = random_spins(6, 5, (7, 9), 19)
         result = short.mp2_opposite_spin(left, right, eps_occ, eps_vir, precision="fp64")
         np.testing.assert_allclose(result.os, reference_opposite_spin(spins), rtol=1e-12)
+
+
+@pytest.mark.parametrize("precision", ["fp64", "bf16x3"])
+def test_gamma_of_several_gpus_with_little_memory(monkeypatch, precision):
+    """Panels of two orbitals and blocks of one of them: every product adds to what is there."""
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(blocks, "PANELS_A_GPU", 3)
+    small = SimulatedCuda(2, memory=40_000)
+    left, right = factor_set((11, 7, 13)), factor_set((9, 5, 13))
+    for other in (None, right):
+        sets, exchange = [left, *([other] if other else [])], 0.0 if other else 0.5
+        sums = [np.zeros(s.B.shape) for s in sets]
+
+        def add(side: int, rows: slice, values: np.ndarray, sums=sums) -> None:
+            assert rows.stop - rows.start <= 2
+            sums[side][rows] += values
+
+        small.mp2_gamma(left, other, add, direct=1.5, exchange=exchange, precision=precision)
+        for gamma, of, with_ in zip(sums, sets, [other or left, left]):
+            exact, scale = weighted_products(of, with_, 1.5, exchange)
+            assert np.all(abs(gamma - exact) <= 4 * PRODUCT[precision] * scale)
+    assert all(device.used == 0 and device.most_used < 40_000 for device in small.simulated)
 
 
 def test_a_gpu_with_too_little_memory_is_named():
@@ -197,7 +221,7 @@ def test_products_of_parts_of_arrays(monkeypatch, make, dtype, transpose):
 def test_every_stream_has_a_handle_of_its_own(monkeypatch):
     blas = ColumnMajorBlas()
     monkeypatch.setattr(products, "cublas", lambda: blas)
-    assert "cuBLAS 130000 on host (sm_80)" in with_addresses().label
+    assert with_addresses().label == "products by cuBLAS 130000 on host (sm_80)"
     assert blas.streams == {1: 100, 2: 101}
 
 

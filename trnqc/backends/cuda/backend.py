@@ -10,8 +10,10 @@ import numpy as np
 
 from trnqc.backends.base import Backend, BackendStatus
 from trnqc.backends.cuda.formats import DEVICE_FORMATS
+from trnqc.backends.cuda.gamma import CudaGamma
 from trnqc.backends.cuda.pairs import CudaPairStep
 from trnqc.backends.cuda.products import CublasProducts, Gpu, cublas, product
+from trnqc.backends.gamma import AddRows, FactorSet, GammaOptions
 from trnqc.backends.pair_step import PairOptions
 from trnqc.errors import BackendUnavailable, CompilerError, UnsupportedPrecision
 from trnqc.jit import device
@@ -26,7 +28,7 @@ class Cuda(Backend):
     """NVIDIA GPUs, which compute products by cuBLAS and all the rest by generated programs."""
 
     name = "cuda"
-    precisions = tuple(DEVICE_FORMATS)
+    precisions = gamma_precisions = tuple(DEVICE_FORMATS)
 
     def status(self) -> BackendStatus:
         """The backend is usable with a GPU, cuda-core and cuBLAS. nvcc is listed too, but only reports need it."""
@@ -67,6 +69,9 @@ class Cuda(Backend):
 
     def _product(self, a_t: np.ndarray, b: np.ndarray, precision: str) -> np.ndarray:
         return product(self.gpus()[0], a_t, b, DEVICE_FORMATS[precision])
+
+    def _gamma(self, left: FactorSet, right: FactorSet | None, options: GammaOptions, add: AddRows) -> str:
+        return CudaGamma(self.gpus(), left, right, options).run(add)
 
     def _pair_step(self, options: PairOptions) -> CudaPairStep:
         return CudaPairStep(self.gpus(), options)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from trnqc.backends.cuda.formats import DeviceFormat
+from trnqc.backends.cuda.formats import ALIGNED, DeviceFormat
 from trnqc.errors import MemoryLimit
 from trnqc.jit.device import Device
 
@@ -45,10 +45,6 @@ class Shape:
     nvir: tuple[int, int]
     naux: int
     triangle: bool
-
-    @property
-    def pair_elements(self) -> int:
-        return self.nvir[0] * self.nvir[1]
 
     @property
     def pairs(self) -> int:
@@ -88,7 +84,9 @@ class Buffers:
 
     def pair(self, shape: Shape) -> int:
         """Bytes of T of one pair, in all blocks."""
-        return self.blocks * shape.pair_elements * (self.form.result.itemsize + self.amplitudes)
+        # Rows of T are padded by less than ALIGNED elements for each row, which are counted for every pair.
+        elements = shape.nvir[0] * (shape.nvir[1] + ALIGNED - 1)
+        return self.blocks * elements * (self.form.result.itemsize + self.amplitudes)
 
 
 Panels = tuple[slice, slice]
@@ -143,12 +141,14 @@ class BlockPlan:
         """The right panels with which a left panel forms pairs."""
         return [p for p in self.panels_of(1) if not self.shape.triangle or p.start <= left.start]
 
-    def sequence(self, lefts: Sequence[slice], lower: bool = True) -> Iterator[tuple[Panels, Block]]:
-        """The blocks of some left panels with all of their partners. The next one often has the same right panel."""
+    def panel_pairs(self, lefts: Sequence[slice]) -> Iterator[Panels]:
+        """Some left panels with all of their partners, in turns from the last one on and from the first one on.
+
+        The first partners of a left panel are then those that have been used last.
+        """
         for n, left in enumerate(lefts):
             for right in self.partners(left)[:: 1 if n % 2 else -1]:
-                for block in self.blocks(left, right, lower):
-                    yield (left, right), block
+                yield left, right
 
     def blocks(self, left: slice, right: slice, lower: bool) -> Iterator[Block]:
         """The blocks of a pair of panels. With `lower`, a panel with itself has columns up to the last row only."""

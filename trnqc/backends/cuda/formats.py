@@ -18,6 +18,11 @@ ALIGNED = 8
 """Elements to which rows are padded: tensor cores read 16 bytes at a time, which are eight bf16 numbers."""
 
 
+def aligned(elements: int) -> int:
+    """The number of elements, rounded up to a multiple of ALIGNED."""
+    return -(-elements // ALIGNED) * ALIGNED
+
+
 @dataclass(frozen=True)
 class DeviceFormat:
     """The number format of one precision on a GPU.
@@ -30,12 +35,15 @@ class DeviceFormat:
         The dtypes of B and of T.
     capability
         The lowest compute capability that has its products, ten times the number that NVIDIA writes.
+    parts
+        Which copies of the auxiliary index are the parts of B, the largest part first.
     """
 
     precision: str
     operand: np.dtype
     result: np.dtype
     capability: int
+    parts: tuple[int, ...] = (0,)
 
     @property
     def kind(self) -> str:
@@ -44,7 +52,7 @@ class DeviceFormat:
 
     def padded(self, naux: int) -> int:
         """Elements of one copy of a row."""
-        return -(-naux // ALIGNED) * ALIGNED
+        return aligned(naux)
 
     def row(self, naux: int) -> int:
         """Elements of a row with all of its copies."""
@@ -55,6 +63,11 @@ class DeviceFormat:
         form, width = FORMATS[self.precision], self.padded(naux)
         first, last = (form.left, form.right)[side]
         return slice(first * width, last * width)
+
+    def part(self, number: int, naux: int) -> slice:
+        """The elements of a row that are one of the parts of B."""
+        start = self.parts[number] * self.padded(naux)
+        return slice(start, start + naux)
 
     def orbital_bytes(self, nvir: int, naux: int) -> int:
         """Bytes of the rows of one orbital."""
@@ -76,6 +89,6 @@ _BF16 = np.dtype(ml_dtypes.bfloat16)
 DEVICE_FORMATS = {
     "fp64": DeviceFormat("fp64", np.dtype(np.float64), np.dtype(np.float64), 75),
     "fp32": DeviceFormat("fp32", np.dtype(np.float32), np.dtype(np.float32), 75),
-    "bf16x3": DeviceFormat("bf16x3", _BF16, np.dtype(np.float32), 80),
+    "bf16x3": DeviceFormat("bf16x3", _BF16, np.dtype(np.float32), 80, parts=(1, 0)),
     "bf16": DeviceFormat("bf16", _BF16, np.dtype(np.float32), 80),
 }

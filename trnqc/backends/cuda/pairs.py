@@ -4,7 +4,8 @@ B -> panels in the format of the precision (share.py, formats.py)
   -> blocks of pairs within the memory of each GPU (blocks.py)
   -> T by cuBLAS (products.py) -> sums of each pair by a generated program (programs.py)
 
-Each GPU has a thread of its own, which converts and loads panels while the GPU computes.
+Each GPU has a thread of its own, which converts and loads panels while the GPU computes. The energy expression is a
+program of its own, whether the caller wants it fused with the products or not.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import numpy as np
 
 from trnqc.backends.cuda.blocks import Block, Buffers, Panels, Shape, plan_blocks
 from trnqc.backends.cuda.formats import DEVICE_FORMATS
-from trnqc.backends.cuda.products import Gpu
+from trnqc.backends.cuda.products import Gpu, ran_on
 from trnqc.backends.cuda.programs import tiles_of
-from trnqc.backends.cuda.share import Job, Orbitals, Share, on_threads
+from trnqc.backends.cuda.share import Job, Orbitals, Share
+from trnqc.backends.cuda.threads import on_threads
 from trnqc.backends.pair_step import PairOptions
 from trnqc.errors import MemoryLimit
 from trnqc.types import PairEnergies
@@ -74,10 +76,9 @@ class CudaPairStep:
         return len(self.gpus) * max(m, n) * self._orbital_bytes(max(nvir), naux)
 
     def _orbital_bytes(self, nvir: int, naux: int) -> int:
-        """Bytes of one orbital of a panel on the host, with what its conversion or NumPy's expression needs."""
+        """Bytes of one orbital of a panel on the host while it is converted."""
         form = DEVICE_FORMATS[self.options.precision]
-        conversion = form.orbital_bytes(nvir, naux) + 8 * nvir * form.row(naux)
-        return conversion if self.options.fused else conversion + 32 * nvir * nvir
+        return form.orbital_bytes(nvir, naux) + 8 * nvir * form.row(naux)
 
     def _panel_width(self, nvir: int, naux: int, held: int, limit: float | None) -> int | None:
         """The orbitals of a panel that fit the memory of the host."""
@@ -100,17 +101,17 @@ class CudaPairStep:
         buffers = Buffers(DEVICE_FORMATS[self.options.precision], BLOCKS)
         plan = plan_blocks(shape, buffers, [gpu.device for gpu in self.gpus], host)
         job, sums = Job(sets, plan, buffers, program), np.zeros((2, m, n))
-        work = [PairShare(gpu, job, self.options.fused, sums) for gpu in self.gpus]
+        shares = zip(self.gpus, plan.shares(len(self.gpus)))
+        work = [PairShare(gpu, job, sums).run(lefts) for gpu, lefts in shares]
         done = 0
-        for pairs in on_threads(work, plan.shares(len(self.gpus))):
+        for pairs in on_threads(work):
             done += pairs
             if self.options.progress is not None:
                 self.options.progress(done, shape.pairs)
         return sums[0], sums[1]
 
     def _ran_on(self) -> str:
-        how = "generated kernels" if self.options.fused else "energy expression apart in NumPy"
-        return f"{len(self.gpus)} x {self.gpus[0].products.label}, {how}"
+        return ran_on(self.gpus)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,19 +120,19 @@ class PairShare:
 
     gpu: Gpu
     job: Job
-    fused: bool
     sums: np.ndarray
 
     def run(self, lefts: Sequence[slice]) -> Iterator[int]:
         """Compute the pairs of some left panels; yields the numbers of pairs that have been computed."""
-        blocks = list(self.job.plan.sequence(lefts))
+        plan = self.job.plan
+        blocks = [(pair, block) for pair in plan.panel_pairs(lefts) for block in plan.blocks(*pair, lower=True)]
         if not blocks:
             return
         with Share(self.gpu, self.job) as share:
-            yield from self._on_device(share, blocks) if self.fused else self._apart(share, blocks)
+            yield from self._launched(share, blocks)
 
-    def _on_device(self, share: Share, blocks: Sequence[tuple[Panels, Block]]) -> Iterator[int]:
-        """T and its sums on the device. The stream of a block is the next one, whose last block must have ended."""
+    def _launched(self, share: Share, blocks: Sequence[tuple[Panels, Block]]) -> Iterator[int]:
+        """Launch all blocks, each on the next stream, whose last block must have ended, and keep their sums."""
         device, shape = share.device, self.job.plan.shape
         buffers, energies, built = share.integral_buffers(), share.energies(), share.build()
         tiles = tiles_of(shape.nvir[0])
@@ -151,17 +152,3 @@ class PairShare:
             of_a_block = sums[places[n] : places[n + 1]].reshape(*block.shape, tiles, 2).sum(axis=2)
             self.sums[:, block.rows, block.columns] = np.moveaxis(of_a_block, -1, 0)
         yield sum(block.pairs(shape.triangle) for _, block in blocks[-len(buffers) :])
-
-    def _apart(self, share: Share, blocks: Sequence[tuple[Panels, Block]]) -> Iterator[int]:
-        """T on the device, and the energy expression in NumPy."""
-        (memory, *_), (left, right), same = share.integral_buffers(), self.job.sets, "same" in self.job.program
-        e_vir = np.add.outer(left.eps_vir, right.eps_vir)
-        for panels, block in blocks:
-            out = share.integrals(panels, block, memory, share.stream(0))
-            T = share.device.download(memory)[: out.rows * out.columns].astype(np.float64)
-            T = T.reshape(block.shape[0], len(left.eps_vir), block.shape[1], len(right.eps_vir))
-            for i, j in np.ndindex(block.shape):
-                pair, (m, n) = T[i, :, j], (block.rows.start + i, block.columns.start + j)
-                weighted = pair / (left.eps_occ[m] + right.eps_occ[n] - e_vir)
-                self.sums[:, m, n] = np.vdot(weighted, pair), np.vdot(weighted, pair.T) if same else 0.0
-            yield block.pairs(self.job.plan.shape.triangle)

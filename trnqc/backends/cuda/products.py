@@ -7,6 +7,7 @@ array library.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -35,6 +36,8 @@ class Matrix:
         Elements from one row to the next.
     start
         The position of the first element.
+    numbers
+        The dtype of the elements, if the array was allocated with another one.
     """
 
     memory: DeviceArray
@@ -42,6 +45,11 @@ class Matrix:
     columns: int
     stride: int
     start: int = 0
+    numbers: np.dtype | None = None
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.numbers or self.memory.dtype
 
 
 class Products(Protocol):
@@ -87,6 +95,12 @@ class Gpu:
         return int(self.device.arch[3:]) if self.device.arch.startswith("sm_") else math.inf
 
 
+def ran_on(gpus: Sequence[Gpu]) -> str:
+    """What computed a result on some GPUs, in words."""
+    number = f"{len(gpus)} GPUs: " if len(gpus) > 1 else ""
+    return f"{number}{'; '.join(gpu.products.label for gpu in gpus)}; generated kernels"
+
+
 class CublasProducts:
     """Products by cuBLAS.
 
@@ -105,7 +119,8 @@ class CublasProducts:
 
     @property
     def label(self) -> str:
-        return f"cuBLAS {self._cublas.get_version(self._handles[0])} on {self.device.name} ({self.device.arch})"
+        version = self._cublas.get_version(self._handles[0])
+        return f"products by cuBLAS {version} on {self.device.name} ({self.device.arch})"
 
     def multiply(
         self,
@@ -118,7 +133,7 @@ class CublasProducts:
         stream: int = 0,
     ) -> None:
         # cuBLAS expects columns first, where the matrices are their transposes: outᵀ = rightᵀ leftᵀ.
-        cublas, scalar = self._cublas, np.float64 if out.memory.dtype == np.float64 else np.float32
+        cublas, scalar = self._cublas, np.float64 if out.dtype == np.float64 else np.float32
         one, beta = np.ones(1, scalar), np.full(1, float(add), scalar)
         operations = [cublas.Operation.T if flag else cublas.Operation.N for flag in transpose]
         inner = left.rows if transpose[0] else left.columns
@@ -149,9 +164,8 @@ class CublasProducts:
 
     def _operand(self, matrix: Matrix) -> tuple[int, int, int]:
         """The address, the data type and the leading dimension of a matrix."""
-        dtype = matrix.memory.dtype
-        address = self.device.address(matrix.memory) + matrix.start * dtype.itemsize
-        return address, DATA_TYPES[dtype.name], matrix.stride
+        address = self.device.address(matrix.memory) + matrix.start * matrix.dtype.itemsize
+        return address, DATA_TYPES[matrix.dtype.name], matrix.stride
 
 
 def cublas() -> Any:
@@ -173,7 +187,7 @@ class SimulatedProducts:
 
     @property
     def label(self) -> str:
-        return f"NumPy products and kernels compiled as C on the device {self.device.name!r}, which is simulated"
+        return f"products by NumPy on {self.device.name}"
 
     def multiply(
         self,
@@ -194,7 +208,7 @@ class SimulatedProducts:
 
 def _view(matrix: Matrix) -> np.ndarray:
     """A matrix on a simulated device as a NumPy array."""
-    flat = matrix.memory.handle.reshape(-1)[matrix.start :]
+    flat = matrix.memory.handle.reshape(-1).view(matrix.dtype)[matrix.start :]
     strides = (matrix.stride * flat.itemsize, flat.itemsize)
     if flat.size < (matrix.rows - 1) * matrix.stride + matrix.columns:
         raise IndexError(f"{matrix.rows} rows of {matrix.columns} elements end after the array of {flat.size}")

@@ -29,7 +29,7 @@ ENERGIES = ("same_spin_energies", "opposite_spin_energies")
 AMPLITUDES = ("same_spin_amplitudes", "opposite_spin_amplitudes")
 
 GROUP = Var("group", "i64")
-ORBITALS, ROWS, COLUMNS = (Var(name, "i64") for name in ("orbitals", "rows", "columns"))
+ORBITALS, ROWS, COLUMNS, STRIDE = (Var(name, "i64") for name in ("orbitals", "rows", "columns", "stride"))
 I0, J0, PLACE, SPARE = (Var(name, "i64") for name in ("i0", "j0", "place", "spare"))
 OUT = Array("out", "f64", (None, 2))
 
@@ -49,9 +49,10 @@ def recipe(name: str, dtype: str, lanes: int) -> Recipe:
     Notes
     -----
     The arguments are ``orbitals``, the number of orbitals j of the block; ``rows`` and ``columns``, the numbers of
-    virtual orbitals a and b; ``i0`` and ``j0``, the numbers of the first orbitals i and j; ``t``, the integrals
-    [i, rows, orbitals, columns]; and the energies in Hartree of all virtual orbitals (``e_row``, ``e_column``) and of
-    all occupied ones (``e_left``, ``e_right``). Group g has tile g % tiles of the rows of pair g // tiles.
+    virtual orbitals a and b; ``stride``, the elements from one row of T to the next; ``i0`` and ``j0``, the numbers of
+    the first orbitals i and j; ``t``, the integrals [i, rows, orbitals, columns]; and the energies in Hartree of all
+    virtual orbitals (``e_row``, ``e_column``) and of all occupied ones (``e_left``, ``e_right``). Group g has tile
+    g % tiles of the rows of pair g // tiles.
 
     Energies are written to ``out`` [.., 2], group g to row ``place`` + g: the sums over a tile of rows of T[a, b]² / D
     and of T[a, b] T[b, a] / D, with D = ε_i + ε_j - ε_a - ε_b. The second one is zero for pairs of opposite spin.
@@ -73,7 +74,7 @@ def parameters(name: str, dtype: str) -> tuple[Value | Array, ...]:
     """The parameters of a program."""
     arrays = (Array(x, dtype) for x in ("t", "e_row", "e_column", "e_left", "e_right"))
     own = (PLACE, OUT) if name in ENERGIES else (SPARE, Var("direct", dtype), Var("exchange", dtype))
-    return (ORBITALS, ROWS, COLUMNS, I0, J0, *arrays, *own)
+    return (ORBITALS, ROWS, COLUMNS, STRIDE, I0, J0, *arrays, *own)
 
 
 def program(name: str, dtype: str, lanes: int) -> Function:
@@ -101,8 +102,7 @@ class _Pair:
         pair = let("pair", GROUP // row_tiles)
         i, j = let("i", pair // ORBITALS), let("j", pair % ORBITALS)
         self.tile_of_rows = let("tile_of_rows", GROUP % row_tiles)
-        self.stride = let("stride", ORBITALS * COLUMNS)
-        self.origin = let("origin", i * ROWS * self.stride + j * COLUMNS)
+        self.origin = let("origin", i * ROWS * STRIDE + j * COLUMNS)
         self.e_pair = let("e_pair", Array("e_left", dtype)[I0 + i] + Array("e_right", dtype)[J0 + j])
         self.row, self.column = let("row", lane() // TILE), let("column", lane() % TILE)
 
@@ -114,14 +114,14 @@ class _Pair:
 
     def element(self, a: Value, b: Value) -> Value:
         """T[a, b], or the nearest element if that is outside of the matrix."""
-        return self.t[self.origin + minimum(a, ROWS - 1) * self.stride + minimum(b, COLUMNS - 1)]
+        return self.t[self.origin + minimum(a, ROWS - 1) * STRIDE + minimum(b, COLUMNS - 1)]
 
     def inside(self, a: Value, b: Value) -> Value:
         return both(lt(a, ROWS), lt(b, COLUMNS))
 
     def store(self, a: Value, b: Value, value: Value) -> None:
         """T[a, b] = value, or the spare element if that is outside of the matrix."""
-        self.b.store(self.t[select(self.inside(a, b), self.origin + a * self.stride + b, SPARE)], value)
+        self.b.store(self.t[select(self.inside(a, b), self.origin + a * STRIDE + b, SPARE)], value)
 
     def denominator(self, a: Value, b: Value) -> Value:
         """ε_i + ε_j - ε_a - ε_b, with the nearest orbitals if one is outside of the matrix."""

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from queue import SimpleQueue
-from threading import Event
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 
-from trnqc.backends.cuda.blocks import Block, BlockPlan, Buffers
+from trnqc.backends.cuda.blocks import Block, BlockPlan, Buffers, Panels
+from trnqc.backends.cuda.formats import aligned
 from trnqc.backends.cuda.products import Gpu, Matrix
 from trnqc.backends.cuda.programs import LANES, TILE, recipe
 from trnqc.jit.device import Built, DeviceArray
-
-Result = TypeVar("Result")
-Result_co = TypeVar("Result_co", covariant=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +74,7 @@ class Share:
     def integral_buffers(self) -> list[DeviceArray]:
         """Memory of T for each stream, with one element more than the largest block has."""
         plan = self.job.plan
-        elements = plan.rows * plan.panel * plan.shape.pair_elements
+        elements = plan.rows * plan.shape.nvir[0] * aligned(plan.panel * plan.shape.nvir[1])
         return [self.zeros(elements + 1, dtype=self.form.result) for _ in range(self.job.buffers.blocks)]
 
     def energies(self) -> dict[str, DeviceArray]:
@@ -91,10 +85,15 @@ class Share:
         self._held += arrays.values()
         return arrays
 
+    @property
+    def lanes(self) -> int:
+        """The lanes of a group of the programs."""
+        return max(TILE, min(LANES, self.device.most_lanes))
+
     def build(self) -> Built:
         """The program of the job, compiled for this GPU."""
-        lanes = max(TILE, min(LANES, self.device.most_lanes))
-        return self.device.build(recipe(self.job.program, self.form.kind, lanes), lanes, accumulate="plain")
+        program = recipe(self.job.program, self.form.kind, self.lanes)
+        return self.device.build(program, self.lanes, accumulate="plain")
 
     def stream(self, block: int) -> int:
         """The stream of the n-th block. Memory is copied on stream 0, which must not wait for kernels."""
@@ -104,19 +103,27 @@ class Share:
     def numbers(self, block: Block) -> dict[str, int]:
         """The arguments of a program that describe a block."""
         rows, columns = self.job.plan.shape.nvir
-        i0, j0 = block.rows.start, block.columns.start
-        return {"orbitals": block.shape[1], "rows": rows, "columns": columns, "i0": i0, "j0": j0}
+        i0, j0, stride = block.rows.start, block.columns.start, aligned(block.shape[1] * columns)
+        return {"orbitals": block.shape[1], "rows": rows, "columns": columns, "stride": stride, "i0": i0, "j0": j0}
 
     def integrals(self, panels: tuple[slice, slice], block: Block, memory: DeviceArray, stream: int) -> Matrix:
         """Queue the product that computes T of a block of a pair of panels in `memory`."""
         left = self.panel(0, panels[0])
         right = self.panel(1, panels[1], kept=left)
         (rows, columns), (m, n) = self.job.plan.shape.nvir, block.shape
-        out = Matrix(memory, m * rows, n * columns, n * columns)
+        out = Matrix(memory, m * rows, n * columns, aligned(n * columns))
         a = self.operand(0, left, panels[0], block.rows)
         b = self.operand(1, right, panels[1], block.columns)
         self.gpu.products.multiply(a, b, out, transpose=(False, True), stream=stream)
         return out
+
+    def factors(self, side: int, panels: Panels, orbitals: slice, part: int) -> Matrix:
+        """B[j b, Q] of some orbitals of one of two loaded panels, one of the parts of B."""
+        nvir, naux = self.job.plan.shape.nvir[side], self.job.plan.shape.naux
+        row, elements = self.form.row(naux), self.form.part(part, naux)
+        start = (orbitals.start - panels[side].start) * nvir * row + elements.start
+        memory = self.panel(side, panels[side])
+        return Matrix(memory, (orbitals.stop - orbitals.start) * nvir, naux, row, start)
 
     def operand(self, side: int, memory: DeviceArray, panel: slice, orbitals: slice) -> Matrix:
         """The rows of some orbitals of a panel, as the left (0) or right (1) operand of T."""
@@ -146,43 +153,3 @@ class Share:
         oldest = next(key for key, memory in self._panels.items() if memory is not kept)
         self.device.synchronize()
         return self._panels.pop(oldest)
-
-
-class Work(Protocol[Result_co]):
-    """What one GPU does in a job."""
-
-    def run(self, lefts: Sequence[slice]) -> Iterator[Result_co]:
-        """Compute all pairs of some left panels; yields results on the way."""
-        ...
-
-
-def on_threads(work: Sequence[Work[Result]], shares: Sequence[Sequence[slice]]) -> Iterator[Result]:
-    """Run the work of each GPU on a thread of its own, and yield all results in the thread of the caller.
-
-    If one of them fails, the others end at their next result, and the error is raised.
-    """
-    results: SimpleQueue[Result | None] = SimpleQueue()
-    stopped = Event()
-
-    def run(one: Work[Result], lefts: Sequence[slice]) -> None:
-        try:
-            for result in one.run(lefts):
-                results.put(result)
-                if stopped.is_set():
-                    break
-        except BaseException:
-            stopped.set()
-            raise
-        finally:
-            results.put(None)
-
-    with ThreadPoolExecutor(len(work), thread_name_prefix="trnqc-gpu") as pool:
-        futures = [pool.submit(run, one, lefts) for one, lefts in zip(work, shares)]
-        try:
-            for _ in work:
-                while (result := results.get()) is not None:
-                    yield result
-        finally:
-            stopped.set()
-        for future in futures:
-            future.result()
