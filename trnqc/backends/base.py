@@ -160,7 +160,7 @@ class Backend:
         MemoryLimit
             If `max_memory` is too small. The message contains the necessary and the allowed size.
         CompilerError
-            If the fused step of the CPU needs a C compiler and there is none.
+            If compiled code of the CPU cannot be built, although there is a C compiler.
         """
         check_precision(self, precision)
         step = self._pair_step(PairOptions(precision, fused, threads, progress))
@@ -204,7 +204,7 @@ class Backend:
         UnsupportedPrecision
             If the backend does not have the precision.
         CompilerError
-            If the fused step of the CPU needs a C compiler and there is none.
+            If compiled code of the CPU cannot be built, although there is a C compiler.
         """
         check_precision(self, precision)
         step = self._pair_step(PairOptions(precision, fused, threads, progress))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from trnqc.eri.seminumerical.exchange import LEVEL, SeminumericalExchange
 from trnqc.eri.seminumerical.field import programs_for
 from trnqc.eri.seminumerical.work import is_cheaper
 from trnqc.errors import InputError, UnsupportedError
+from trnqc.jit import Recipe
 
 # Fitted integrals, exact integrals, or one integration on a grid; "auto" takes the third where it is cheaper.
 METHODS = ("auto", "fitted", "direct", "seminumerical")
@@ -90,7 +92,11 @@ def builder(mol: Any, omega: float, kernels: str, level: int = LEVEL) -> Seminum
     see as a change of the density. Raises UnsupportedError where kernels="cached" and a program is not compiled.
     """
     exchange = SeminumericalExchange(mol, omega, level)
-    if kernels == "cached" and not background.Needed(programs_for(mol, exchange.operator.name), "cached").ready():
+
+    def programs() -> Sequence[Recipe]:
+        return programs_for(mol, exchange.operator.name)
+
+    if kernels == "cached" and not background.Needed(programs, "cached").ready():
         raise UnsupportedError(
             "kernels='cached' compiles nothing, and kernels of seminumerical exchange are missing: use kernels='wait'"
         )

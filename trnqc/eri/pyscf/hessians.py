@@ -17,6 +17,7 @@ from trnqc.eri.pyscf.hessian_terms import ExactTerms, FittedTerms, Orbitals
 from trnqc.eri.pyscf.molecule_cache import MoleculeCache
 from trnqc.eri.pyscf.orbital_response import OrbitalResponse
 from trnqc.errors import MemoryLimit
+from trnqc.jit import Recipe
 from trnqc.xc.ao import programs_for
 from trnqc.xc.hessian.quadrature import Functional, HessianQuadrature
 from trnqc.xc.hessian.response import PotentialResponse
@@ -169,9 +170,11 @@ class _AcceleratedHessian(lib.StreamObject):
         return self._terms.why_not()
 
     def _needed(self) -> background.Needed:
-        kernels = background.chosen(getattr(self.base, "kernels", None))
+        return background.Needed(self._programs, background.chosen(getattr(self.base, "kernels", None)))
+
+    def _programs(self) -> tuple[Recipe, ...]:
         wanted = self._terms.programs()
         if (functional := self._functional) is not None:
             for order in range(functional.order, functional.order + 3):
                 wanted += programs_for(self.mol, order)
-        return background.Needed(tuple(dict.fromkeys(wanted)), kernels)
+        return tuple(dict.fromkeys(wanted))

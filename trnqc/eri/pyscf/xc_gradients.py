@@ -18,6 +18,7 @@ from pyscf.lib import logger
 
 from trnqc.eri.library import background
 from trnqc.eri.pyscf.molecule_cache import MoleculeCache
+from trnqc.jit import Recipe
 from trnqc.xc.densities import VARIABLES
 from trnqc.xc.forces import nonlocal_gradient, nonlocal_programs_for, programs_for, xc_gradient
 from trnqc.xc.grid_response import xc_gradient_of_moving_grid
@@ -116,11 +117,11 @@ class _XCGradients(lib.StreamObject):
         kernels = background.chosen(getattr(self.base, "kernels", None))
         with_nonlocal = self.base.do_nlc()
 
-        def needed() -> background.Needed:
-            recipes = programs_for(mol, kind) + (nonlocal_programs_for(mol) if with_nonlocal else ())
-            return background.Needed(recipes, kernels)
+        def recipes() -> tuple[Recipe, ...]:
+            return programs_for(mol, kind) + (nonlocal_programs_for(mol) if with_nonlocal else ())
 
-        programs = self._programs.get(mol, (kind, with_nonlocal), needed)
+        needed = background.Needed(recipes, kernels)
+        programs = self._programs.get(mol, (kind, with_nonlocal), lambda: needed)
         return "" if programs.ready() else f"PySCF ({programs.reason})"
 
 
