@@ -19,7 +19,7 @@ from trnqc.backends.cpu.backend import Cpu
 from trnqc.backends.cpu.formats import FORMATS, encode
 from trnqc.backends.cpu.pair_blocks import plan_triangle
 from trnqc.backends.cpu.pair_products import make_products, source_of
-from trnqc.errors import CompilerError, InputError, MemoryLimit
+from trnqc.errors import InputError, MemoryLimit
 from trnqc.host.blas import numpy_blas, single_threaded
 from trnqc.jit import find_compiler
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from pyscf import df, gto
 from pyscf.df.df_jk import _DFHF
 
-from trnqc.eri.library import background
+from trnqc.eri.library import background, needs
 from trnqc.eri.seminumerical.exchange import LEVEL, SeminumericalExchange
 from trnqc.eri.seminumerical.field import programs_for
 from trnqc.eri.seminumerical.work import is_cheaper
 from trnqc.errors import InputError, UnsupportedError
-from trnqc.jit import Recipe
 
 # Fitted integrals, exact integrals, or one integration on a grid; "auto" takes the third where it is cheaper.
 METHODS = ("auto", "fitted", "direct", "seminumerical")
@@ -93,7 +91,7 @@ def builder(mol: Any, omega: float, kernels: str, level: int = LEVEL) -> Seminum
     """
     exchange = SeminumericalExchange(mol, omega, level)
 
-    def programs() -> Sequence[Recipe]:
+    def programs() -> needs.Programs:
         return programs_for(mol, exchange.operator.name)
 
     if kernels == "cached" and not background.Needed(programs, "cached").ready():

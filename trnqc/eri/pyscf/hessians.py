@@ -12,12 +12,11 @@ from pyscf.lib import logger
 from pyscf.scf._response_functions import _gen_rhf_response, _gen_uhf_response
 
 from trnqc.eri.hessian.one_electron import one_electron_energy
-from trnqc.eri.library import background, programs
+from trnqc.eri.library import background, needs, programs
 from trnqc.eri.pyscf.hessian_terms import ExactTerms, FittedTerms, Orbitals
 from trnqc.eri.pyscf.molecule_cache import MoleculeCache
 from trnqc.eri.pyscf.orbital_response import OrbitalResponse
 from trnqc.errors import MemoryLimit
-from trnqc.jit import Recipe
 from trnqc.xc.ao import programs_for
 from trnqc.xc.hessian.quadrature import Functional, HessianQuadrature
 from trnqc.xc.hessian.response import PotentialResponse
@@ -172,7 +171,7 @@ class _AcceleratedHessian(lib.StreamObject):
     def _needed(self) -> background.Needed:
         return background.Needed(self._programs, background.chosen(getattr(self.base, "kernels", None)))
 
-    def _programs(self) -> tuple[Recipe, ...]:
+    def _programs(self) -> needs.Programs:
         wanted = self._terms.programs()
         if (functional := self._functional) is not None:
             for order in range(functional.order, functional.order + 3):

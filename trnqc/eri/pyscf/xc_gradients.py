@@ -16,9 +16,8 @@ from pyscf.dft import numint
 from pyscf.grad.rks import _initialize_grids
 from pyscf.lib import logger
 
-from trnqc.eri.library import background
+from trnqc.eri.library import background, needs
 from trnqc.eri.pyscf.molecule_cache import MoleculeCache
-from trnqc.jit import Recipe
 from trnqc.xc.densities import VARIABLES
 from trnqc.xc.forces import nonlocal_gradient, nonlocal_programs_for, programs_for, xc_gradient
 from trnqc.xc.grid_response import xc_gradient_of_moving_grid
@@ -117,7 +116,7 @@ class _XCGradients(lib.StreamObject):
         kernels = background.chosen(getattr(self.base, "kernels", None))
         with_nonlocal = self.base.do_nlc()
 
-        def recipes() -> tuple[Recipe, ...]:
+        def recipes() -> needs.Programs:
             return programs_for(mol, kind) + (nonlocal_programs_for(mol) if with_nonlocal else ())
 
         needed = background.Needed(recipes, kernels)
