@@ -26,7 +26,7 @@ from nki_kernels.descriptors.descriptor import (
     require_unrolled,
 )
 from nki_kernels.mp2_energy import mp2_energy, reference_mp2_energy
-from nki_kernels.mp2_products import tile_list
+from nki_kernels.mp2_plan import tile_list
 
 
 def tiles_of(shape: Values, constants: Values) -> mp2_plan.Mp2Tiles:
