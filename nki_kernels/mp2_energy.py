@@ -23,8 +23,17 @@ from typing import Any
 import numpy as np
 
 from nki_kernels.lang import nisa, nki, nl
-from nki_kernels.mp2_plan import RUN, P, block_kinds, pairs_at_once, tile_list
-from nki_kernels.mp2_products import PARTNERS, SAME, factors_on_chip, field, load_virtuals, resident, streamed
+from nki_kernels.mp2_plan import RUN, P, block_kinds, pairs_at_once, same_group, tile_list
+from nki_kernels.mp2_products import (
+    PARTNERS,
+    SAME,
+    add_energies,
+    factors_on_chip,
+    field,
+    load_virtuals,
+    resident,
+    streamed,
+)
 from nki_kernels.precision.splits import products_of
 
 
@@ -160,9 +169,7 @@ def _pairs(mem, i_blocks, j_blocks, kind, same_pair: bool):
     """Pairs of i with each j, or of each j with itself, through products and energies."""
     tiles = tile_list(kind[0], kind[1], kind[2])
     mode = SAME if same_pair else PARTNERS
-    for r in range(mem.bias.shape[1]):
-        col = mem.factors.col[0:P, r : r + 1]
-        nisa.activation(dst=mem.bias[0:P, r, :], op=nl.copy, data=mem.e, bias=col)
+    add_energies(mem.bias, mem.factors.col, mem.e)
     done = []
 
     def finish(banks, turn, slots, x):
@@ -253,7 +260,7 @@ def mp2_energy(bt, ev_row, ev_col, e_pair, work, bounds, nvir, naux, kchunk):
         load_virtuals(mem.factors, nisa.register_alloc(0), nisa.register_alloc(0))
     kinds = block_kinds(nvir, ev_row.shape[1])
     group = e_pair.shape[1]
-    pair_kinds = [(group, False), (1, False), (group if count > 1 else 1, True), (1, True)]
+    pair_kinds = [(group, False), (1, False), (same_group(ev_row.shape[0], group), True), (1, True)]
     for p in range(4):
         for k in range(len(kinds)):
             if p % 2 == 1 or pair_kinds[p][0] > 1:  # there are no groups of one

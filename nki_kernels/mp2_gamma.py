@@ -27,26 +27,28 @@ import numpy as np
 
 from nki_kernels.lang import nisa, nki, nl
 from nki_kernels.mp2_amplitudes import pair_item
-from nki_kernels.mp2_plan import block_kinds, pairs_at_once, rectangle_kinds
+from nki_kernels.mp2_plan import block_kinds, rectangle_kinds, same_group
 from nki_kernels.mp2_products import ALONE, PARTNERS, SAME, factors_on_chip, load_virtuals
 from nki_kernels.mp2_sums import sum_classes, sum_item, sums_on_chip
 from nki_kernels.mp2_theta import amplitudes_on_chip
 from nki_kernels.precision.splits import split, sum_of_products
 
 
-def pair_classes(nvir_left: int, nvir_right: int, block: int, group: int, at_once: int, partners: int):
+def pair_classes(nvir_left: int, nvir_right: int, block: int, group: int, same_groups: int, partners: int):
     """(pairs an item, what is multiplied, block kind) of the first half's classes in order; 0 pairs: no such items.
 
-    nvir_right is 0 for one set; at_once: see ``mp2_plan.pairs_at_once``; partners is 1 if t_ij^ba belongs to the pair
+    nvir_right is 0 for one set; same_groups: see ``mp2_plan.same_group``; partners is 1 if t_ij^ba belongs to the pair
     i, j.
     """
     if partners == 1:
         kinds, mode = block_kinds(nvir_left, block), PARTNERS
     else:
         kinds, mode = rectangle_kinds(nvir_left, nvir_right, block), ALONE
-    groups, one_set = group if group > 1 else 0, nvir_right == 0
-    same_groups = groups if one_set and at_once > 1 else 0
-    pair_kinds = [(groups, mode), (1, mode), (same_groups, SAME), (1 if one_set else 0, SAME)]
+    pair_kinds = [(group if group > 1 else 0, mode), (1, mode)]
+    if nvir_right == 0:
+        pair_kinds = pair_kinds + [(same_groups if same_groups > 1 else 0, SAME), (1, SAME)]
+    else:
+        pair_kinds = pair_kinds + [(0, SAME), (0, SAME)]
     classes = []
     for count, what in pair_kinds:
         for kind in kinds:
@@ -114,8 +116,9 @@ def mp2_gamma(
     theta = nl.ndarray((parts * size, 1), dtype=b.dtype, buffer=nl.shared_hbm)
     core = nl.program_id(0)
     limits = _limits(bounds, core)
-    at_once = pairs_at_once(ev_row.shape[1], ev_row.shape[0], bt.shape[3], kchunk, e_pair.shape[1])
-    classes = pair_classes(nvir_left, nvir_right, ev_row.shape[1], e_pair.shape[1], at_once, partners)
+    group = e_pair.shape[1]
+    same_groups = same_group(ev_row.shape[0], group)
+    classes = pair_classes(nvir_left, nvir_right, ev_row.shape[1], group, same_groups, partners)
     strides = [right, left, left, right]
     _first_half(
         factors_on_chip(bt, ev_row, ev_col, naux, kchunk, 1), e_pair, work, theta, strides, mix, limits, classes
@@ -139,8 +142,7 @@ def reference_mp2_gamma(
     left_b, right_b = b[:, :left], b[:, left:] if nvir_right else b
     nvir = nvir_right or nvir_left
     (nblk, block), group = ev_row.shape, e_pair.shape[1]
-    at_once = pairs_at_once(block, nblk, bt.shape[3], kchunk, group)
-    classes = pair_classes(nvir_left, nvir_right, block, group, at_once, partners)
+    classes = pair_classes(nvir_left, nvir_right, block, group, same_group(nblk, group), partners)
     energies = _pair_energies(ev_row.shape, e_pair, work, bounds, classes)
     vir_left = ev_col.transpose(0, 2, 1).reshape(len(ev_col), -1)[:, : ev_row.shape[1]].ravel()[:nvir_left]
     vir = vir_left[:, None].astype(np.float64) + ev_row.ravel()[:nvir]

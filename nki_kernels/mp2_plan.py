@@ -67,12 +67,16 @@ class Mp2Tiles:
 def pairs_at_once(block: int, nblk: int, nk: int, kchunk: int, group: int) -> int:
     """The number of orbitals j that are loaded together, so that the products of several lie side by side in PSUM.
 
-    As many as a PSUM bank has room for squares of a row tile, as far as their factors are small. Where there are
-    several, pairs i = j also form groups.
+    As many as a PSUM bank has room for squares of a row tile, as far as their factors are small.
     """
     if kchunk < nk:
         return 1
     return max(1, min(group, RUN // min(block, P), SIDE_BY_SIDE // (min(nblk, 2) * nk * block)))
+
+
+def same_group(nblk: int, group: int) -> int:
+    """The number of pairs i = j in a group; none form groups if there are several blocks, whose programs are long."""
+    return group if nblk == 1 else 1
 
 
 def choose_tiles(nvir: int, naux: int, itemsize: int, sbuf_bytes: int = 176 * 1024, group: int = 8) -> Mp2Tiles:
@@ -210,13 +214,13 @@ def cross_pairs(n: int, nocc: int, group: int) -> np.ndarray:
     return np.array([*grouped, *((i, j) for i in range(n, nocc) for j in range(full, n))])
 
 
-def group_pairs(pairs: np.ndarray, group: int, same_group: int) -> list[list[list[int]]]:
+def group_pairs(pairs: np.ndarray, group: int, same: int) -> list[list[list[int]]]:
     """Indices into pairs by pair kind: groups of pairs with one first index, single ones, groups of i = j, single."""
     kinds: list[list[list[int]]] = [[], []]
     for i in np.unique(pairs[:, 0]):
         _group(kinds[0], kinds[1], np.flatnonzero((pairs[:, 0] == i) & (pairs[:, 1] != i)), group)
     kinds += [[], []]
-    _group(kinds[2], kinds[3], np.flatnonzero(pairs[:, 0] == pairs[:, 1]), same_group)
+    _group(kinds[2], kinds[3], np.flatnonzero(pairs[:, 0] == pairs[:, 1]), same)
     return kinds
 
 
@@ -243,7 +247,7 @@ def work_list(
     if kinds is None:
         kinds = [block_pairs(tiles, kind) for kind in range(len(block_kinds(tiles.nvir, tiles.block)))]
     rows, owner, limits = [], [], []
-    for members in group_pairs(pairs, group, group if tiles.at_once > 1 else 1):
+    for members in group_pairs(pairs, group, same_group(tiles.nblk, group)):
         for blocks in kinds:
             first = len(rows)
             for ns in members:

@@ -89,6 +89,12 @@ def load_virtuals(factors, a, b):
     nisa.dma_copy(dst=factors.row, src=row)
 
 
+def add_energies(bias, col, e):
+    """bias[a, r, g] = eps_i + eps_j - eps_a of row tile r and pair g, from col[a, r] = -eps_a and e[a, g]."""
+    for r in range(bias.shape[1]):
+        nisa.activation(dst=bias[0:P, r, :], op=nl.copy, data=e, bias=col[0:P, r : r + 1])
+
+
 def _load_operand(factors, tile, slot: int, index, k0: int, k1: int, width: int):
     """Auxiliary blocks k0..k1 of one factor block (its number in a register) into SBUF, every part of the split."""
     parts, blocks, _, nk, block = factors.bt.shape

@@ -88,7 +88,7 @@ def needed_products(nocc: int, tiles: plan.Mp2Tiles, products: int, at_once: int
 def needed_gamma(sides: gamma_plan.Sides, tiles: gamma_plan.GammaTiles, products: int) -> int:
     """Those of the pair energies for each unordered pair, and the tiles of the second product."""
     n, m, pairs = sides.nocc_left, sides.nocc_right, tiles.pairs
-    whole, *parts = (needed_products(count, pairs, products, 1) for count in (n + m, n, m))
+    whole, *parts = (needed_products(count, pairs, products, 1) if count else 0 for count in (n + m, n, m))
     first = whole - sum(parts) if m else whole
     whole_columns, rest = divmod(pairs.naux, tiles.cols)
     runs = whole_columns * -(-tiles.cols // plan.RUN) + -(-rest // plan.RUN)
