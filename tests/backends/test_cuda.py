@@ -106,11 +106,11 @@ def test_a_gpu_with_too_little_memory_is_named():
         energies(SimulatedCuda(memory=3000))
 
 
-def test_a_limit_of_the_host_narrows_the_panels():
-    one = SimulatedCuda().pair_block_bytes(1, 1, 7, 19, precision="fp64")
-    B = random_factors(*SIZE)[0]
-    narrow = energies(SimulatedCuda(), max_memory=B.nbytes + 2 * one)
-    np.testing.assert_allclose(narrow, energies(SimulatedCuda()), rtol=1e-13)
+def test_a_limit_of_the_host_counts_what_a_gpu_needs_there():
+    needed = random_factors(*SIZE)[0].nbytes + SimulatedCuda(2).pair_block_bytes(13, 13, 7, 19, precision="fp64")
+    np.testing.assert_array_equal(energies(SimulatedCuda(2), max_memory=needed), energies(SimulatedCuda(2)))
+    with pytest.raises(MemoryLimit, match=r"needs 0\.0\d+ MB on the host .* keep B on disk"):
+        energies(SimulatedCuda(2), max_memory=needed - 1)
 
 
 def test_an_error_on_one_gpu_ends_the_job(monkeypatch):

@@ -8,13 +8,16 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from trnqc.backends.cuda import programs, splitting
+from trnqc.backends.cpu.formats import encode
+from trnqc.backends.cuda import packing, programs
+from trnqc.backends.cuda.formats import DEVICE_FORMATS
 from trnqc.backends.cuda.programs import AMPLITUDES, ENERGIES, LANES, TILE, tiles_of
 from trnqc.backends.cuda.threads import on_threads
 from trnqc.errors import MemoryLimit
 from trnqc.gen import emit_cuda, run
 from trnqc.jit import compile_cuda, nvcc
 
+PARTS_ERROR = {"fp64": 0.0, "fp32": 2.0**-24, "bf16x3": 2.0**-17, "bf16": 2.0**-8}
 DTYPES = {"f64": np.float64, "f32": np.float32}
 # i, j, rows, columns: one element; around a tile; two tiles of rows.
 BLOCKS = [(1, 1, 1, 1), (1, 2, TILE, TILE), (2, 1, TILE + 1, TILE + 1)]
@@ -81,7 +84,7 @@ def test_numbers_are_split_into_bf16():
     x = np.concatenate((x, special, np.array([0x7FFFFFFF, -1], np.int32).view(np.float32)))
     high, low = np.zeros((2, x.size // 2), np.int32)
     words = {"words": x.size // 2, "x": x, "high": high, "low": low}
-    run(splitting.program(TILE), words, lanes=TILE, groups=(0, -(-high.size // TILE)))
+    run(packing.split(TILE), words, lanes=TILE, groups=(0, -(-high.size // TILE)))
     high, low = (word.view(ml_dtypes.bfloat16).astype(float) for word in (high, low))
     finite = np.isfinite(x)
     np.testing.assert_array_equal(high, x.astype(ml_dtypes.bfloat16).astype(float))
@@ -89,11 +92,29 @@ def test_numbers_are_split_into_bf16():
     assert not np.isfinite((high + low)[~finite]).any()
 
 
+@pytest.mark.parametrize("naux", [1, 7, 8, 67])
+@pytest.mark.parametrize("precision", DEVICE_FORMATS)
+def test_rows_of_B_are_packed(precision, naux):
+    """The copies are those of the CPU's format, each padded with zeros, and begin where they should."""
+    form, rows = DEVICE_FORMATS[precision], np.random.default_rng(0).standard_normal((3, naux))
+    a_word, before = 2 if form.halves else 1, 4
+    packed = np.full(before + 3 * form.row(naux) // a_word, 3, form.stored)
+    numbers = {"elements": naux, "width": form.padded(naux) // a_word, "place": before}
+    run(packing.pack(form, TILE), numbers | {"rows": rows, "packed": packed}, lanes=TILE, groups=(0, 3))
+    copies = packed[before:].view(form.operand).reshape(3, -1, form.padded(naux)).astype(float)
+    expected = encode(rows, precision).reshape(3, -1, naux)
+    np.testing.assert_allclose(copies[:, :, :naux], expected, rtol=2.0**-7 if precision == "bf16x3" else 0)
+    # The rounding error of the lower part is that of all parts together.
+    assert np.all(abs(sum(copies[:, k, :naux] for k in form.parts) - rows) <= PARTS_ERROR[precision] * abs(rows))
+    assert (packed[:before] == 3).all() and not copies[:, :, naux:].any()
+
+
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="needs the CUDA compiler")
 @pytest.mark.parametrize(("arch", "dtype"), [("sm_80", "f32"), pytest.param("sm_90", "f64", marks=pytest.mark.slow)])
 def test_nvcc_compiles_them_without_spills(arch, dtype):
     functions = [programs.program(name, dtype, LANES) for name in (*ENERGIES, *AMPLITUDES)]
-    text = emit_cuda(*functions, splitting.program(LANES), lanes=LANES, accumulate="plain")
+    functions += [packing.split(LANES), packing.pack(DEVICE_FORMATS["bf16x3" if dtype == "f32" else "fp64"], LANES)]
+    text = emit_cuda(*functions, lanes=LANES, accumulate="plain")
     flags = (*nvcc.DEFAULT_FLAGS, "-Werror=all-warnings")
     for kernel in compile_cuda(text, name="cuda_mp2", arch=arch, flags=flags).kernels:
         assert kernel.spill_stores == 0 and kernel.registers * LANES <= 65536 // 2, kernel

@@ -35,7 +35,7 @@ def test_closed_shell_against_pyscf(reference, pyscf_mp2, simulated, precision, 
 
 @functools.cache
 def radical() -> scf.uhf.UHF:
-    mol = gto.M(atom="O 0 0 0; H 0 0.3 0.9", basis="6-31g", spin=1, verbose=0)
+    mol = gto.M(atom="O 0 0 0; H 0 0.1 0.96; H 0.93 0 -0.2", basis="6-31g", charge=1, spin=1, verbose=0)
     return scf.UHF(mol).density_fit(auxbasis="cc-pvdz-jkfit").run(conv_tol=1e-12)
 
 

@@ -11,8 +11,9 @@ import numpy as np
 from trnqc.backends.base import Backend, BackendStatus
 from trnqc.backends.cuda.formats import DEVICE_FORMATS
 from trnqc.backends.cuda.gamma import CudaGamma
+from trnqc.backends.cuda.gemm import product
 from trnqc.backends.cuda.pairs import CudaPairStep
-from trnqc.backends.cuda.products import CublasProducts, Gpu, cublas, product
+from trnqc.backends.cuda.products import CublasProducts, Gpu, cublas
 from trnqc.backends.gamma import AddRows, FactorSet, GammaOptions
 from trnqc.backends.pair_step import PairOptions
 from trnqc.errors import BackendUnavailable, CompilerError, UnsupportedPrecision

@@ -19,8 +19,6 @@ from trnqc.jit.device import Device
 USABLE = 0.9
 # Bytes of T of one block: large enough for products at full speed, and small enough to leave memory for panels.
 BLOCK_BYTES = 1 << 29
-# Bytes of a panel in the memory of the host, where it is converted before it is loaded.
-PANEL_BYTES = 1 << 30
 # Panels for each GPU where there are several. With so many, the work of all GPUs differs by a few per cent.
 PANELS_A_GPU = 4
 # Blocks of a panel with itself: pairs i < j in the last columns of a block are computed in vain.
@@ -76,6 +74,10 @@ class Buffers:
     def panel(self, shape: Shape) -> int:
         """Bytes of one orbital in a panel of either set."""
         return max(self.form.orbital_bytes(nvir, shape.naux) for nvir in shape.nvir)
+
+    def staging(self, shape: Shape) -> int:
+        """Bytes of one orbital in fp64, on its way to a panel."""
+        return 8 * max(shape.nvir) * shape.naux
 
     def fixed(self, shape: Shape) -> int:
         """Bytes of one orbital of both panels of a pair of panels, and of their Γ."""
@@ -186,7 +188,7 @@ def plan_blocks(shape: Shape, buffers: Buffers, devices: Sequence[Device], host:
     devices
         The GPUs.
     host
-        The most orbitals of a panel that the host can convert at a time; None for any number.
+        The most orbitals of a panel whose Γ the host can hold; None for any number.
 
     Raises
     ------
@@ -194,16 +196,15 @@ def plan_blocks(shape: Shape, buffers: Buffers, devices: Sequence[Device], host:
         If one pair of orbitals is too much for a GPU.
     """
     free = [int(USABLE * device.free_memory()) for device in devices]
-    budget, fixed, pair = min(free), buffers.fixed(shape), buffers.pair(shape)
+    budget, fixed, pair = min(free) - buffers.staging(shape), buffers.fixed(shape), buffers.pair(shape)
     if fixed + pair > budget:
         raise MemoryLimit(
             f"one pair of orbitals ({shape.nvir[0]} and {shape.nvir[1]} virtual orbitals, {shape.naux} auxiliary "
-            f"functions) needs {(fixed + pair) / 1e6:.4g} MB, but {devices[free.index(budget)].name} has "
-            f"{budget / 1e6:.4g} MB left: use a GPU with more memory, a lower precision, or the backend 'cpu'"
+            f"functions) needs {(fixed + pair) / 1e6:.4g} MB, but {devices[free.index(min(free))].name} has "
+            f"{max(0, budget) / 1e6:.4g} MB left: use a GPU with more memory, a lower precision, or the backend 'cpu'"
         )
     most = max(shape.nocc) if len(free) == 1 else -(-max(shape.nocc) // (PANELS_A_GPU * len(free)))
-    fits = budget // 2 // fixed, budget // 2 // pair, PANEL_BYTES // buffers.panel(shape)
-    panel = max(1, min(most, *fits, most if host is None else host))
+    panel = max(1, min(most, budget // 2 // fixed, budget // 2 // pair, most if host is None else host))
     a_row = pair * panel
     rows = max(1, min(panel, buffers.blocks * BLOCK_BYTES // a_row, (budget - fixed * panel) // a_row))
     rest = budget - a_row * rows - (fixed - 2 * buffers.panel(shape)) * panel

@@ -7,12 +7,11 @@ views computes T. Every copy is padded with zeros to a multiple of ALIGNED eleme
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from trnqc.backends.cpu.formats import FORMATS, encode
+from trnqc.backends.cpu.formats import FORMATS
 
 ALIGNED = 8
 """Elements to which rows are padded: tensor cores read 16 bytes at a time, which are eight bf16 numbers."""
@@ -46,6 +45,16 @@ class DeviceFormat:
     parts: tuple[int, ...] = (0,)
 
     @property
+    def halves(self) -> bool:
+        """Whether operands are bf16 numbers, of which programs write two in a word."""
+        return self.operand.itemsize == 2
+
+    @property
+    def stored(self) -> np.dtype:
+        """The dtype of the words that programs write: that of operands, or of two bf16 numbers as an integer."""
+        return np.dtype(np.int32) if self.halves else self.operand
+
+    @property
     def kind(self) -> str:
         """The type of T in programs."""
         return {"float64": "f64", "float32": "f32"}[self.result.name]
@@ -72,16 +81,6 @@ class DeviceFormat:
     def orbital_bytes(self, nvir: int, naux: int) -> int:
         """Bytes of the rows of one orbital."""
         return nvir * self.row(naux) * self.operand.itemsize
-
-    def pack(self, B: Any, rows: slice) -> np.ndarray:
-        """Convert rows of B[nocc, nvir, naux], which may be on disk, to [orbitals, nvir, row]."""
-        _, nvir, naux = B.shape
-        width, copies = self.padded(naux), FORMATS[self.precision].copies
-        packed = np.zeros((rows.stop - rows.start, nvir, copies, width), self.operand)
-        for values, i in zip(packed, range(rows.start, rows.stop)):
-            encoded = encode(np.asarray(B[i], np.float64), self.precision)
-            values[:, :, :naux] = encoded.reshape(nvir, copies, naux)
-        return packed.reshape(len(packed), nvir, -1)
 
 
 # Tensor cores have bf16 from compute capability 8.0 on. CUDA 13 compiles for 7.5 and later.

@@ -1,7 +1,7 @@
 """Γ of MP2 on GPUs.
 
 B -> panels -> blocks of pairs: T by cuBLAS -> amplitudes W in place of T, by a generated program (programs.py)
-  -> for bf16, the parts of W (splitting.py) -> Γ of both panels by cuBLAS -> added up by the caller in fp64
+  -> for bf16, the parts of W (packing.py) -> Γ of both panels by cuBLAS -> added up by the caller in fp64
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trnqc.backends.cuda import splitting
 from trnqc.backends.cuda.blocks import Block, Buffers, Panels, Shape, plan_blocks
 from trnqc.backends.cuda.formats import DEVICE_FORMATS, DeviceFormat
+from trnqc.backends.cuda.packing import split_recipe
 from trnqc.backends.cuda.products import Gpu, Matrix, ran_on
 from trnqc.backends.cuda.programs import tiles_of
 from trnqc.backends.cuda.share import Job, Orbitals, Share
@@ -54,7 +54,7 @@ class CudaGamma:
         second = first if self.right is None else Orbitals(self.right.B, self.right.eps_occ, self.right.eps_vir)
         (m, nvir, naux), (n, others, _) = (s.B.shape for s in (first, second))
         shape = Shape((m, n), (nvir, others), naux, self.right is None)
-        buffers = Buffers(form, blocks=1, densities=True, amplitudes=0 if form.operand == form.result else 4)
+        buffers = Buffers(form, blocks=1, densities=True, amplitudes=4 if form.halves else 0)
         plan = plan_blocks(shape, buffers, [gpu.device for gpu in self.gpus], self._panel_width(shape, form))
         spin = "same" if self.right is None else "opposite"
         return Job((first, second), plan, buffers, f"{spin}_spin_amplitudes")
@@ -64,10 +64,10 @@ class CudaGamma:
         limit, nvir = self.options.max_memory, max(shape.nvir)
         if limit is None:
             return None
-        conversion = form.orbital_bytes(nvir, shape.naux) + 8 * nvir * form.row(shape.naux)
+        orbital = 8 * nvir * shape.naux
         # Γ of both panels as it is downloaded and in fp64, of the results that wait and of the next one.
         densities = 2 * nvir * shape.naux * (form.result.itemsize + 8) * (WAITING + 1)
-        needed = len(self.gpus) * (conversion + densities)
+        needed = len(self.gpus) * (orbital + densities)
         if needed > limit:
             raise MemoryLimit(
                 f"Γ of one pair of orbitals needs {needed / 1e6:.4g} MB besides the factors, the limit is "
@@ -104,10 +104,10 @@ class _Densities:
 
     def _splitting(self) -> tuple[list[DeviceArray], Built | None]:
         """Memory for the parts of the amplitudes and the program that makes them, where they are bf16 numbers."""
-        if self.form.operand == self.form.result:
+        if not self.form.halves:
             return [], None
         words = [self.share.zeros(-(-self.memory.shape[0] // 2), dtype=np.int32) for _ in range(2)]
-        return words, self.share.device.build(splitting.recipe(self.share.lanes), self.share.lanes)
+        return words, self.share.device.build(split_recipe(self.share.lanes), self.share.lanes)
 
     def add_block(self, panels: Panels, block: Block, alone: bool) -> None:
         """Queue all steps of one block of pairs; `alone` says that both panels are the same."""

@@ -1,10 +1,10 @@
 """The MP2 pair step on GPUs.
 
-B -> panels in the format of the precision (share.py, formats.py)
+B -> panels, converted to the format of the precision on the GPU (share.py, packing.py)
   -> blocks of pairs within the memory of each GPU (blocks.py)
   -> T by cuBLAS (products.py) -> sums of each pair by a generated program (programs.py)
 
-Each GPU has a thread of its own, which converts and loads panels while the GPU computes. The energy expression is a
+Each GPU has a thread of its own, which loads panels while the GPU computes. The energy expression is a
 program of its own, whether the caller wants it fused with the products or not.
 """
 
@@ -40,8 +40,13 @@ class CudaPairStep:
     def triangle(self, B: Any, eps_occ: np.ndarray, eps_vir: np.ndarray, max_memory: float | None) -> PairEnergies:
         orbitals, (nocc, nvir, naux) = Orbitals(B, eps_occ, eps_vir), B.shape
         held = 8 * B.size if isinstance(B, np.ndarray) and not isinstance(B, np.memmap) else 0
-        host = self._panel_width(nvir, naux, held, max_memory)
-        direct, exchange = self._sums((orbitals, orbitals), "same_spin_energies", True, host)
+        needed = held + self.block_bytes(nocc, nocc, nvir, naux)
+        if max_memory is not None and needed > max_memory:
+            raise MemoryLimit(
+                f"the pair step needs {needed / 1e6:.4g} MB on the host ({held / 1e6:.4g} MB of it for B), but the "
+                f"limit is {max_memory / 1e6:.4g} MB: raise the limit, or keep B on disk"
+            )
+        direct, exchange = self._sums((orbitals, orbitals), "same_spin_energies", True)
         twice = np.tril(2.0 - np.eye(nocc))
         return PairEnergies(twice * direct, twice * (direct - exchange), self._ran_on())
 
@@ -58,8 +63,8 @@ class CudaPairStep:
         return PairEnergies(2.0 * direct, 2.0 * (direct - exchange), self._ran_on())
 
     def block_bytes(self, m: int, n: int, nvir: int, naux: int) -> int:
-        """See `PairStep.block_bytes`: panels while they are converted, one for each GPU."""
-        return len(self.gpus) * max(m, n) * self._orbital_bytes(nvir, naux)
+        """See `PairStep.block_bytes`."""
+        return self.opposite_spin_bytes(m, n, (nvir, nvir), naux)
 
     def opposite_spin(
         self,
@@ -73,33 +78,15 @@ class CudaPairStep:
         return PairEnergies(direct, exchange, self._ran_on())
 
     def opposite_spin_bytes(self, m: int, n: int, nvir: tuple[int, int], naux: int) -> int:
-        return len(self.gpus) * max(m, n) * self._orbital_bytes(max(nvir), naux)
+        """See `PairStep.opposite_spin_bytes`: one orbital for each GPU, and the sums of each pair and its tiles."""
+        return 8 * len(self.gpus) * max(nvir) * naux + 16 * m * n * (2 * tiles_of(max(nvir)) + 1)
 
-    def _orbital_bytes(self, nvir: int, naux: int) -> int:
-        """Bytes of one orbital of a panel on the host while it is converted."""
-        form = DEVICE_FORMATS[self.options.precision]
-        return form.orbital_bytes(nvir, naux) + 8 * nvir * form.row(naux)
-
-    def _panel_width(self, nvir: int, naux: int, held: int, limit: float | None) -> int | None:
-        """The orbitals of a panel that fit the memory of the host."""
-        if limit is None:
-            return None
-        one = self.block_bytes(1, 1, nvir, naux)
-        if held + one > limit:
-            raise MemoryLimit(
-                f"the pair step needs at least {(held + one) / 1e6:.4g} MB on the host ({held / 1e6:.4g} MB of it for "
-                f"B); the limit is {limit / 1e6:.4g} MB: raise the limit, or keep B on disk"
-            )
-        return int((limit - held) // one)
-
-    def _sums(
-        self, sets: tuple[Orbitals, Orbitals], program: str, triangle: bool, host: int | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _sums(self, sets: tuple[Orbitals, Orbitals], program: str, triangle: bool) -> tuple[np.ndarray, np.ndarray]:
         """Both sums of the program for all pairs, [m, n]; of a triangle, only pairs i >= j have a meaning."""
         (m, nvir, naux), (n, others, _) = (s.B.shape for s in sets)
         shape = Shape((m, n), (nvir, others), naux, triangle)
         buffers = Buffers(DEVICE_FORMATS[self.options.precision], BLOCKS)
-        plan = plan_blocks(shape, buffers, [gpu.device for gpu in self.gpus], host)
+        plan = plan_blocks(shape, buffers, [gpu.device for gpu in self.gpus])
         job, sums = Job(sets, plan, buffers, program), np.zeros((2, m, n))
         shares = zip(self.gpus, plan.shares(len(self.gpus)))
         work = [PairShare(gpu, job, sums).run(lefts) for gpu, lefts in shares]

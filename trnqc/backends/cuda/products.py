@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from trnqc.backends.cuda.formats import DeviceFormat
 from trnqc.errors import BackendUnavailable
 from trnqc.jit.device import CudaDevice, Device, DeviceArray
 from trnqc.jit.simulated_device import SimulatedDevice
@@ -213,22 +212,3 @@ def _view(matrix: Matrix) -> np.ndarray:
     if flat.size < (matrix.rows - 1) * matrix.stride + matrix.columns:
         raise IndexError(f"{matrix.rows} rows of {matrix.columns} elements end after the array of {flat.size}")
     return np.lib.stride_tricks.as_strided(flat, (matrix.rows, matrix.columns), strides)
-
-
-def product(gpu: Gpu, a_t: np.ndarray, b: np.ndarray, form: DeviceFormat) -> np.ndarray:
-    """The product a_t.T @ b of a_t[K, M] and b[K, N], or those of stacks of them, in a precision."""
-    stacks = [np.swapaxes(x, -1, -2).reshape(-1, x.shape[-1], x.shape[-2]) for x in (a_t, b)]
-    (count, m, inner), n, row = stacks[0].shape, stacks[1].shape[1], form.row(a_t.shape[-2])
-    device = gpu.device
-    operands = [device.upload(form.pack(x, slice(0, count))) for x in stacks]
-    out = device.zeros(count, m, n, dtype=form.result)
-    parts = [form.columns(side, inner) for side in (0, 1)]
-    for z in range(count):
-        left, right = (
-            Matrix(memory, size, part.stop - part.start, row, z * size * row + part.start)
-            for memory, size, part in zip(operands, (m, n), parts)
-        )
-        gpu.products.multiply(left, right, Matrix(out, m, n, n, z * m * n), transpose=(False, True))
-    result = device.download(out)
-    device.release(out, *operands)
-    return result.reshape(*a_t.shape[:-2], m, n)

@@ -17,6 +17,7 @@ from trnqc.gen.build import Builder
 from trnqc.gen.statements import Function
 from trnqc.gen.values import Value, Var, both, cast, const, eq, lane, lt, minimum, select
 from trnqc.jit import Recipe, Signature
+from trnqc.jit.device import Device
 
 TILE = 32
 """Rows and columns of a tile. A warp reads one row of it."""
@@ -63,6 +64,11 @@ def recipe(name: str, dtype: str, lanes: int) -> Recipe:
     written = ("t",) if name in AMPLITUDES else ("out",)
     signature = Signature.declared(name, parameters(name, dtype), written)
     return Recipe(name, (signature,), lambda: (program(name, dtype, lanes),), __name__, f"{dtype} {lanes}")
+
+
+def lanes_on(device: Device) -> int:
+    """The lanes of a group on a device."""
+    return max(TILE, min(LANES, device.most_lanes))
 
 
 def tiles_of(rows: int) -> int:

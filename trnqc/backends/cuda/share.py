@@ -10,8 +10,9 @@ import numpy as np
 
 from trnqc.backends.cuda.blocks import Block, BlockPlan, Buffers, Panels
 from trnqc.backends.cuda.formats import aligned
+from trnqc.backends.cuda.packing import Packer
 from trnqc.backends.cuda.products import Gpu, Matrix
-from trnqc.backends.cuda.programs import LANES, TILE, recipe
+from trnqc.backends.cuda.programs import lanes_on, recipe
 from trnqc.jit.device import Built, DeviceArray
 
 
@@ -55,9 +56,13 @@ class Share:
     def __init__(self, gpu: Gpu, job: Job) -> None:
         self.gpu, self.job, self.device, self.form = gpu, job, gpu.device, job.buffers.form
         self._held: list[DeviceArray] = []
+        self.lanes = lanes_on(gpu.device)
         self._panels: OrderedDict[tuple[int, int], DeviceArray] = OrderedDict()
 
     def __enter__(self) -> Share:
+        shape = self.job.plan.shape
+        staging = self.zeros(max(shape.nvir) * shape.naux, dtype=np.float64)
+        self._packer = Packer(self.device, self.form, self.lanes, staging)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -84,11 +89,6 @@ class Share:
         arrays = {name: self.device.upload(np.ascontiguousarray(x, self.form.result)) for name, x in values.items()}
         self._held += arrays.values()
         return arrays
-
-    @property
-    def lanes(self) -> int:
-        """The lanes of a group of the programs."""
-        return max(TILE, min(LANES, self.device.most_lanes))
 
     def build(self) -> Built:
         """The program of the job, compiled for this GPU."""
@@ -123,23 +123,22 @@ class Share:
         row, elements = self.form.row(naux), self.form.part(part, naux)
         start = (orbitals.start - panels[side].start) * nvir * row + elements.start
         memory = self.panel(side, panels[side])
-        return Matrix(memory, (orbitals.stop - orbitals.start) * nvir, naux, row, start)
+        return Matrix(memory, (orbitals.stop - orbitals.start) * nvir, naux, row, start, self.form.operand)
 
     def operand(self, side: int, memory: DeviceArray, panel: slice, orbitals: slice) -> Matrix:
         """The rows of some orbitals of a panel, as the left (0) or right (1) operand of T."""
         nvir, naux = self.job.plan.shape.nvir[side], self.job.plan.shape.naux
         row, elements = self.form.row(naux), self.form.columns(side, naux)
         start = (orbitals.start - panel.start) * nvir * row + elements.start
-        return Matrix(memory, (orbitals.stop - orbitals.start) * nvir, elements.stop - elements.start, row, start)
+        rows, columns = (orbitals.stop - orbitals.start) * nvir, elements.stop - elements.start
+        return Matrix(memory, rows, columns, row, start, self.form.operand)
 
     def panel(self, side: int, orbitals: slice, kept: DeviceArray | None = None) -> DeviceArray:
         """The panel of a set, loaded if it is not in memory. The least recently used one but `kept` makes room."""
         key = (0 if self.job.sets[0] is self.job.sets[1] else side, orbitals.start)
         if key not in self._panels:
-            packed = self.form.pack(self.job.sets[side].B, orbitals)
-            memory = self._room(kept)
-            self.device.write(memory, packed.reshape(-1))
-            self._panels[key] = memory
+            self._panels[key] = self._room(kept)
+            self._packer.load(self.job.sets[side].B, orbitals, self._panels[key])
         self._panels.move_to_end(key)
         return self._panels[key]
 
@@ -147,9 +146,8 @@ class Share:
         """Memory for a panel: new, or that of the least recently used panel but `kept`."""
         plan, buffers = self.job.plan, self.job.buffers
         if len(self._panels) < plan.panels:
-            return self.device.zeros(
-                plan.panel * buffers.panel(plan.shape) // self.form.operand.itemsize, dtype=self.form.operand
-            )
+            words = plan.panel * buffers.panel(plan.shape) // self.form.stored.itemsize
+            return self.device.zeros(words, dtype=self.form.stored)
         oldest = next(key for key, memory in self._panels.items() if memory is not kept)
         self.device.synchronize()
         return self._panels.pop(oldest)
