@@ -5,6 +5,8 @@ Nodes are divided into one share for each thread, and g_x is a sum over shares.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from trnqc.host.arrays import empty, zeros
@@ -13,7 +15,7 @@ from trnqc.jit import CompiledFunction
 from trnqc.mace.edges.density import EdgeDensity
 from trnqc.mace.edges.first.kernels import FirstConvolution
 from trnqc.mace.edges.geometry.kernels import EdgeValues
-from trnqc.mace.edges.graph import Edges
+from trnqc.mace.edges.graph import BLOCK, Edges
 from trnqc.mace.edges.kernels import LayerConvolution
 
 Convolution = FirstConvolution | LayerConvolution
@@ -55,7 +57,23 @@ def _run(
     operands = _graph(edges, threads) | _of_edges(values) | kernel.operands(which + 1) | arrays
     for name, size in kernel.scratch_bytes(which + 1).items():
         operands[name] = _scratch(threads * size, 0 if name == "scratch_numbers" else kernel.layout.lanes, kernel.dtype)
-    _in_shares(kernel.functions[which], operands, threads)
+    shares = operands["shares"]
+    tables = [rows_of(edges, *shares[n : n + 2]) for n in range(threads)]
+    _in_shares(kernel.functions[which], operands, threads, tables)
+
+
+def rows_of(edges: Edges, first: int, last: int) -> dict[str, np.ndarray]:
+    """The rows of weights of a range of nodes, one for each edge, by the names of the parameters (rows.h)."""
+    begin, end = edges.starts[first], edges.starts[last]
+    listed, runs, block_runs = np.arange(begin, end), [0], [0]
+    for start in range(begin, end, BLOCK):
+        receivers = edges.receivers[start : min(start + BLOCK, end)]
+        bounds = np.flatnonzero(np.diff(receivers, append=-1)) + 1
+        runs += list(start - begin + bounds)
+        block_runs.append(len(runs) - 1)
+    tables = {"row_edges": np.append(listed, np.full(BLOCK, listed[-1:].sum())), "row_count": [len(listed)]}
+    tables |= {"edge_list": listed, "edge_rows": (listed - begin) % BLOCK, "runs": runs, "block_runs": block_runs}
+    return {name: np.asarray(table, np.int64) for name, table in tables.items()}
 
 
 def density(kernel: EdgeDensity, edges: Edges, values: EdgeValues, threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -75,7 +93,7 @@ def _scratch(size: int, lanes: int, dtype: type) -> np.ndarray:
     return empty((max(1, count // lanes), lanes) if lanes else (max(1, count),), dtype)
 
 
-def _graph(edges: Edges, threads: int) -> dict[str, int | np.ndarray]:
+def _graph(edges: Edges, threads: int) -> dict[str, Any]:
     """The edges, and shares of the nodes with about equal numbers of edges, by the names of the parameters."""
     inner = np.searchsorted(edges.starts, edges.count * np.arange(1, threads) / threads)
     shares = np.concatenate([[0], np.minimum(inner, edges.receiving), [edges.receiving]]).astype(np.int64)
@@ -88,7 +106,17 @@ def _of_edges(values: EdgeValues) -> dict[str, np.ndarray]:
     return {name: getattr(values, name) for name in names}
 
 
-def _in_shares(function: CompiledFunction, operands: dict[str, int | np.ndarray], threads: int) -> None:
-    """Run a program for all shares; operands that are not among its parameters are left out."""
-    call = function.bind(**{name: operands[name] for name in function.signature.names if name in operands})
-    in_parallel(lambda i: call(i, i + 1), threads, threads)
+def _in_shares(
+    function: CompiledFunction,
+    operands: dict[str, Any],
+    threads: int,
+    of_shares: list[dict[str, np.ndarray]] | None = None,
+) -> None:
+    """Run a program for all shares. Operands may be those of a share, and may be more than the program has."""
+
+    def bound(share: int) -> CompiledFunction:
+        named = operands | (of_shares[share] if of_shares else {})
+        return function.bind(**{name: named[name] for name in function.signature.names if name in named})
+
+    calls = [bound(share) for share in range(threads)]
+    in_parallel(lambda i: calls[i](i, i + 1), threads, threads)

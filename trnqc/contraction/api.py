@@ -26,7 +26,7 @@ from trnqc.contraction.plan import Plan
 from trnqc.contraction.planning import Optimize, plan_statements, plan_subscripts, requested_path
 from trnqc.contraction.run.dispatch import run_arrays
 from trnqc.contraction.run.operands import as_arrays
-from trnqc.contraction.run.prepared import Run, prepared
+from trnqc.contraction.run.prepared import Run
 from trnqc.contraction.time_limit import TIME_LIMIT, planning
 from trnqc.errors import ArgumentError, InputError, UnsupportedError
 from trnqc.expression.program import Program
@@ -174,7 +174,13 @@ def _steps_of(subscripts: str, shapes: tuple[Shape, ...], time_limit: float | No
         return None
     if subscripts.isascii() and prod(parsed.extents.values()) <= WHOLE * len(part.steps):
         return lambda arrays: np.asarray(np.einsum(subscripts, *arrays))
-    return prepared(part.tree, part.steps, [name for name, _ in plan.inputs])
+    run = part.calls
+    # The tree may have the operands in another order.
+    order = [[name for name, _ in plan.inputs].index(name) for name in part.names]
+    if run is None or order == list(range(len(order))):
+        return run
+    calls = run
+    return lambda arrays: calls([arrays[place] for place in order])
 
 
 # The name under which users of opt_einsum look for it.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from trnqc.errors import BackendUnavailable
-from trnqc.jit.device import Argument, Built, DeviceArray, no_memory
+from trnqc.jit.device import Argument, Built, DeviceArray, ExternalStream, no_memory
 from trnqc.jit.recipe import Recipe, library
 
 # Compiler options of the kernels. The simulated device is for tests, so compiling fast matters more than running fast.
@@ -87,8 +87,10 @@ class SimulatedDevice:
         for memory in memories:
             memory.handle = None
 
-    def launch(self, built: Built, groups: int, arguments: Mapping[str, Argument], stream: int = 0) -> None:
-        if not 0 <= stream < self.streams:
+    def launch(
+        self, built: Built, groups: int, arguments: Mapping[str, Argument], stream: int | ExternalStream = 0
+    ) -> None:
+        if isinstance(stream, int) and not 0 <= stream < self.streams:
             raise BackendUnavailable(f"{self.name} has the streams 0 .. {self.streams - 1}; found stream {stream}")
         self.launches += 1
         operands = (arguments[p.name] for p in built.parameters)

@@ -109,7 +109,10 @@ def _by_ladder(library: ModuleType, part: Part, operands: Mapping[str, Any], gem
 def _by_steps(library: ModuleType, part: Part, operands: Mapping[str, Any], gemm: Gemm | None) -> tuple[Array, bool]:
     whole = {leaf.name: _whole(leaf, part.tree, operands[leaf.name]) for leaf in part.tree.leaves}
     # If the last step only permutes axes, the result is a view of another array.
-    return run_steps(library, part.steps, whole, gemm), part.steps[-1].operation.kind != "copy"
+    is_new = part.steps[-1].operation.kind != "copy"
+    if library is np and gemm is None and part.calls:
+        return part.calls([whole[name] for name in part.names]), is_new
+    return run_steps(library, part.steps, whole, gemm), is_new
 
 
 def _by_loops(library: ModuleType, part: Part, operands: Mapping[str, Any], gemm: Gemm | None) -> tuple[Array, bool]:

@@ -38,6 +38,8 @@ class LayerConvolution:
     ----------
     functions : (CompiledFunction, CompiledFunction)
         The programs, forward and reverse.
+    paired : bool
+        Whether weights are computed once for both edges of a pair of atoms.
 
     Raises
     ------
@@ -59,6 +61,9 @@ class LayerConvolution:
         self.layout: Layout = layout_of(convolution.problem, tile.lanes)
         self.source, weights = _source(convolution, basis, self.layout, tile, dtype, splines, which)
         self.pairs = np.zeros(1, np.int64) if splines is None else splines.pairs
+        # A network that sees the elements of sender and receiver distinguishes the edges of a pair of atoms. Splines
+        # cost less than adding the edges of pairs to the sums of two receivers.
+        self.paired = convolution.weights.sender is None and splines is None
         self.parameters = empty(weights.shape, self.dtype)
         self.parameters[:] = weights
         most = 16 if compiler.vector_bytes == 64 else 8
