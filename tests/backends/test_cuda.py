@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
 import sys
-from types import SimpleNamespace
-from typing import ClassVar
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 from tests.backends.contract import factor_set, random_factors, random_spins, reference_opposite_spin
 from tests.backends.gamma_contract import GammaContract, weighted_products
-from tests.backends.simulated_cuda import SimulatedCuda
+from tests.backends.simulated_cuda import RecordedCuda, SimulatedCuda
 from tests.tolerances import PRODUCT
 from trnqc import backends
 from trnqc.backends.cuda import blocks, products
 from trnqc.backends.cuda.backend import Cuda
-from trnqc.backends.cuda.products import CublasProducts, Matrix, SimulatedProducts
 from trnqc.errors import BackendUnavailable, MemoryLimit, UnsupportedPrecision
-from trnqc.jit.device import DeviceArray
-from trnqc.jit.simulated_device import SimulatedDevice
 
 STATUS = backends.statuses()["cuda"]
 
@@ -145,88 +138,28 @@ def test_numbers_that_are_not_finite_are_passed_on():
     assert np.isfinite([result.os[0, 0], result.os[2, 0], result.os[2, 2]]).all()
 
 
-class HostDevice:
-    """A simulated device whose memory has addresses, as `CublasProducts` takes it."""
-
-    name, arch, streams = "host", "sm_80", 2
-
-    def make_current(self) -> None: ...
-
-    def stream_address(self, stream: int) -> int:
-        return 100 + stream
-
-    def address(self, memory: DeviceArray) -> int:
-        return memory.handle.ctypes.data
+class TestRecorded(GammaContract):
+    backend = RecordedCuda()
+    sizes = ((1, 1, 1), (3, 1, 5), (2, 33, 129))
+    gemm_sizes = ((1, 1, 1), (13, 7, 5))
+    spins = ((1, 1, (1, 1), 1), (2, 3, (33, 31), 129))
 
 
-class ColumnMajorBlas:
-    """cublasGemmEx by NumPy: C = alpha op(A) op(B) + beta C of matrices in the order of Fortran, at addresses."""
-
-    Operation = SimpleNamespace(N=0, T=1)
-    ComputeType = SimpleNamespace(COMPUTE_32F=68, COMPUTE_64F=70)
-    GemmAlgo = SimpleNamespace(DFALT=-1)
-    dtypes: ClassVar = {0: np.dtype(np.float32), 1: np.dtype(np.float64), 14: np.dtype(ml_dtypes.bfloat16)}
-
-    def __init__(self) -> None:
-        self.streams: dict[int, int] = {}
-
-    def create(self) -> int:
-        return len(self.streams) + 1
-
-    def set_stream(self, handle: int, stream: int) -> None:
-        self.streams[handle] = stream
-
-    def get_version(self, handle: int) -> int:
-        return 130000
-
-    def matrix(self, address: int, kind: int, ld: int, rows: int, columns: int) -> np.ndarray:
-        assert ld >= rows
-        size = ((columns - 1) * ld + rows) * self.dtypes[kind].itemsize
-        flat = np.frombuffer((ctypes.c_char * size).from_address(address), self.dtypes[kind])
-        return np.lib.stride_tricks.as_strided(flat, (rows, columns), (flat.itemsize, ld * flat.itemsize))
-
-    def gemm_ex(self, handle, transa, transb, m, n, k, alpha, a, atype, lda, b, btype, ldb, beta, c, ctype, ldc,
-                compute_type, algo):  # fmt: skip
-        assert handle in self.streams and algo == -1
-        scalar = {68: np.float32, 70: np.float64}[compute_type]
-        one, old = (
-            np.frombuffer((ctypes.c_char * scalar().itemsize).from_address(x), scalar)[0] for x in (alpha, beta)
-        )
-        left = self.matrix(a, atype, lda, *((k, m) if transa else (m, k)))
-        right = self.matrix(b, btype, ldb, *((n, k) if transb else (k, n)))
-        out = self.matrix(c, ctype, ldc, m, n)
-        factors = (left.T if transa else left).astype(scalar), (right.T if transb else right).astype(scalar)
-        out[...] = one * (factors[0] @ factors[1]) + (old * out if old else 0)
-
-
-def with_addresses() -> CublasProducts:
-    return CublasProducts(HostDevice())
-
-
-@pytest.mark.parametrize("transpose", [(False, False), (False, True), (True, False), (True, True)], ids=str)
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, ml_dtypes.bfloat16])
-@pytest.mark.parametrize(
-    "make", [lambda: SimulatedProducts(SimulatedDevice()), with_addresses], ids=["NumPy", "cuBLAS"]
-)
-def test_products_of_parts_of_arrays(monkeypatch, make, dtype, transpose):
-    monkeypatch.setattr(products, "cublas", ColumnMajorBlas)
-    rng, (m, k, n), device = np.random.default_rng(0), (3, 4, 5), SimulatedDevice()
-    shapes = (m, k)[:: -1 if transpose[0] else 1], (k, n)[:: -1 if transpose[1] else 1]
-    wide = [rng.integers(-8, 8, (rows, columns + 3)).astype(dtype) for rows, columns in shapes]
-    left, right = (Matrix(device.upload(x), *s, x.shape[1], 2) for x, s in zip(wide, shapes))
-    a, b = ((x[:, 2:-1].T if flag else x[:, 2:-1]).astype(float) for x, flag in zip(wide, transpose))
-    out = device.zeros(m + 1, n + 2, dtype=np.float64 if dtype == np.float64 else np.float32)
-    for add in (False, True):
-        make().multiply(left, right, Matrix(out, m, n, n + 2, 1), transpose=transpose, add=add, stream=1)
-        result = device.download(out).ravel()[1 : 1 + m * (n + 2)].reshape(m, n + 2)[:, :n]
-        np.testing.assert_array_equal(result, (1 + add) * (a @ b))
-
-
-def test_every_stream_has_a_handle_of_its_own(monkeypatch):
-    blas = ColumnMajorBlas()
-    monkeypatch.setattr(products, "cublas", lambda: blas)
-    assert with_addresses().label == "products by cuBLAS 130000 on host (sm_80)"
-    assert blas.streams == {1: 100, 2: 101}
+def test_what_a_job_asks_of_the_driver():
+    """Every orbital is uploaded once to a GPU that needs it; while blocks run the host waits for their streams only."""
+    two = RecordedCuda(2)
+    B, eps_occ, eps_vir = random_factors(*SIZE)
+    result = two.mp2_pairs(B, eps_occ, eps_vir, precision="fp64")
+    np.testing.assert_allclose(result.os, energies(SimulatedCuda())[0], rtol=0, atol=1e-14)
+    calls = two.driver.calls
+    sizes = [call.nbytes for call in calls if call.name == "cuMemcpyHtoD"]
+    assert set(sizes) == {B[0].nbytes, eps_occ.nbytes, eps_vir.nbytes}
+    assert 13 < sizes.count(B[0].nbytes) <= 26
+    launches = [call for call in calls if call.name == "launch"]
+    assert {call.stream for call in launches if call.detail == "pack"} == {0}
+    assert {call.stream for call in launches if call.detail == "same_spin_energies"} == {1, 2}
+    # The sums of all pairs are downloaded once from each GPU, and all memory is freed.
+    assert two.driver.count("cuMemcpyDtoH") == 2 and two.driver.used == 0
 
 
 def test_no_gpu_says_what_is_missing(monkeypatch):
@@ -236,38 +169,3 @@ def test_no_gpu_says_what_is_missing(monkeypatch):
     if not STATUS.usable:
         with pytest.raises(BackendUnavailable, match="backend 'cuda' cannot run here"):
             backends.select("cuda", "fp32")
-
-
-def test_the_bindings_have_what_is_called():
-    """Without a GPU the calls cannot be made, but their names and parameters can be looked up."""
-    cublas = pytest.importorskip("nvmath.bindings.cublas", reason="needs nvmath-python")
-    signature = (cublas.gemm_ex.__doc__ or "").split(")")[0]
-    names = [part.split()[-1] for part in signature.partition("(")[2].split(",")]
-    assert names == (
-        [
-            "handle",
-            "transa",
-            "transb",
-            "m",
-            "n",
-            "k",
-            "alpha",
-            "a",
-            "atype",
-            "lda",
-            "b",
-            "btype",
-            "ldb",
-            "beta",
-            "c",
-            "ctype",
-            "ldc",
-            "compute_type",
-            "algo",
-        ]
-    )
-    for name in ("create", "set_stream", "get_version"):
-        assert callable(getattr(cublas, name))
-    for enumeration in ("Operation", "ComputeType", "GemmAlgo"):
-        for name, value in vars(getattr(ColumnMajorBlas, enumeration)).items():
-            assert getattr(cublas, enumeration)[name] == value
