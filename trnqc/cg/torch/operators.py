@@ -119,7 +119,7 @@ def _run(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], opt
         raise no_engine(str(device))
     name = f"conv_{direction}" if edges else direction
     if device.type == "cuda":
-        there = [DeviceGraph(*edges, sizes.x)] if edges else []
+        there = [DeviceGraph(edges[0], edges[1], sizes.x)] if edges else []
         atomic = bool(edges) and not deterministic
         return getattr(cuda_engine(text, dtype, device.index, kahan, atomic), name)(*tensors, *there)
     rows_cols = [e.numpy() for e in edges]
