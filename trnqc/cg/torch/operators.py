@@ -4,8 +4,9 @@ Derivatives of every order are composed of three operators (derivatives.py). tor
 call as one node. For the transforms of torch.func and the dual numbers of torch.autograd.forward_ad, `Family.apply`
 calls the same operators through autograd functions that have forward-mode derivatives (transforms.py).
 
-A problem is passed as text (`text_of`). Results are new dense tensors of the operands' dtype. Under autocast, operands
-of half precision are converted to float32. The number of CPU threads is that of torch.get_num_threads.
+A problem is passed as text (`text_of`). Results are new dense tensors of the operands' dtype. Operands in half
+precision are computed in float32 (storage.py). Under autocast they are converted to float32, and the result is float32.
+The number of CPU threads is that of torch.get_num_threads.
 """
 
 # No `from __future__ import annotations`: torch reads schemas from annotations as objects.
@@ -23,6 +24,7 @@ from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.problem.text import problem_of, weighted_part
 from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.cg.torch.engines import cpu_engine, cuda_engine, nki_engine, no_engine
+from trnqc.cg.torch.storage import COMPUTED, all_widened, check_type, rounded
 from trnqc.cg.torch.transforms import active, function_of, refuse_dual_level
 from trnqc.errors import EdgeIndexError, OperandError, UnsupportedPrecision
 from trnqc.host.memory import require_memory
@@ -31,8 +33,6 @@ from trnqc.host.memory import require_memory
 OPERATORS = ("forward", "backward", "double_backward")
 # Operand names in the order of the arguments; each operator takes the first few of them.
 NAMES = DIRECTIONS["double_backward"].reads
-# Types of operands, by the names that the engines use.
-SUPPORTED = {torch.float32: "float32", torch.float64: "float64"}
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,11 @@ def check(problem: TPProblem, tensors: Sequence[Tensor], sizes: Sizes) -> None:
     OperandError
         For an operand of another shape, dtype, layout or device than expected.
     UnsupportedPrecision
-        For operands that are neither float32 nor float64.
+        For operands of another type than float16, bfloat16, float32 and float64.
     """
     first = tensors[0]
-    if first.dtype not in SUPPORTED:
-        raise UnsupportedPrecision(f"x: expected torch.float32 or torch.float64, found {first.dtype}")
-    if problem.dtype is not None and SUPPORTED[first.dtype] != problem.dtype:
+    check_type(first)
+    if problem.dtype is not None and COMPUTED.get(first.dtype) != problem.dtype:
         raise OperandError(f"x: expected torch.{problem.dtype}, which the problem was made for, found {first.dtype}")
     for name, tensor in zip(NAMES, tensors):
         if tensor.layout != torch.strided:
@@ -113,18 +112,25 @@ def _run(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], opt
     deterministic, kahan = choices or (True, False)
     sizes = _sizes(tensors, edges)
     check(problem_of(text), tensors, sizes)
-    device, dtype = tensors[0].device, SUPPORTED[tensors[0].dtype]
+    device, stored = tensors[0].device, tensors[0].dtype
     if device.type not in ("cpu", "cuda"):
         raise no_engine(str(device))
+    tensors = all_widened(tensors)
+    dtype = COMPUTED[tensors[0].dtype]
     rows_cols = [e.cpu().numpy() for e in edges]
     graph = [graph_of(rows_cols[0], rows_cols[1], sizes.x)] if edges else []
     name = f"conv_{direction}" if edges else direction
     if device.type == "cuda":
         atomic = bool(edges) and not deterministic
-        return getattr(cuda_engine(text, dtype, device.index, kahan, atomic), name)(*tensors, *graph)
+        return rounded(getattr(cuda_engine(text, dtype, device.index, kahan, atomic), name)(*tensors, *graph), stored)
     engine = cpu_engine(text, dtype, torch.get_num_threads())
     extra = {"kahan": True} if kahan else {}
     results = getattr(engine, name)(*map(as_array, tensors), *graph, **extra)
+    return rounded(as_tensors(results), stored)
+
+
+def as_tensors(results: Any) -> Any:
+    """Return an array, or a tuple of arrays, as tensors that share their memory."""
     return tuple(map(torch.from_numpy, results)) if isinstance(results, tuple) else torch.from_numpy(results)
 
 
@@ -149,7 +155,7 @@ def as_array(tensor: Tensor) -> Any:
     if not tensor.is_contiguous():
         # Expanded tensors can be larger than any memory.
         size = tensor.numel() * tensor.element_size()
-        require_memory(size, f"a contiguous copy of {list(tensor.shape)} {SUPPORTED[tensor.dtype]}", "split the batch")
+        require_memory(size, f"a contiguous copy of {list(tensor.shape)} {COMPUTED[tensor.dtype]}", "split the batch")
         tensor = tensor.contiguous()
     if tensor.data_ptr() % 8 and tensor.data_ptr() % tensor.element_size():
         tensor = tensor.clone()
