@@ -28,6 +28,19 @@ def test_results_are_rounded_once(label, convolution, dtype):
             assert half.dtype == dtype and torch.equal(half, single.to(dtype))
 
 
+@pytest.mark.parametrize("label", ["uvu-1", "uvw-shared"])
+def test_large_batches_are_computed_in_blocks(label, monkeypatch):
+    """Blocks are full, partial and none; gradients of shared weights are sums over them."""
+    monkeypatch.setattr("trnqc.cg.torch.storage.ROWS", 3)
+    problem = awkward(label)
+    for batch in (0, 3, 7):
+        inputs = [t.bfloat16() for t in operands(problem, batch=batch, dtype="float32")[:4]]
+        ours = family(False)["backward"](*inputs, *tail(problem, False))
+        exact = family(False)["backward"](*(t.float() for t in inputs), *tail(problem, False))
+        for half, single in zip(ours, exact, strict=True):
+            torch.testing.assert_close(half, single.bfloat16(), rtol=2**-7, atol=1e-5)
+
+
 @HALVES
 @KINDS
 def test_derivatives_of_both_orders(convolution, dtype):

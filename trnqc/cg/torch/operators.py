@@ -24,7 +24,7 @@ from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.problem.text import problem_of, weighted_part
 from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.cg.torch.engines import cpu_engine, cuda_engine, nki_engine, no_engine
-from trnqc.cg.torch.storage import COMPUTED, all_widened, check_type, rounded
+from trnqc.cg.torch.storage import COMPUTED, HALVES, all_widened, by_blocks, check_type, rounded
 from trnqc.cg.torch.transforms import active, function_of, refuse_dual_level
 from trnqc.errors import EdgeIndexError, OperandError, UnsupportedPrecision
 from trnqc.host.memory import require_memory
@@ -115,6 +115,8 @@ def _run(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], opt
     device, stored = tensors[0].device, tensors[0].dtype
     if device.type not in ("cpu", "cuda"):
         raise no_engine(str(device))
+    if stored in HALVES and device.type == "cpu" and not edges:
+        return _run_half(direction, tensors, text)
     tensors = all_widened(tensors)
     dtype = COMPUTED[tensors[0].dtype]
     rows_cols = [e.cpu().numpy() for e in edges]
@@ -126,10 +128,22 @@ def _run(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], opt
     engine = cpu_engine(text, dtype, torch.get_num_threads())
     extra = {"kahan": True} if kahan else {}
     results = getattr(engine, name)(*map(as_array, tensors), *graph, **extra)
-    return rounded(as_tensors(results), stored)
+    return rounded(_as_tensors(results), stored)
 
 
-def as_tensors(results: Any) -> Any:
+def _run_half(direction: str, tensors: Sequence[Tensor], text: str) -> Any:
+    """Run a batch that is stored in half precision on the CPU, block by block."""
+    engine, shared = cpu_engine(text, "float32", torch.get_num_threads()), problem_of(text).shared_weights
+
+    def run(*operands: Tensor) -> tuple[Tensor, ...]:
+        results = _as_tensors(getattr(engine, direction)(*map(as_array, operands)))
+        return results if isinstance(results, tuple) else (results,)
+
+    results = by_blocks(run, tensors, [shared and name == "gw" for name in DIRECTIONS[direction].writes])
+    return results if len(results) > 1 else results[0]
+
+
+def _as_tensors(results: Any) -> Any:
     """Return an array, or a tuple of arrays, as tensors that share their memory."""
     return tuple(map(torch.from_numpy, results)) if isinstance(results, tuple) else torch.from_numpy(results)
 

@@ -7,7 +7,7 @@ precision. The largest error of a result, relative to float32, is half a unit in
 
 # No `from __future__ import annotations`, as in operators.py.
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +18,9 @@ from trnqc.errors import UnsupportedPrecision
 # Types that are computed as they are, by the names that the engines use.
 COMPUTED = {torch.float32: "float32", torch.float64: "float64"}
 HALVES = (torch.float16, torch.bfloat16)
+# Number of rows of a batch that are converted and computed at a time. Some hundred kilobytes to a few megabytes, which
+# fit in the second or the third level of the cache.
+ROWS = 256
 
 
 def check_type(x: Tensor) -> None:
@@ -36,6 +39,39 @@ def rounded(results: Any, dtype: torch.dtype) -> Any:
     """Return a tensor, or a tuple of tensors, in the type of the operands."""
     if isinstance(results, Tensor):
         return results.to(dtype)
+    return tuple(result.to(dtype) for result in results)
+
+
+def by_blocks(call: Callable[..., Any], tensors: Sequence[Tensor], summed: Sequence[bool]) -> Any:
+    """Call a function of rows for blocks of rows of half precision, so that what is converted stays in the cache.
+
+    Parameters
+    ----------
+    call : callable
+        Takes the operands in float32 and returns a tuple.
+    tensors : sequence of Tensor
+        The operands. Those with one dimension are the same for all rows.
+    summed : sequence of bool
+        For each result, whether it is a sum over rows.
+
+    Returns
+    -------
+    tuple of Tensor
+        The results in half precision.
+    """
+    dtype, rows = tensors[0].dtype, tensors[0].shape[0]
+    constant = {n: tensor.float() for n, tensor in enumerate(tensors) if tensor.dim() == 1}
+    results: list[Tensor] = []
+    for begin in range(0, max(rows, 1), ROWS):
+        block = slice(begin, begin + ROWS)
+        part = call(*(constant[n] if n in constant else tensor[block].float() for n, tensor in enumerate(tensors)))
+        if not begin:
+            results = [p if s else p.new_empty((rows, p.shape[1]), dtype=dtype) for p, s in zip(part, summed)]
+        for whole, piece, of_sum in zip(results, part, summed):
+            if not of_sum:
+                whole[block] = piece
+            elif begin:
+                whole += piece
     return tuple(result.to(dtype) for result in results)
 
 
