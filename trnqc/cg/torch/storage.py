@@ -38,8 +38,8 @@ def widened(tensor: Tensor) -> Tensor:
 def rounded(results: Any, dtype: torch.dtype) -> Any:
     """Return a tensor, or a tuple of tensors, in the type of the operands."""
     if isinstance(results, Tensor):
-        return results.to(dtype)
-    return tuple(result.to(dtype) for result in results)
+        return results if results.dtype == dtype else results.to(dtype)
+    return tuple(rounded(result, dtype) for result in results)
 
 
 def by_blocks(call: Callable[..., Any], tensors: Sequence[Tensor], summed: Sequence[bool]) -> Any:
