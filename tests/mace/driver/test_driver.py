@@ -14,6 +14,7 @@ from tests.mace.test_evaluate import PERIODIC, structure
 from trnqc.errors import InputError
 from trnqc.mace import Evaluator
 from trnqc.mace.driver.driver import Driver
+from trnqc.mace.driver.steps import Pass
 from trnqc.mace.edges.neighbours import neighbours
 
 PAIRS = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -42,6 +43,30 @@ def test_pairs_may_have_any_order(threads):
     other = driver(threads=threads)(numbers, *(part[order] for part in listed))
     for a, b in zip(one, other):
         np.testing.assert_allclose(b, a, rtol=0, atol=1e-12 * np.abs(a).max())
+
+
+def test_pairs_may_have_vectors_that_are_not_exactly_opposite():
+    """Weights are computed once for both edges of a pair whose vectors are, and twice otherwise."""
+    numbers, positions, cell = structure(23)
+    receivers, senders, vectors = pairs(positions, cell)
+    rounded = vectors * np.random.default_rng(2).choice([1.0, 1.0 + 2e-16], len(vectors))[:, None]
+    run = driver()
+    for a, b in zip(run(numbers, receivers, senders, vectors), run(numbers, receivers, senders, rounded)):
+        np.testing.assert_allclose(b, a, rtol=0, atol=1e-12 * np.abs(a).max())
+
+
+@pytest.mark.parametrize(("case", "radial"), [("residual", "exact"), ("nonlinear", "exact"), ("residual", "spline")])
+def test_weights_are_shared_where_both_edges_of_a_pair_have_the_same(case, radial):
+    made = Evaluator(description(**CASES[case]), "float64", radial=radial).program(np.arange(3))
+    assert made.paired == (case == "residual" and radial == "exact")
+
+
+def test_buffers_take_the_place_of_those_that_a_pass_has_read():
+    """Rows of the skip connection are read in the last pass, and their gradients are written there."""
+    program = evaluator().program(np.arange(3))
+    assert "h0" in program.buffers and "gs1" not in program.buffers
+    names = {name for step in program.steps if isinstance(step, Pass) for part in step.steps for name in part.values}
+    assert "gs1" not in names and {"h0", "a0", "ga0"} <= names
 
 
 @pytest.mark.parametrize("threads", [1, 2])

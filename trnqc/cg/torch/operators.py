@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnqc.cg.cuda.device_graph import DeviceGraph
 from trnqc.cg.derivatives import GRADIENTS, TANGENTS, Calls
 from trnqc.cg.problem.graph import graph_of
 from trnqc.cg.problem.problem import TPProblem
@@ -119,12 +120,13 @@ def _run(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], opt
         return _run_half(direction, tensors, text)
     tensors = all_widened(tensors)
     dtype = COMPUTED[tensors[0].dtype]
-    rows_cols = [e.cpu().numpy() for e in edges]
-    graph = [graph_of(rows_cols[0], rows_cols[1], sizes.x)] if edges else []
     name = f"conv_{direction}" if edges else direction
     if device.type == "cuda":
+        there = [DeviceGraph(*edges, sizes.x)] if edges else []
         atomic = bool(edges) and not deterministic
-        return rounded(getattr(cuda_engine(text, dtype, device.index, kahan, atomic), name)(*tensors, *graph), stored)
+        return rounded(getattr(cuda_engine(text, dtype, device.index, kahan, atomic), name)(*tensors, *there), stored)
+    rows_cols = [e.numpy() for e in edges]
+    graph = [graph_of(rows_cols[0], rows_cols[1], sizes.x)] if edges else []
     engine = cpu_engine(text, dtype, torch.get_num_threads())
     extra = {"kahan": True} if kahan else {}
     results = getattr(engine, name)(*map(as_array, tensors), *graph, **extra)

@@ -136,7 +136,8 @@ int trnqc_mace_evaluate(trnqc_mace* model, const trnqc_mace_structure* given, tr
     const std::lock_guard<std::mutex> guard(model->mutex);
     if (given->copies && !given->exchange && model->program.row_bytes())
       throw Failure(TRNQC_MACE_INPUT, "a model with several layers needs the function `exchange` for copies of atoms");
-    model->structure.set(*given, model->program.elements, model->threads);
+    model->structure.set(*given, model->program.elements, model->threads, trnqc::mace::RANGE,
+                         trnqc::mace::TILE);
     model->program.run(model->structure, *given, model->threads);
     write(*given, model->structure, model->program, *result);
   });

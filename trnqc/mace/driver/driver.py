@@ -20,7 +20,10 @@ from trnqc.mace.driver.steps import Program
 
 SOURCES = Path(__file__).parent
 HEADER = SOURCES / "trnqc_mace.h"
-OWN = tuple(SOURCES / f"{name}.h" for name in ("failure", "memory", "team", "structure", "program", "folder"))
+OWN = tuple(
+    SOURCES / f"{name}.h"
+    for name in ("failure", "memory", "team", "partition", "structure", "rows", "program", "folder")
+)
 # Names of the errors of trnqc_mace.h, from 1 on, as classes.
 ERRORS: dict[int, type[TrnqcError]] = {1: InputError, 2: InputError, 3: InputError, 4: MemoryLimit, 5: StorageError}
 
