@@ -62,6 +62,7 @@ PLACES = {
         "trnqc.backends.neuron.launch",
         "trnqc.cg.torch",
         "trnqc.cg.doors",
+        "trnqc.cg.cuda.device_graph",
         "trnqc.cg.cuda.operands",
         "trnqc.mace.reader",
         "trnqc.contraction.run.traced",

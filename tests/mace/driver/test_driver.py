@@ -74,7 +74,7 @@ def test_buffers_take_the_place_of_those_that_a_pass_has_read():
 def test_copies_of_atoms_stand_for_periodic_images(case, threads):
     """Every image is a copy, as in LAMMPS: features go to copies, and gradients and forces come back from them."""
     numbers, positions, cell = structure(9)
-    expected = evaluator(case)(numbers, positions, cell, PERIODIC)
+    expected = evaluator(case)(numbers, positions, cell, PERIODIC, virials=True)
     receivers, senders, vectors = pairs(positions, cell)
     places = np.round(np.column_stack([senders, positions[receivers] - vectors - positions[senders]]), 6)
     images, copy_of = np.unique(places, axis=0, return_inverse=True)
@@ -90,12 +90,40 @@ def test_copies_of_atoms_stand_for_periodic_images(case, threads):
 
     every = np.concatenate([numbers, numbers[owners[order]]])
     senders = len(numbers) + np.argsort(order)[copy_of.ravel()]
-    run = driver(case, threads)
-    energies, forces, virial = run(every, receivers, senders, vectors, copies=len(owners), exchange=exchange)
-    total = forces[: len(numbers)].copy()
-    np.add.at(total, owners[order], forces[len(numbers) :])
-    for ours, exact in ((energies, expected.energies), (total, expected.forces), (virial, expected.virial)):
-        np.testing.assert_allclose(ours, exact, rtol=0, atol=1e-11 * np.abs(exact).max())
+    run, virials = driver(case, threads), np.empty((len(every), 3, 3))
+    listed, copied = (every, receivers, senders, vectors), {"copies": len(owners), "exchange": exchange}
+    energies, forces, virial = run(*listed, **copied, virials=virials)
+    for of_copies in (forces, virials):
+        np.add.at(of_copies, owners[order], of_copies[len(numbers) :])
+    ours = {
+        "energies": energies,
+        "forces": forces[: len(numbers)],
+        "virial": virial,
+        "virials": virials[: len(numbers)],
+    }
+    for name, value in ours.items():
+        exact = getattr(expected, name)
+        np.testing.assert_allclose(value, exact, rtol=0, atol=1e-11 * np.abs(exact).max(), err_msg=name)
+
+
+def test_a_process_without_copies_or_without_atoms_exchanges_too():
+    """Exchanges are collective: others may have copies of its atoms, or it has copies but no atoms."""
+    numbers, positions, cell = structure()
+    listed, run = pairs(positions, cell), driver()
+    calls: list[tuple[bool, tuple[int, ...]]] = []
+
+    def exchange(reverse: bool, rows: np.ndarray, row_of: np.ndarray) -> None:
+        calls.append((reverse, rows.shape))
+
+    energies, _, _ = run(numbers, *listed, exchange=exchange)
+    assert [reverse for reverse, _ in calls] == [False, True]
+    np.testing.assert_array_equal(energies, run(numbers, *listed)[0])
+    none = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 3))
+    for copies in (0, 7):
+        calls.clear()
+        energies, forces, virial = run(numbers[:copies], *none, copies=copies, exchange=exchange)
+        assert [shape[0] for _, shape in calls] == [copies, copies]
+        assert energies.size == 0 and forces.shape == (copies, 3) and not forces.any() and not virial.any()
 
 
 def test_wrong_structures_are_one_error_each():
@@ -117,6 +145,8 @@ def test_wrong_structures_are_one_error_each():
     for part, value in ((0, 7), (0, -1), (1, 7), (1, -1)):
         with pytest.raises(InputError, match="pair 5: expected a receiver below 7 and a sender below 7, found"):
             run(numbers, *changed(part, value))
+    with pytest.raises(InputError, match=r"virials: expected a C-ordered array of float64 \[7, 3, 3\]"):
+        run(numbers, *listed, virials=np.empty((7, 9)))
     with pytest.raises(InputError, match="several layers needs the function `exchange`"):
         run(np.append(numbers, 8), *listed, copies=1)
     # The driver can be used after an error.

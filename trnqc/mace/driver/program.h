@@ -119,7 +119,7 @@ class Program {
         team.run(threads, [&](int64_t thread) { run_pass(n, after, structure, counts, thread); });
       } else if (step.kind == KERNEL) {
         call(step, structure, counts, team);
-      } else if (nodes > structure.receiving()) {
+      } else if (given.exchange) {
         given.exchange(given.context, step.kind == EXCHANGE_REVERSE, data(step.number),
                        step.operands[0].second, static_cast<int>(element_bytes), structure.row_of.data());
       }
