@@ -18,8 +18,8 @@ from trnqc.gen.build import Builder
 from trnqc.gen.values import Value, eq, fma, minimum
 from trnqc.jit import Compiler
 
-# Number of products that are added one after another in float32. Longer sums are sums of such sums, whose rounding errors
-# are smaller: by 2 for 128 products.
+# Number of products that are added one after another in float32. Longer sums are sums of such sums, whose rounding
+# errors are smaller: half as large for 128 products.
 TOGETHER = 32
 # Dimensions and strides: rows of a, rows of b, vectors of a row of c, and the steps in memory.
 M, K, VECTORS = (Var(name, "i64") for name in ("m", "k", "vectors"))
