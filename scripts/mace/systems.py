@@ -24,7 +24,7 @@ class System:
     cells : int
         The crystal has 5 cells^3 atoms.
     changed : dict
-        Arguments of the model that differ from those of `model`.
+        Arguments of the model that differ from those of `model`. Interaction blocks are names without "RealAgnostic".
     """
 
     name: str
@@ -39,7 +39,32 @@ SYSTEMS = (
     System("64x0e+64x1o+64x2e", changed={"hidden_irreps": "64x0e+64x1o+64x2e"}),
     System("five elements", changed={"atomic_numbers": FIVE}),
     System("128x0e", changed={"hidden_irreps": "128x0e"}),
+    System("128x0e+128x1o+128x2e", changed={"hidden_irreps": "128x0e+128x1o+128x2e"}),
+    System("blocks of OFF23", changed={"interaction_cls_first": "InteractionBlock", "r_max": 5.0}),
+    System(
+        "blocks of MPA-0",
+        changed={
+            "interaction_cls_first": "DensityInteractionBlock",
+            "interaction_cls": "DensityResidualInteractionBlock",
+            "distance_transform": "Agnesi",
+            "pair_repulsion": True,
+        },
+    ),
+    System(
+        "blocks of MH-1",
+        changed={
+            "interaction_cls_first": "ResidualNonLinearInteractionBlock",
+            "interaction_cls": "ResidualNonLinearInteractionBlock",
+            "edge_irreps": "128x0e+128x1o",
+            "apply_cutoff": False,
+            "use_agnostic_product": True,
+            "use_last_readout_only": True,
+            "use_edge_irreps_first": True,
+        },
+    ),
 )
+# Numbers of the systems of the part `variants`, and of those with the sizes and blocks of published families.
+VARIANTS, FAMILIES = range(2, 6), (0, *range(5, 10))
 
 
 def crystal(cells: int) -> Any:
@@ -61,14 +86,13 @@ def model(dtype: str, changed: dict[str, Any]) -> Any:
     o3 = importlib.import_module("e3nn.o3")
     torch.set_default_dtype(getattr(torch, dtype))
     torch.manual_seed(0)
-    block = modules.interaction_classes["RealAgnosticResidualInteractionBlock"]
     arguments: dict[str, Any] = {
         "r_max": 6.0,
         "num_bessel": 10,
         "num_polynomial_cutoff": 5,
         "max_ell": 3,
-        "interaction_cls": block,
-        "interaction_cls_first": block,
+        "interaction_cls": "ResidualInteractionBlock",
+        "interaction_cls_first": "ResidualInteractionBlock",
         "num_interactions": 2,
         "hidden_irreps": "128x0e+128x1o",
         "MLP_irreps": o3.Irreps("16x0e"),
@@ -81,6 +105,10 @@ def model(dtype: str, changed: dict[str, Any]) -> Any:
         "atomic_inter_shift": 0.0,
     }
     arguments |= changed
-    arguments["hidden_irreps"] = o3.Irreps(arguments["hidden_irreps"])
+    for name in ("hidden_irreps", "edge_irreps"):
+        if name in arguments:
+            arguments[name] = o3.Irreps(arguments[name])
+    for name in ("interaction_cls", "interaction_cls_first"):
+        arguments[name] = modules.interaction_classes[f"RealAgnostic{arguments[name]}"]
     count = len(arguments["atomic_numbers"])
     return modules.ScaleShiftMACE(num_elements=count, atomic_energies=np.zeros(count), **arguments)
