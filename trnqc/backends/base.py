@@ -4,7 +4,7 @@ The folders of the backends, ``cpu``, ``simulator``, ``neuron`` and ``cuda``, co
 
     backend.py   the class: its name, its precisions, and whether it can run on this machine
     device.py    its devices, to which programs are sent; the CPU has none, and those of ``cuda`` are `trnqc.jit.device`
-    pairs.py     the MP2 pair step; ``nki`` has it for both backends of NKI kernels, and ``cuda`` has none
+    pairs.py     the MP2 pair step; ``nki`` has it for both backends of NKI kernels
 
 A method that a backend does not define raises an error that says so.
 """
@@ -62,8 +62,8 @@ class Backend:
     name : str
         The name, as in ``--backend``.
     precisions : tuple of str
-        The precisions of matrix products and pair energies, out of `trnqc.types.PRECISIONS`. It is empty for a backend
-        that has neither. docs/conventions.md defines them.
+        The precisions of matrix products and pair energies, out of `trnqc.types.PRECISIONS`. docs/conventions.md
+        defines them.
     gamma_precisions : tuple of str
         The precisions of `mp2_gamma`. It is empty for a backend that does not have it.
     fitted_precisions : tuple of str
@@ -164,7 +164,7 @@ class Backend:
         MemoryLimit
             If `max_memory` is too small. The message contains the necessary and the allowed size.
         CompilerError
-            If the fused step of the CPU needs a C compiler and there is none.
+            If compiled code of the CPU cannot be built, although there is a C compiler.
         """
         check_precision(self, precision)
         step = self._pair_step(PairOptions(precision, fused, threads, progress))
@@ -208,7 +208,7 @@ class Backend:
         UnsupportedPrecision
             If the backend does not have the precision.
         CompilerError
-            If the fused step of the CPU needs a C compiler and there is none.
+            If compiled code of the CPU cannot be built, although there is a C compiler.
         """
         check_precision(self, precision)
         step = self._pair_step(PairOptions(precision, fused, threads, progress))
@@ -433,11 +433,6 @@ def check_precision(backend: Backend, precision: str) -> None:
     if precision in backend.precisions:
         backend.require_accuracy(precision)
         return
-    if not backend.precisions:
-        raise UnsupportedPrecision(
-            f"backend {backend.name!r} runs generated programs (integrals, tensor products) only: "
-            "it has neither matrix products nor pair energies"
-        )
     raise UnsupportedPrecision(
         f"backend {backend.name!r} computes in {', '.join(backend.precisions)}; precision {precision!r} was asked for"
     )

@@ -112,16 +112,12 @@ class DF(df.DF):
         """Return why our kernels cannot be used yet, or "". Raises UnsupportedClass, CompilerError."""
         if self.kernels == "wait":
             return ""
-        needed = background.Needed(needs.for_fitting(self.mol, auxmol), self.kernels)
+        needed = background.Needed(lambda: needs.for_fitting(self.mol, auxmol), self.kernels)
         return "" if needed.ready() else needed.reason
 
     def _can_transform(self) -> bool:
         """Return whether the program of J and K can be used now. Without a C compiler PySCF computes them."""
-        needed = background.Needed([half_transform.recipe("f64")], self.kernels)
-        try:
-            return needed.ready()
-        except CompilerError:
-            return False
+        return background.Needed(lambda: [half_transform.recipe("f64")], self.kernels).ready()
 
     def _why_pyscf(self, auxmol: gto.Mole) -> str:
         """Return why PySCF has to compute the integrals, or ""."""

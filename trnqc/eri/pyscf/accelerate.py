@@ -97,7 +97,7 @@ def accelerate(
     InputError
         For an unknown word, and for `exchange` that the object or the backend does not have.
     CompilerError
-        Without a C compiler, when integrals are first needed.
+        With kernels="wait" and without a C compiler, when integrals are first needed. Otherwise PySCF serves then.
 
     Notes
     -----

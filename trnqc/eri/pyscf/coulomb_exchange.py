@@ -147,7 +147,7 @@ class CoulombExchange(lib.StreamObject):
             return "PySCF"
         if self._program_backend not in ("auto", "cpu"):  # A device compiles its own when it needs them.
             return ""
-        needed = self._cache.get(mol, ("needed", purpose), lambda: background.Needed(programs(), self.kernels))
+        needed = self._cache.get(mol, ("needed", purpose), lambda: background.Needed(programs, self.kernels))
         return "" if needed.ready() else f"PySCF ({needed.reason})"
 
     def _is_for_memory(self, mol: gto.Mole) -> bool:
