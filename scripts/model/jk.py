@@ -83,7 +83,7 @@ def main() -> None:
     ]
     for line in lines:
         print(
-            f"{line['molecule']}/{line['basis']:8} {line['nao']:5} {line['nocc']:4} {line['naux']:5}  {line['target']}  "
+            f"{line['molecule']}/{line['basis']:8} {line['nao']:5} {line['nocc']:4} {line['naux']:5} {line['target']}  "
             f"{line['kernel']} {line['precision']:7} {line['seconds'] * 1e3:8.2f} ms  tensor "
             f"{line['tensor_engine_active_percent']:5.1f} %  vector {line['vector_engine_active_percent']:5.1f} %  "
             f"dma {line['dma_active_percent']:5.1f} %"

@@ -74,6 +74,7 @@ def test_json_holds_what_was_printed(trnqc, tmp_path):
         (("--auxbasis", "autoaux"), lambda r: set(r.system.auxbasis.values()) == {"autoaux"}),
         (("--conventional",), lambda r: "conventional" in r.system.scf),
         (("--scf", "pyscf"), lambda r: r.system.scf_ran_on == "PySCF"),
+        (("--scf-backend", "simulator:bf16x3"), lambda r: "trn2, bf16x3; the others in fp64" in r.system.scf_ran_on),
         (("--scf", "trnqc"), lambda r: r.system.scf_ran_on not in ("", "PySCF", "nothing yet")),
         (("--threads", "1", "--max-memory", "500M", "--conv-tol", "1e-8"), lambda r: "1 thread" in r.run.ran_on),
         (("--compare-with", "cpu:fp32"), lambda r: r.comparisons[0].run.precision == "fp32"),

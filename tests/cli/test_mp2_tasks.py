@@ -135,6 +135,23 @@ def test_the_relaxed_dipole_of_a_gradient_is_written(trnqc, write, tmp_path, spi
     assert data["relaxed_dipole"] == pytest.approx(mf.dip_moment(dm=density, unit="AU", verbose=0), abs=1e-5)
 
 
+def test_a_job_runs_on_the_chip_from_b_to_the_dipole(trnqc, write, tmp_path):
+    """J and K of the SCF, pair energies and Γ by NKI kernels: energy, gradient and dipole of a job on the host."""
+    geometry, data = write("polar.xyz", "2\n\nH 0 0 0\nF 0 0 0.92\n"), {}
+    for backend in ("cpu", "simulator"):
+        target = tmp_path / f"{backend}.json"
+        options = ("--scf-backend", backend, "--backend", backend, "--precision", "fp32", "--fused-energy")
+        status, _, err = trnqc("mp2", geometry, *SMALL, *options, "--gradient", "--json", target, "-q")
+        assert (status, err) == (0, "")
+        data[backend] = json.loads(target.read_text())
+    host, chip = data["cpu"], data["simulator"]
+    assert "fp32; the others in fp64" in chip["system"]["scf_ran_on"] and "NKI" in chip["run"]["ran_on"]
+    assert chip["e_hf"] == pytest.approx(host["e_hf"], abs=1e-9)
+    assert chip["energies"]["e_tot"] == pytest.approx(host["energies"]["e_tot"], abs=1e-6)
+    assert np.array(chip["gradient"]) == pytest.approx(np.array(host["gradient"]), abs=1e-5)
+    assert chip["relaxed_dipole"] == pytest.approx(host["relaxed_dipole"], abs=1e-5)
+
+
 def test_optimisation_reports_steps_and_writes_a_plot(trnqc, write, tmp_path):
     files = {name: tmp_path / name for name in ("out.json", "path.xyz", "plot.html", "end.xyz")}
     options = ("--trajectory", files["path.xyz"], "--plot", files["plot.html"], "--xyz", files["end.xyz"])

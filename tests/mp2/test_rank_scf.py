@@ -8,7 +8,7 @@ import pytest
 from pyscf import scf
 
 from tests.mp2.thread_ranks import on_threads
-from trnqc.errors import CompilerError, NotConverged
+from trnqc.errors import CompilerError, NotConverged, UnsupportedError
 from trnqc.mp2.jobs.job import Job
 from trnqc.mp2.jobs.run import run
 from trnqc.mp2.reference import ranks as rank_scf
@@ -66,6 +66,14 @@ def test_pyscf_runs_on_rank_0_to_compare():
     first, second = on_threads(2, lambda ranks: run(job, ranks=ranks))
     assert first.system.scf_ran_on == second.system.scf_ran_on == "PySCF"
     assert first.e_hf == second.e_hf == pytest.approx(run(JOB).e_hf, abs=1e-9)
+
+
+def test_an_accelerator_takes_the_scf_of_one_process_with_our_integrals():
+    job = dataclasses.replace(JOB, scf_backend="simulator")
+    with pytest.raises(UnsupportedError, match="in one process, found 2"):
+        on_threads(2, lambda ranks: run(job, ranks=ranks))
+    with pytest.raises(UnsupportedError, match="leave out --scf pyscf"):
+        run(dataclasses.replace(job, scf="pyscf"))
 
 
 def test_ranks_go_on_from_a_checkpoint_without_an_scf(tmp_path, monkeypatch):

@@ -51,6 +51,7 @@ def _job(args: argparse.Namespace, geometry: Geometry) -> Job:
         checkpoint=args.checkpoint,
         threads=positive("--threads", args.threads),
         scf=args.scf,
+        **_scf_backend(args.scf_backend),
         reference=args.reference,
         density_fit=not args.conventional,
         conv_tol=positive("--conv-tol", args.conv_tol),
@@ -59,6 +60,12 @@ def _job(args: argparse.Namespace, geometry: Geometry) -> Job:
         stability=args.stability,
         verbose=4 if args.verbose else 0,
     )
+
+
+def _scf_backend(text: str) -> dict[str, str]:
+    """The backend of J and K in the SCF, and its precision if the text has one."""
+    backend, precision = _backend_and_precision(text)
+    return {"scf_backend": backend} | ({"scf_precision": precision} if precision else {})
 
 
 def positive(option: str, value: Any) -> Any:

@@ -55,6 +55,12 @@ def _reference(group: argparse._ArgumentGroup) -> None:
         help="integrals of J and K in the SCF: ours, or PySCF's to compare (default: %(default)s)",
     )
     add(
+        "--scf-backend",
+        default="cpu",
+        metavar="BACKEND[:PRECISION]",
+        help="J and K of early SCF cycles on simulator or neuron, in fp32, bf16x6, bf16x3 or bf16 (default: cpu)",
+    )
+    add(
         "--reference",
         choices=tuple(kind.lower() for kind in REFERENCES),
         help="Hartree-Fock of the reference (default: rhf for closed shells, uhf for open shells)",

@@ -48,6 +48,9 @@ class Job:
         Number of threads of this process; by default PySCF's.
     scf
         Whether J and K of the SCF are computed by our integrals ("trnqc") or by PySCF's ("pyscf").
+    scf_backend, scf_precision
+        Where J and K of early SCF cycles are computed: "cpu", or a backend with fitted J and K, and in which precision
+        there, as `backend` and `early_precision` of `trnqc.accelerate`.
     reference
         "rhf", "uhf" or "rohf"; by default RHF for closed shells and UHF for open shells.
     density_fit
@@ -76,6 +79,8 @@ class Job:
     checkpoint: str | Path | None = None
     threads: int | None = None
     scf: str = "trnqc"
+    scf_backend: str = "cpu"
+    scf_precision: str = "fp32"
     reference: str | None = None
     density_fit: bool = True
     conv_tol: float = 1e-10

@@ -11,6 +11,7 @@ from typing import Any
 
 from pyscf import gto
 
+from trnqc.errors import UnsupportedError
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis, auxiliary_basis
 from trnqc.mp2.jobs.checkpoint import ORBITALS, Checkpoint, job_of
@@ -35,6 +36,8 @@ def scf_of(mol: gto.Mole, job: Job, **options: Any) -> Any:
         mol,
         reference_of(job),
         source=job.scf,
+        backend=job.scf_backend,
+        early_precision=job.scf_precision,
         density_fit=job.density_fit,
         conv_tol=job.conv_tol,
         max_cycle=job.max_cycle,
@@ -51,6 +54,11 @@ def run_reference(mol: gto.Mole, job: Job, execution: Execution, store: Checkpoi
     def scf(kept: Mapping[str, Any] | None, shared: SharedJK | None = None) -> Any:
         return scf_of(mol, job, progress=execution.progress, kept=kept, shared=shared)
 
+    if ranks.size > 1 and job.scf_backend != "cpu":
+        raise UnsupportedError(
+            f"J and K of the SCF run on backend {job.scf_backend!r} in one process, found {ranks.size}: use "
+            "--scf-backend cpu (scf_backend), where all processes compute them"
+        )
     ranks.at("SCF")
     if ranks.size == 1:
         return scf(store.orbitals() if store else None)

@@ -33,6 +33,8 @@ def run_scf(
     kind: str = "RHF",
     *,
     source: str = "trnqc",
+    backend: str = "cpu",
+    early_precision: str = "fp32",
     density_fit: bool = True,
     conv_tol: float = 1e-10,
     max_cycle: int = 100,
@@ -56,6 +58,8 @@ def run_scf(
         The kind of reference.
     source : {"trnqc", "pyscf"}
         Whether J and K are computed from our integrals or from PySCF's.
+    backend, early_precision : str
+        Where J and K of early cycles are computed, as in `trnqc.accelerate`, for source "trnqc".
     density_fit : bool
         Whether the SCF is density-fitted, with the JK set of the orbital basis.
     conv_tol : float
@@ -83,7 +87,8 @@ def run_scf(
     InputError
         If the source is unknown.
     UnsupportedError
-        If the stability of ROHF is to be checked, or that of a solution that several ranks compute.
+        If the backend cannot compute these J and K, or if the stability of ROHF is to be checked, or that of a solution
+        that several ranks compute.
     """
     if stability and (kind == "ROHF" or shared):
         raise UnsupportedError(
@@ -91,7 +96,15 @@ def run_scf(
             f"(stability=True) for {'several processes' if shared else 'ROHF'}, or call mf.stability() of PySCF"
         )
     # All ranks compute J and K, so all of them need the kernels before the SCF begins.
-    mf = _scf_object(mol, kind, source, density_fit, kernels="wait" if shared else None)
+    if backend != "cpu" and source != "trnqc":
+        raise UnsupportedError(
+            f"J and K from PySCF's integrals do not run on backend {backend!r}: leave out --scf {source} (source) or "
+            f"--scf-backend {backend} (backend)"
+        )
+    kernels = "wait" if shared else None
+    mf = _scf_object(mol, kind, source, density_fit)
+    if source == "trnqc":
+        mf = accelerate(mf, backend, kernels=kernels, early_precision=early_precision)
     mf.conv_tol, mf.conv_tol_grad, mf.max_cycle = conv_tol, GRADIENT_FACTOR * conv_tol**0.5, max_cycle
     if progress:
         mf.callback = lambda env: progress("SCF", env["cycle"] + 1, 0)
@@ -121,7 +134,7 @@ def _note_instability(mf: Any, stability: bool) -> None:
         mf.doubts = stability_warnings(mf, lib.num_threads())
 
 
-def _scf_object(mol: gto.Mole, kind: str, source: str, density_fit: bool, kernels: str | None) -> Any:
+def _scf_object(mol: gto.Mole, kind: str, source: str, density_fit: bool) -> Any:
     if source not in SOURCES:
         raise InputError(f"the source of J and K must be one of {', '.join(SOURCES)}, got {source!r}")
     mf = {"RHF": scf.RHF, "UHF": scf.UHF, "ROHF": scf.ROHF}[kind](mol)
@@ -129,7 +142,7 @@ def _scf_object(mol: gto.Mole, kind: str, source: str, density_fit: bool, kernel
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PySCF advertises another package whenever a set is missing.
             mf = mf.density_fit(auxbasis=df.make_auxbasis(mol))
-    return accelerate(mf, kernels=kernels) if source == "trnqc" else mf
+    return mf
 
 
 def jk_ran_on(mf: Any) -> str:
