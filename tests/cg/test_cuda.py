@@ -9,8 +9,9 @@ from scripts.workloads import tensor_product_oracle as oracle
 from scripts.workloads.tensor_products import AWKWARD, awkward, channelwise
 from trnqc.cg.cuda.engine import CudaEngine
 from trnqc.cg.cuda.program import program
+from trnqc.cg.cuda.row_sums import levels, levels_rows, sum_level
 from trnqc.cg.cuda.schedule import plan
-from trnqc.cg.cuda.segments import LONGEST, levels, levels_rows, segments, sum_rows
+from trnqc.cg.cuda.segments import LONGEST, segments
 from trnqc.cg.problem.graph import Graph
 from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.errors import OperandError, UnsupportedError
@@ -75,9 +76,11 @@ def test_programs_by_definition(label, layout):
             for n in kernel_plan.direction.writes
         }
         ours = taken(inputs, kernel_plan.direction.reads)
-        run(program(kernel_plan), {"first": 0, "origin": 0, **ours, **results}, lanes=4, groups=(0, batch))
         if problem.shared_weights and "gw" in results:
-            results["gw"] = results["gw"].sum(axis=0)
+            results["gw"] = np.full((batch + 1, problem.weight_numel), np.nan)
+        run(program(kernel_plan), {"first": 0, **ours, **results}, lanes=4, groups=(0, batch))
+        if problem.shared_weights and "gw" in results:
+            results["gw"] = results["gw"][1:].sum(axis=0)
         close(list(results.values()), expected(problem, name, ours))
 
 
@@ -90,7 +93,7 @@ def test_convolutions_on_a_device(label, layout, monkeypatch):
     Atomic sums of one problem stand for those of all: only the way to memory differs.
     """
     monkeypatch.setattr("trnqc.cg.cuda.engine.KEPT", 500)
-    monkeypatch.setattr("trnqc.cg.cuda.engine.segments", lambda order: segments(order, longest=2))
+    monkeypatch.setattr("trnqc.cg.cuda.operands.segments", lambda order: segments(order, longest=2))
     problem, there = awkward(label, layout=layout), graph()
     inputs = operands(problem, there.n_nodes, len(there.rows))
     for options in ({}, {"atomic": True}) if label in ("uvw-shared", "nothing") else ({},):
@@ -171,8 +174,8 @@ def test_rows_are_summed_by_levels(count):
     rows[:count] = np.random.default_rng(count).normal(size=(count, columns))
     wanted = rows.sum(axis=0)
     for level in levels(count, 5):
-        inputs = {"columns": columns, "begin": level.begin, "end": level.end, "row": level.row, "rows": rows}
-        run(sum_rows(8, lanes), inputs, lanes=lanes, groups=(0, len(level) * 2))
+        inputs = {"columns": columns, "first": level.first, "stop": level.stop, "length": level.length, "to": level.to}
+        run(sum_level(8, lanes), inputs | {"rows": rows}, lanes=lanes, groups=(0, len(level) * 2))
     np.testing.assert_allclose(rows[0], wanted, rtol=0, atol=1e-13)
 
 

@@ -63,6 +63,21 @@ class Built:
 Argument = DeviceArray | int | float
 
 
+@dataclass(frozen=True)
+class ExternalStream:
+    """A stream that belongs to another library, such as ``torch.cuda.current_stream().cuda_stream``.
+
+    A launch on it is ordered with the work of that library, so that neither side has to wait for the other.
+
+    Attributes
+    ----------
+    handle : int
+        The address of the CUDA stream; 0 is the default stream.
+    """
+
+    handle: int
+
+
 class Device(Protocol):
     """A device with its own memory.
 
@@ -122,7 +137,9 @@ class Device(Protocol):
     def release(self, *memories: DeviceArray) -> None:
         """Wait for all launches so far, and free the memory of arrays."""
 
-    def launch(self, built: Built, groups: int, arguments: Mapping[str, Argument], stream: int = 0) -> None:
+    def launch(
+        self, built: Built, groups: int, arguments: Mapping[str, Argument], stream: int | ExternalStream = 0
+    ) -> None:
         """Queue the groups 0 .. groups - 1 of a kernel on a stream, and return without waiting for them.
 
         Parameters
@@ -133,8 +150,8 @@ class Device(Protocol):
             The number of groups.
         arguments : mapping
             Arguments by the names of the parameters. Other names are ignored.
-        stream : int
-            The number of the stream.
+        stream : int or ExternalStream
+            The number of one of the device's streams, or a stream of another library.
         """
 
     def synchronize(self, stream: int | None = None) -> None:
@@ -150,6 +167,8 @@ class CudaDevice:
         The number of the GPU on this machine.
     streams : int
         The number of streams to create.
+    bindings : Bindings, optional
+        The modules through which the driver is called, by default those of cuda-core.
 
     Raises
     ------
@@ -157,8 +176,8 @@ class CudaDevice:
         If the GPU cannot be used; the message says why.
     """
 
-    def __init__(self, index: int = 0, streams: int = 4) -> None:
-        core = gpu.bindings()
+    def __init__(self, index: int = 0, streams: int = 4, bindings: gpu.Bindings | None = None) -> None:
+        core, self._driver_functions = gpu.bindings() if bindings is None else bindings
         try:
             self._device = core.Device(index)
             self._device.set_current()
@@ -170,7 +189,9 @@ class CudaDevice:
         self._core, self.streams, self.most_lanes = core, streams, 1024
 
     def free_memory(self) -> int:
-        return int(self._driver("cuMemGetInfo")[0])
+        # The pool from which arrays are allocated keeps the memory of those that have been released.
+        pool = self._device.memory_resource.attributes
+        return int(self._driver("cuMemGetInfo")[0]) + int(pool.reserved_mem_current) - int(pool.used_mem_current)
 
     def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
         (signature,) = recipe.signatures
@@ -196,6 +217,8 @@ class CudaDevice:
             raise no_memory(f"an array of {self.name}", array.nbytes, memory.nbytes)
         if array.nbytes:
             self._driver("cuMemcpyHtoD", int(memory.handle.handle), array.ctypes.data, array.nbytes)
+            # The call may return while the last part is still on its way, and our streams do not wait for stream 0.
+            self._driver("cuStreamSynchronize", 0)
 
     def zeros(self, *shape: int, dtype: Any = np.float64) -> DeviceArray:
         memory = self._allocate(shape, np.dtype(dtype))
@@ -215,20 +238,37 @@ class CudaDevice:
         for memory in memories:
             memory.handle.close(self._streams[0])
             memory.handle = None
+        self._streams[0].sync()
 
-    def launch(self, built: Built, groups: int, arguments: Mapping[str, Argument], stream: int = 0) -> None:
+    def launch(
+        self, built: Built, groups: int, arguments: Mapping[str, Argument], stream: int | ExternalStream = 0
+    ) -> None:
         self._device.set_current()
         operands = []
         for p in built.parameters:
             a = arguments[p.name]
             operands.append(a.handle if isinstance(a, DeviceArray) else np.dtype(NUMPY[p.dtype]).type(a))
         config = self._core.LaunchConfig(grid=groups, block=built.lanes)
-        self._core.launch(self._streams[stream], config, built.handle, *operands)
+        queue = self._streams[stream] if isinstance(stream, int) else self._core.Stream.from_handle(stream.handle)
+        self._core.launch(queue, config, built.handle, *operands)
 
     def synchronize(self, stream: int | None = None) -> None:
         self._device.set_current()
         for each in self._streams if stream is None else [self._streams[stream]]:
             each.sync()
+
+    def make_current(self) -> None:
+        """Make this device the current one of the calling thread, as libraries of CUDA expect."""
+        self._device.set_current()
+
+    def address(self, memory: DeviceArray) -> int:
+        """The address of an array in the memory of this device, for libraries of CUDA."""
+        return int(memory.handle.handle)
+
+    def stream_address(self, stream: int) -> int:
+        """The address of a stream of this device, which becomes the current one, for libraries of CUDA."""
+        self.make_current()
+        return int(self._streams[stream].handle)
 
     def _allocate(self, shape: tuple[int, ...], dtype: np.dtype) -> DeviceArray:
         memory = DeviceArray(None, shape, dtype)
@@ -242,10 +282,8 @@ class CudaDevice:
 
     def _driver(self, function: str, *arguments: Any) -> tuple[Any, ...]:
         """Call the CUDA driver in the context of this device. Raises BackendUnavailable if it returns an error."""
-        from cuda.bindings import driver
-
         self._device.set_current()
-        status, *results = getattr(driver, function)(*arguments)
+        status, *results = getattr(self._driver_functions, function)(*arguments)
         if int(status) != 0:
             raise BackendUnavailable(f"{self.name}: the driver function {function} returned {status.name}")
         return tuple(results)
@@ -262,7 +300,7 @@ def no_memory(name: str, needed: int, free: int) -> MemoryLimit:
 
 def cuda_devices() -> tuple[CudaDevice, ...]:
     """All GPUs of this machine. Raises BackendUnavailable if there is none or cuda-core is not installed."""
-    core = gpu.bindings()
+    core = gpu.bindings().core
     try:
         count = len(core.Device.get_all_devices())
     except Exception as error:

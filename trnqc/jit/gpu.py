@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,15 +16,31 @@ from trnqc.errors import BackendUnavailable, CompilerError
 from trnqc.jit.cache import key_of, library_cache
 
 
-def bindings() -> Any:
-    """The module cuda.core. Raises BackendUnavailable if it cannot be imported; the message says what to install."""
+class Bindings(NamedTuple):
+    """The Python modules through which a GPU is used.
+
+    Attributes
+    ----------
+    core : module
+        ``cuda.core``.
+    driver : module
+        ``cuda.bindings.driver``.
+    """
+
+    core: Any
+    driver: Any
+
+
+def bindings() -> Bindings:
+    """The bindings of CUDA. Raises BackendUnavailable if they cannot be imported; the message says what to install."""
     try:
         import cuda.core as core
+        from cuda.bindings import driver
     except ImportError as error:
         raise BackendUnavailable(
             f"the CUDA bindings cannot be imported ({error}): pip install 'trnqc[cuda]'; kernels for the CPU need none"
         ) from error
-    return core
+    return Bindings(core, driver)
 
 
 def compile_nvrtc(source: str, *, name: str, arch: str = "sm_80") -> bytes:
@@ -51,7 +67,7 @@ def compile_nvrtc(source: str, *, name: str, arch: str = "sm_80") -> bytes:
     CompilerError
         If NVRTC rejects the text.
     """
-    core = bindings()
+    core = bindings().core
     key = key_of(f"NVRTC {nvrtc_version()}", arch, source)
 
     def build(out: Path) -> None:
@@ -84,7 +100,7 @@ class Module:
     """The kernels of a cubin on one device. They run on a stream that belongs to this object."""
 
     def __init__(self, cubin: bytes, device: int = 0) -> None:
-        core = bindings()
+        core = bindings().core
         try:
             self.device = core.Device(device)
             self.device.set_current()

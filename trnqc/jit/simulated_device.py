@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from trnqc.errors import BackendUnavailable
-from trnqc.jit.device import Argument, Built, DeviceArray, no_memory
+from trnqc.jit.device import Argument, Built, DeviceArray, ExternalStream, no_memory
 from trnqc.jit.recipe import Recipe, library
 
 # Compiler options of the kernels. The simulated device is for tests, so compiling fast matters more than running fast.
@@ -32,6 +32,8 @@ class SimulatedDevice:
         The largest number of lanes of a group.
     streams : int
         The number of streams.
+    arch : str
+        The architecture that it reports, for tests of what depends on it.
 
     Attributes
     ----------
@@ -41,8 +43,15 @@ class SimulatedDevice:
         The number of launches so far.
     """
 
-    def __init__(self, name: str = "simulated", memory: int = 1 << 34, lanes: int = 32, streams: int = 2) -> None:
-        self.name, self.arch, self.streams, self.most_lanes = name, "simulated", streams, lanes
+    def __init__(
+        self,
+        name: str = "simulated",
+        memory: int = 1 << 34,
+        lanes: int = 32,
+        streams: int = 2,
+        arch: str = "simulated",
+    ) -> None:
+        self.name, self.arch, self.streams, self.most_lanes = name, arch, streams, lanes
         self.multiprocessors, self.memory = 2, memory
         self.used = self.most_used = self.launches = 0
 
@@ -78,8 +87,10 @@ class SimulatedDevice:
         for memory in memories:
             memory.handle = None
 
-    def launch(self, built: Built, groups: int, arguments: Mapping[str, Argument], stream: int = 0) -> None:
-        if not 0 <= stream < self.streams:
+    def launch(
+        self, built: Built, groups: int, arguments: Mapping[str, Argument], stream: int | ExternalStream = 0
+    ) -> None:
+        if isinstance(stream, int) and not 0 <= stream < self.streams:
             raise BackendUnavailable(f"{self.name} has the streams 0 .. {self.streams - 1}; found stream {stream}")
         self.launches += 1
         operands = (arguments[p.name] for p in built.parameters)

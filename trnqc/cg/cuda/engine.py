@@ -5,23 +5,24 @@ Operands are NumPy arrays, which are copied to the device and back, or PyTorch t
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from trnqc import backends
-from trnqc.cg.cuda.operands import operands_of
+from trnqc.cg.cuda.device_graph import DeviceGraph
+from trnqc.cg.cuda.operands import Operands, operands_of
 from trnqc.cg.cuda.plan import Plan
 from trnqc.cg.cuda.program import function_name, parameters, program
+from trnqc.cg.cuda.row_sums import levels, levels_rows, sum_level, sum_segments
 from trnqc.cg.cuda.schedule import plan
-from trnqc.cg.cuda.segments import Ranges, Segments, levels, levels_rows, segments, sum_rows
 from trnqc.cg.engine import Engine
 from trnqc.cg.problem.graph import Graph
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.directions import CONVOLUTIONS, DIRECTIONS
 from trnqc.errors import OperandError, UnsupportedError
+from trnqc.gen.statements import Function
 from trnqc.jit import Recipe, Signature
 from trnqc.jit.device import Argument, Built, Device, DeviceArray
 
@@ -82,8 +83,6 @@ class CudaEngine(Engine):
         self.lanes = min(WARP, self.device.most_lanes)
         self.kahan, self.atomic = kahan, atomic
         self._built: dict[str, Built] = {}
-        self._segments: weakref.WeakKeyDictionary[Graph, dict[str, tuple[Segments, dict[str, DeviceArray]]]]
-        self._segments = weakref.WeakKeyDictionary()
 
     @property
     def ran_on(self) -> str:
@@ -100,7 +99,7 @@ class CudaEngine(Engine):
         return plan(self.problem, name, self.dtype.itemsize, self.lanes)
 
     def _evaluate(
-        self, name: str, operands: Sequence[Any], graph: Graph | None = None, out: Any = None
+        self, name: str, operands: Sequence[Any], graph: Graph | DeviceGraph | None = None, out: Any = None
     ) -> tuple[Any, ...]:
         if out is not None and (graph is not None or name != "forward"):
             raise UnsupportedError(f"{name} on a GPU: expected out=None, found arrays for the results")
@@ -138,11 +137,12 @@ class CudaEngine(Engine):
             self._built[name] = least_spilled(variants)
         return self._built[name]
 
-    def _sum_kernel(self) -> Built:
-        if "sums" not in self._built:
-            function = sum_rows(self.dtype.itemsize, self.lanes)
-            self._built["sums"] = self.device.build(Recipe.of(function), self.lanes, accumulate="plain")
-        return self._built["sums"]
+    def _sum_kernel(self, function: Callable[[int, int], Function]) -> Built:
+        name = function.__name__
+        if name not in self._built:
+            recipe = Recipe.of(function(self.dtype.itemsize, self.lanes))
+            self._built[name] = self.device.build(recipe, self.lanes, accumulate="plain")
+        return self._built[name]
 
     # Launches
 
@@ -151,7 +151,7 @@ class CudaEngine(Engine):
         name: str,
         arrays: dict[str, Any],
         shapes: dict[str, tuple[int, ...]],
-        graph: Graph | None,
+        graph: Graph | DeviceGraph | None,
         outs: dict[str, Any],
     ) -> dict[str, Any]:
         """Return the results of a direction by name."""
@@ -159,66 +159,56 @@ class CudaEngine(Engine):
         operands = operands_of(self.device, arrays)
         rows = {n: shapes[n] for n in direction.writes}
         zeroed = {"gy", "gw"} if shared else {"gy"}
-        groups, parts, summed = len(arrays["x"]), None, ""
+        groups, cuts, summed = len(arrays["x"]), 0, ""
         order: dict[str, DeviceArray] = {}
         if graph is not None:
-            parts, order = self._parts(graph, direction.by)
-            groups = len(parts)
+            parts, order = operands.segments(graph, direction.by)
+            groups, cuts = len(parts), 0 if self.atomic else len(parts.cut)
             (summed,) = (n for n in rows if n[-1] == {"sender": "x", "receiver": "z"}[direction.by])
             if self.atomic:
                 zeroed.add(summed)
+                order = order | {"target": order["node"]}
             else:
                 rows[summed] = (parts.rows, shapes[summed][1])
         if shared and "gw" in rows:
-            rows["gw"] = (self.weight_rows(groups, parts), *rows["gw"])
+            rows["gw"] = (self.weight_rows(groups), *rows["gw"])
         operands.allocate(rows, zeroed, outs)
         if groups:
-            self._launch(name, operands.memories | order, groups, parts)
-            if parts is not None and len(parts.cut) and not self.atomic:
-                self._sum_rows(operands.memories[summed], shapes[summed][1], parts.cut)
+            self._launch(name, operands, order, groups)
+        if cuts:
+            ranges = {n: order[f"cut_{n}"] for n in ("begin", "end", "row")}
+            self._sum(operands, sum_segments, cuts, shapes[summed][1], ranges | {"rows": operands.memories[summed]})
         return operands.results({n: shapes[n] for n in rows})
 
-    def _launch(self, name: str, memories: dict[str, DeviceArray], groups: int, parts: Segments | None) -> None:
-        built = self._kernel(name)
-        names, weights = built.signature.names, self.problem.weight_numel
-        sums_weights = self.problem.shared_weights and "gw" in names and weights > 0
-        for first, last in self._chunks(groups, parts) if sums_weights else [(0, groups)]:
-            edge, stop = (first, last) if parts is None else (int(parts.begin[first]), int(parts.end[last - 1]))
-            # Row 0 of the gradients of shared weights is the sum of all previous chunks.
-            arguments: dict[str, Argument] = {**memories, "first": first, "origin": edge - 1}
-            self.device.launch(built, last - first, arguments)
-            for level in levels(stop - edge + 1) if sums_weights else ():
-                self._sum_rows(memories["gw"], weights, level)
+    def _launch(self, name: str, operands: Operands, order: dict[str, DeviceArray], groups: int) -> None:
+        built, weights = self._kernel(name), self.problem.weight_numel
+        sums_weights = self.problem.shared_weights and "gw" in built.signature.names and weights > 0
+        step = self._groups_together(groups) if sums_weights else groups
+        for first in range(0, groups, step):
+            count = min(step, groups - first)
+            arguments: dict[str, Argument] = {**operands.memories, **order, "first": first}
+            operands.launch(built, count, arguments)
+            # Row 0 of the gradients of shared weights is the sum of all previous launches.
+            for level in levels(1 + count) if sums_weights else ():
+                bounds = {"first": level.first, "stop": level.stop, "length": level.length, "to": level.to}
+                self._sum(operands, sum_level, len(level), weights, bounds | {"rows": operands.memories["gw"]})
 
-    def weight_rows(self, groups: int, parts: Segments | None = None) -> int:
+    def weight_rows(self, groups: int) -> int:
         """Return the number of rows that store gradients of shared weights before they are summed."""
-        edges = [
-            last - first if parts is None else int(parts.end[last - 1] - parts.begin[first])
-            for first, last in self._chunks(groups, parts)
-        ]
-        return levels_rows(1 + max(edges, default=0))
+        return levels_rows(1 + self._groups_together(groups) if groups else 1)
 
-    def _chunks(self, groups: int, parts: Segments | None) -> list[tuple[int, int]]:
-        """Return ranges of groups whose gradients of shared weights are stored at the same time."""
-        edges = max(1, KEPT // max(1, self.problem.weight_numel * self.dtype.itemsize))
-        longest = 1 if parts is None else max(1, int((parts.end - parts.begin).max(initial=0)))
-        step = max(1, edges // longest)
-        return [(n, min(n + step, groups)) for n in range(0, groups, step)]
+    def _groups_together(self, groups: int) -> int:
+        """Return the number of groups whose gradients of shared weights are stored at the same time."""
+        return max(1, min(groups, KEPT // max(1, self.problem.weight_numel * self.dtype.itemsize)))
 
-    def _sum_rows(self, rows: DeviceArray, columns: int, ranges: Ranges) -> None:
-        if not columns:
-            return
-        bounds = {name: self.device.upload(getattr(ranges, name)) for name in ("begin", "end", "row")}
-        groups = len(ranges) * -(-columns // self.lanes)
-        self.device.launch(self._sum_kernel(), groups, {"columns": columns, "rows": rows, **bounds})
-        self.device.release(*bounds.values())
-
-    def _parts(self, graph: Graph, by: str) -> tuple[Segments, dict[str, DeviceArray]]:
-        """Return the segments of a graph and their arrays in the device's memory, which are kept with the graph."""
-        kept = self._segments.setdefault(graph, {})
-        if by not in kept:
-            parts = segments(graph.by_receiver if by == "receiver" else graph.by_sender)
-            arrays = {name: getattr(parts, name) for name in ("begin", "end", "node", "order", "far")}
-            arrays["target"] = parts.node if self.atomic else parts.target
-            kept[by] = parts, {name: self.device.upload(array) for name, array in arrays.items()}
-        return kept[by]
+    def _sum(
+        self,
+        operands: Operands,
+        function: Callable[[int, int], Function],
+        sums: int,
+        columns: int,
+        arguments: Mapping[str, Argument],
+    ) -> None:
+        if columns:
+            groups = sums * -(-columns // self.lanes)
+            operands.launch(self._sum_kernel(function), groups, {"columns": columns, **arguments})

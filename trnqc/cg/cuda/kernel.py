@@ -17,9 +17,8 @@ from trnqc.gen import Array, Value, Var, const
 from trnqc.gen.build import Builder
 
 DTYPES = {4: "f32", 8: "f64"}
-# Parameters of every kernel: the number of a group among those of a launch, the first group of the launch, and the
-# number of the edge from which rows of gradients of shared weights are counted.
-GROUP, FIRST, ORIGIN = Var("group", "i64"), Var("first", "i64"), Var("origin", "i64")
+# The number of a group among those of a launch, and a parameter of every kernel: the first group of the launch.
+GROUP, FIRST = Var("group", "i64"), Var("first", "i64")
 # The arrays of `segments.Segments`.
 SEGMENTS = {name: Array(name, "i64") for name in ("begin", "end", "node", "target", "order", "far")}
 # Values of a lane in registers: [channel of the lane][component].
@@ -34,8 +33,6 @@ class Edge:
     ----------
     number : Value
         Number of the edge, its row in y and w.
-    place : Value
-        Position of the edge among the sorted edges.
     node : Value
         Node by which the edges are sorted.
     target : Value
@@ -45,7 +42,6 @@ class Edge:
     """
 
     number: Value
-    place: Value
     node: Value
     target: Value
     far: Value
@@ -143,15 +139,24 @@ class Kernel:
         return self.problem.instructions[number]
 
     def row(self, name: str, edge: Edge) -> Value:
-        """Return the row of an operand for an edge; sums over the edges of a node have a row for each segment."""
+        """Return the row of an operand for an edge; sums over the edges of a node have a row for each segment.
+
+        Gradients of shared weights have a row for each group of the launch. Row 0 is that of previous launches.
+        """
         kind, writes, by = name[-1], self.direction.writes, self.direction.by
         if kind == "w" and self.problem.shared_weights:
-            return edge.place - ORIGIN if name in writes else const(0, "i64")
+            return GROUP + 1 if name in writes else const(0, "i64")
         if kind in "yw" or not by:
             return edge.number
         if self.at_node(name):
             return edge.target if name in writes else edge.node
         return edge.far
+
+    @property
+    def sums_weights(self) -> bool:
+        """Whether a group adds the gradients of shared weights of all its edges up."""
+        shared = self.problem.shared_weights and self.problem.weight_numel > 0
+        return bool(self.direction.by) and shared and "gw" in self.direction.writes
 
     def place(self, name: str, slot: int, edge: Edge) -> Value:
         """Return the element at which a slot of x, y or z begins in an operand."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
 
+from trnqc.cg.cuda.device_graph import DeviceGraph
+from trnqc.cg.cuda.segments import Segments, segments
+from trnqc.cg.problem.graph import Graph
 from trnqc.errors import OperandError
-from trnqc.jit.device import Device, DeviceArray
+from trnqc.jit.device import Argument, Built, Device, DeviceArray, ExternalStream
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -30,6 +34,15 @@ class Operands(Protocol):
             Arrays of the caller in which results are stored.
         """
 
+    def segments(self, graph: Any, by: str) -> tuple[Segments, dict[str, DeviceArray]]:
+        """Return the segments of a graph's edges by "receiver" or "sender", and their arrays in the device's memory.
+
+        The ranges of rows that are added up afterwards are named cut_begin, cut_end and cut_row.
+        """
+
+    def launch(self, built: Built, groups: int, arguments: Mapping[str, Argument]) -> None:
+        """Launch a kernel after all earlier work on the operands, without waiting for it."""
+
     def results(self, shapes: Shapes) -> dict[str, Any]:
         """Return the first rows of each result, as many as its shape has."""
 
@@ -47,6 +60,18 @@ class HostArrays:
         self.outs = outs
         self.memories |= {name: self.device.zeros(*shape, dtype=self.dtype) for name, shape in shapes.items()}
 
+    def segments(self, graph: Graph, by: str) -> tuple[Segments, dict[str, DeviceArray]]:
+        """See `Operands`; the arrays are kept with the graph."""
+        kept = _segments.setdefault(graph, {})
+        if (self.device, by) not in kept:
+            parts = segments(graph.by_receiver if by == "receiver" else graph.by_sender)
+            kept[self.device, by] = parts, {n: self.device.upload(a) for n, a in _arrays_of(parts).items()}
+        return kept[self.device, by]
+
+    def launch(self, built: Built, groups: int, arguments: Mapping[str, Argument]) -> None:
+        """See `Operands`."""
+        self.device.launch(built, groups, arguments)
+
     def results(self, shapes: Shapes) -> dict[str, np.ndarray]:
         """See `Operands`."""
         arrays = {name: _first(self.device.download(self.memories[name]), shape) for name, shape in shapes.items()}
@@ -57,7 +82,11 @@ class HostArrays:
 
 
 class Tensors:
-    """PyTorch tensors in the device's memory. Launches wait for earlier work on the tensors' stream."""
+    """PyTorch tensors in the device's memory.
+
+    Kernels are launched on PyTorch's current stream, and memory is PyTorch's. The host never waits, so that calls can
+    be captured in a CUDA graph.
+    """
 
     def __init__(self, device: Device, tensors: Mapping[str, Any]) -> None:
         self.device, self.model = device, next(iter(tensors.values()))
@@ -69,17 +98,26 @@ class Tensors:
 
     def allocate(self, shapes: Shapes, zeroed: set[str], outs: Mapping[str, Any]) -> None:
         """See `Operands`."""
-        import torch
-
         new = {name: self.model.new_zeros if name in zeroed else self.model.new_empty for name in shapes}
         created = {name: outs[name] if name in outs else new[name](shape) for name, shape in shapes.items()}
         self.tensors |= created
         self.memories |= {name: _memory(t) for name, t in created.items()}
-        torch.cuda.current_stream(self.model.device).synchronize()
+
+    def segments(self, graph: DeviceGraph, by: str) -> tuple[Segments, dict[str, DeviceArray]]:
+        """See `Operands`; the arrays are computed on the device."""
+        parts = graph.segments(by)
+        return parts, {name: _memory(t) for name, t in _arrays_of(parts).items()}
+
+    def launch(self, built: Built, groups: int, arguments: Mapping[str, Argument]) -> None:
+        """See `Operands`. PyTorch's current device stays what it was."""
+        import torch
+
+        with torch.cuda.device(self.model.device):
+            stream = ExternalStream(torch.cuda.current_stream().cuda_stream)
+            self.device.launch(built, groups, arguments, stream)
 
     def results(self, shapes: Shapes) -> dict[str, Any]:
-        """See `Operands`. Waits until the device has finished all work."""
-        self.device.synchronize()
+        """See `Operands`. The device may not have computed them yet."""
         return {name: _first(self.tensors[name], shape) for name, shape in shapes.items()}
 
 
@@ -96,6 +134,16 @@ def operands_of(device: Device, arrays: Mapping[str, Any]) -> Operands:
     if all(isinstance(array, np.ndarray) for array in arrays.values()):
         return HostArrays(device, arrays)
     return Tensors(device, arrays)
+
+
+# Segments of the graphs of NumPy arrays, by device and end, for as long as a graph exists.
+_segments: weakref.WeakKeyDictionary[Graph, dict[tuple[Device, str], tuple[Segments, dict[str, DeviceArray]]]]
+_segments = weakref.WeakKeyDictionary()
+
+
+def _arrays_of(parts: Segments) -> dict[str, Any]:
+    arrays = {name: getattr(parts, name) for name in ("begin", "end", "node", "target", "order", "far")}
+    return arrays | {f"cut_{name}": getattr(parts.cut, name) for name in ("begin", "end", "row")}
 
 
 def _first(array: Any, shape: tuple[int, ...]) -> Any:

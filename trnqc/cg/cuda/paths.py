@@ -8,7 +8,7 @@ uvw: The products t = P(x, y) of the lanes' channels are in shared memory. For z
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -110,10 +110,12 @@ class PathWriter:
             for q, channel in enumerate(channels):
                 channel.outputs(partial(self._add_output, q))
         if direction.gradients:
+            places = [self._weight("gw", u) for u in self.block.channel] if channels[0].weights else []
+            sums = self._weight_sums(places)
             for q, channel in enumerate(channels):
                 gradients = channel.inputs(partial(self._add_gx, q))
                 if channel.weights:
-                    k.b.store(self._weight("gw", self.block.channel[q]), dot(gradients.w))
+                    k.b.store(places[q], dot(gradients.w, sums[q]))
                 slopes.append((q, gradients.left, gradients.right))
             self._add_gy(slopes)
 
@@ -122,6 +124,18 @@ class PathWriter:
         weights = {name: k.b.let(name, self._weight(name, self.block.channel[q])) for name in self._weights}
         x = {name: dict(enumerate(values[q])) for name, values in registers.x.items()}
         return Channel(k.b, k.direction, a, x, weights, self.dims[1], registers.gz[q] if registers.gz else ())
+
+    def _weight_sums(self, places: Sequence[Value]) -> list[Value] | list[None]:
+        """Return the sums over previous edges to which gradients of shared weights are added; None for other weights.
+
+        Lanes that repeat a channel read the same sum, since all read before any of them writes.
+        """
+        k = self.k
+        if not (k.sums_weights and places):
+            return [None] * len(places)
+        sums = [k.b.let("sum", place) for place in places]
+        k.b.barrier()
+        return sums
 
     @property
     def _weights(self) -> tuple[str, ...]:
@@ -221,8 +235,9 @@ class PathWriter:
             with b.loop("from_u", rows) as u:
                 for term, tile in zip(terms, TILES):
                     b.store(k.shared[tile][u * pitch + k.lane], self._element(term.w, u, w))
-                slope = dot([(k.shared[PRODUCTS[0]][u * d3 + n], g) for n, g in enumerate(gz)])
-                b.store(self._element("gw", u, w), slope)
+                element = self._element("gw", u, w)
+                (total,) = self._weight_sums([element])
+                b.store(element, dot([(k.shared[PRODUCTS[0]][u * d3 + n], g) for n, g in enumerate(gz)], total))
             b.barrier()
             with b.loop("to_w", minimum(mul3 - start, k.lanes)) as n3:
                 at = resident.place(k, self.path.i_out, start + n3)

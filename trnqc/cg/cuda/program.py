@@ -20,7 +20,7 @@ from itertools import groupby
 
 from trnqc.cg.cuda import memory, resident
 from trnqc.cg.cuda.couplings import couplings
-from trnqc.cg.cuda.kernel import DTYPES, FIRST, GROUP, ORIGIN, SEGMENTS, Block, Edge, Kernel, Values
+from trnqc.cg.cuda.kernel import DTYPES, FIRST, GROUP, SEGMENTS, Block, Edge, Kernel, Values
 from trnqc.cg.cuda.lane_couplings import add_gy, form_couplings
 from trnqc.cg.cuda.paths import PathWriter, Registers
 from trnqc.cg.cuda.plan import Phase, Plan, phase_parts
@@ -38,9 +38,9 @@ def function_name(plan: Plan, kahan: bool = False, atomic: bool = False) -> str:
 
 
 def parameters(plan: Plan) -> tuple[Value | Array, ...]:
-    """Return the parameters of a kernel: FIRST, ORIGIN, in a convolution SEGMENTS, and the operands."""
+    """Return the parameters of a kernel: FIRST, in a convolution SEGMENTS, and the operands."""
     operands = tuple(Array(name, DTYPES[plan.size]) for name in plan.direction.operands)
-    return (FIRST, ORIGIN, *(SEGMENTS.values() if plan.direction.by else ()), *operands)
+    return (FIRST, *(SEGMENTS.values() if plan.direction.by else ()), *operands)
 
 
 def program(plan: Plan, kahan: bool = False, atomic: bool = False) -> st.Function:
@@ -68,6 +68,9 @@ def program(plan: Plan, kahan: bool = False, atomic: bool = False) -> st.Functio
     k = Kernel(plan, kahan, atomic)
     edge, segment = _start(k)
     resident.begin(k, edge)
+    if k.sums_weights:
+        _clear(k, "gw", k.row("gw", edge) * k.problem.weight_numel, k.problem.weight_numel)
+        k.b.barrier()
     for phase in plan.phases:
         with k.b.block(f"x {k.problem.irreps_in1[phase.i_in1]}"):
             _phase(k, phase, edge, segment)
@@ -83,9 +86,9 @@ def _start(k: Kernel) -> tuple[Edge, tuple[Value, Value] | None]:
     """Return the edge of a group or, in a convolution, its node and the range of its sorted edges."""
     group = k.b.let("which", GROUP + FIRST)
     if not k.direction.by:
-        return Edge(group, group, group, group, group), None
+        return Edge(group, group, group, group), None
     begin, end, node, target = (k.b.let(name, SEGMENTS[name][group]) for name in ("begin", "end", "node", "target"))
-    return Edge(GROUP, GROUP, node, target, GROUP), (begin, end)
+    return Edge(GROUP, node, target, GROUP), (begin, end)
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,7 @@ def _block(k: Kernel, block: Block, edge: Edge, segment: tuple[Value, Value] | N
         begin, end = segment
         with k.b.loop("p", end, begin=begin) as p:
             number, far = k.b.let("edge", SEGMENTS["order"][p]), k.b.let("far_end", SEGMENTS["far"][p])
-            _edge(k, block, replace(edge, number=number, place=p, far=far), at_node)
+            _edge(k, block, replace(edge, number=number, far=far), at_node)
     if gx:
         memory.store(k, block, "gx", k.place("gx", block.phase.i_in1, edge), gx)
     for n, total in sums.items():
@@ -248,6 +251,10 @@ def _clear_unreached(k: Kernel, edge: Edge) -> None:
     for name in [n for n in k.direction.writes if n[-1] in "xz" and not k.atomic]:
         for number, slot in enumerate(k.problem.irreps_of(name)):
             if number not in reached[name[-1]] and slot.dim:
-                base = k.place(name, number, edge)
-                with k.b.loop("n", slot.dim, step=k.lanes) as n:
-                    k.b.store(k.array(name)[base + minimum(n + k.lane, slot.dim - 1)], k.zero)
+                _clear(k, name, k.place(name, number, edge), slot.dim)
+
+
+def _clear(k: Kernel, name: str, base: Value, count: int) -> None:
+    """Set elements of an operand to zero."""
+    with k.b.loop("n", count, step=k.lanes) as n:
+        k.b.store(k.array(name)[base + minimum(n + k.lane, count - 1)], k.zero)

@@ -1,0 +1,241 @@
+"""A stand-in for the CUDA driver that records every call, and runs kernels on the CPU.
+
+`RecordedDevice` is `CudaDevice` on top of it: all host code of a GPU runs unchanged, but its kernels are the same
+programs compiled as C. Within `RecordingDriver.capture` only calls are accepted that a CUDA graph can capture, and they
+can be replayed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from trnqc.errors import BackendUnavailable
+from trnqc.jit.device import Built, CudaDevice
+from trnqc.jit.gpu import Bindings
+from trnqc.jit.load import CompiledFunction
+from trnqc.jit.recipe import Recipe, library
+from trnqc.jit.signature import SCALARS
+from trnqc.jit.simulated_device import FLAGS
+
+# Calls that a CUDA graph captures, or that do not concern the device. All others wait for the device, allocate or load.
+CAPTURED = frozenset({"launch", "Device.set_current", "Stream.from_handle"})
+
+
+class CaptureError(RuntimeError):
+    """A call that is not allowed while a CUDA graph is captured."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of the driver.
+
+    Attributes
+    ----------
+    name : str
+        The function, such as ``launch`` or ``Stream.sync``.
+    detail : str
+        The kernel of a launch, else empty.
+    stream : int or None
+        The stream of a launch: its number for streams of the device, its address for others.
+    nbytes : int
+        The number of bytes of a copy or an allocation.
+    """
+
+    name: str
+    detail: str = ""
+    stream: int | None = None
+    nbytes: int = 0
+
+
+@dataclass
+class Graph:
+    """What was captured, as a list of actions."""
+
+    actions: list[Callable[[], Any]] = field(default_factory=list)
+
+    def replay(self) -> None:
+        """Run the captured launches again, on the same memory."""
+        for action in self.actions:
+            action()
+
+
+class RecordingDriver:
+    """The driver functions that `CudaDevice` calls, with a record of the calls.
+
+    Parameters
+    ----------
+    memory : int
+        The size of the device's memory in bytes.
+    devices : int
+        The number of devices.
+
+    Attributes
+    ----------
+    calls : list of Call
+        All calls so far.
+    used : int
+        Bytes that are allocated.
+    """
+
+    def __init__(self, memory: int = 1 << 34, devices: int = 1) -> None:
+        self.memory, self.devices, self.used = memory, devices, 0
+        self.calls: list[Call] = []
+        self._capture: tuple[int, Graph] | None = None
+
+    @property
+    def bindings(self) -> Bindings:
+        """Stand-ins for the modules of `gpu.bindings`."""
+        core = SimpleNamespace(
+            Device=lambda index: _Device(self, index),
+            LaunchConfig=lambda grid, block: SimpleNamespace(grid=grid, block=block),
+            Stream=SimpleNamespace(from_handle=lambda handle: _Stream(self, handle)),
+            launch=self._launch,
+        )
+        names = ("cuMemGetInfo", "cuMemcpyHtoD", "cuMemcpyDtoH", "cuStreamSynchronize")
+        functions = {name: getattr(self, f"_{name}") for name in names}
+        return Bindings(core, SimpleNamespace(**functions))
+
+    def count(self, name: str) -> int:
+        """Return the number of calls of a function."""
+        return sum(call.name == name for call in self.calls)
+
+    def do(self, call: Call, action: Callable[[], Any]) -> None:
+        """Record a call and run it; while a graph is captured, keep it for replays instead.
+
+        Raises
+        ------
+        CaptureError
+            For a call that a graph cannot capture, or a launch on another stream than the captured one.
+        """
+        self.calls.append(call)
+        if self._capture is None:
+            action()
+            return
+        stream, graph = self._capture
+        if call.name not in CAPTURED:
+            raise CaptureError(f"{call.name} is not allowed while a CUDA graph is captured")
+        if call.stream not in (None, stream):
+            raise CaptureError(f"expected a launch on the captured stream {stream}, found one on {call.stream}")
+        graph.actions.append(action)
+
+    @contextmanager
+    def capture(self, stream: int) -> Iterator[Graph]:
+        """Capture the launches on the stream with this address."""
+        graph = Graph()
+        self._capture = stream, graph
+        try:
+            yield graph
+        finally:
+            self._capture = None
+
+    @property
+    def graph(self) -> Graph | None:
+        """The graph that is being captured."""
+        return None if self._capture is None else self._capture[1]
+
+    def _launch(self, stream: _Stream, config: Any, kernel: _Kernel, *operands: Any) -> None:
+        addresses = [op.handle if isinstance(op, _Buffer) else op for op in operands]
+        self.do(Call("launch", kernel.name, stream.number), lambda: kernel.run(addresses, config.grid))
+
+    def _cuMemGetInfo(self) -> tuple[int, int, int]:
+        return 0, self.memory - self.used, self.memory
+
+    def _cuMemcpyHtoD(self, to: int, source: int, nbytes: int) -> tuple[int]:
+        self.do(Call("cuMemcpyHtoD", nbytes=nbytes), lambda: ctypes.memmove(to, source, nbytes))
+        return (0,)
+
+    def _cuStreamSynchronize(self, stream: int) -> tuple[int]:
+        self.do(Call("cuStreamSynchronize", stream=stream), lambda: None)
+        return (0,)
+
+    def _cuMemcpyDtoH(self, to: int, source: int, nbytes: int) -> tuple[int]:
+        self.do(Call("cuMemcpyDtoH", nbytes=nbytes), lambda: ctypes.memmove(to, source, nbytes))
+        return (0,)
+
+
+class RecordedDevice(CudaDevice):
+    """A GPU whose driver is a `RecordingDriver` and whose kernels are compiled as C.
+
+    Parameters
+    ----------
+    driver : RecordingDriver
+    lanes : int
+        The largest number of lanes of a group.
+    index, streams
+        As for `CudaDevice`.
+    """
+
+    def __init__(self, driver: RecordingDriver, lanes: int = 32, index: int = 0, streams: int = 4) -> None:
+        super().__init__(index, streams, driver.bindings)
+        self.driver, self.most_lanes = driver, lanes
+
+    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
+        """Compile the function of a recipe as C."""
+        (signature,) = recipe.signatures
+        self.driver.do(Call("ObjectCode.from_cubin", signature.name), lambda: None)
+        return Built(signature, lanes, _Kernel(getattr(library(recipe, lanes, FLAGS), signature.name)))
+
+
+class _Kernel:
+    def __init__(self, function: CompiledFunction) -> None:
+        self.name, self._function = function.signature.name, function
+        kinds: list[Any] = [ctypes.c_void_p if p.array else SCALARS[p.dtype] for p in function.signature.parameters]
+        self._pointer = ctypes.CFUNCTYPE(None, *kinds)(function.address)
+
+    def run(self, operands: list[Any], groups: int) -> None:
+        self._pointer(*(op.item() if isinstance(op, np.generic) else op for op in operands), 0, groups)
+
+
+class _Stream:
+    def __init__(self, driver: RecordingDriver, number: int) -> None:
+        self.driver, self.number, self.handle = driver, number, number
+
+    def sync(self) -> None:
+        self.driver.do(Call("Stream.sync", stream=self.number), lambda: None)
+
+
+class _Buffer:
+    """Memory of the device, which is that of a NumPy array."""
+
+    def __init__(self, driver: RecordingDriver, nbytes: int) -> None:
+        self.driver, self._array = driver, np.empty(nbytes, np.uint8)
+        driver.used += nbytes
+        self.handle = self._array.ctypes.data
+
+    def fill(self, value: int, stream: _Stream) -> None:
+        self.driver.do(Call("Buffer.fill", stream=stream.number), lambda: self._array.fill(value))
+
+    def close(self, stream: _Stream) -> None:
+        self.driver.do(Call("Buffer.close", stream=stream.number), lambda: None)
+        self.driver.used -= self._array.nbytes
+
+
+class _Device:
+    def __init__(self, driver: RecordingDriver, index: int) -> None:
+        if not 0 <= index < driver.devices:
+            raise BackendUnavailable(f"expected a device below {driver.devices}, found {index}")
+        self.driver, self.name, self.arch = driver, f"recorded {index}", "80"
+        self.properties = SimpleNamespace(multiprocessor_count=2)
+        pool = SimpleNamespace(reserved_mem_current=0, used_mem_current=0)
+        self.memory_resource = SimpleNamespace(attributes=pool)
+        self._streams = 0
+
+    def set_current(self) -> None:
+        self.driver.do(Call("Device.set_current"), lambda: None)
+
+    def create_stream(self) -> _Stream:
+        self._streams += 1
+        return _Stream(self.driver, self._streams - 1)
+
+    def allocate(self, nbytes: int, stream: _Stream) -> _Buffer:
+        if nbytes > self.driver.memory - self.driver.used:
+            raise MemoryError(f"{nbytes} bytes")
+        self.driver.do(Call("Device.allocate", stream=stream.number, nbytes=nbytes), lambda: None)
+        return _Buffer(self.driver, nbytes)

@@ -1,0 +1,121 @@
+"""Convolutions of tensors on a GPU: on PyTorch's stream, without waiting for the device, and in CUDA graphs.
+
+A recording driver stands in for the GPU. It refuses calls that a CUDA graph cannot capture, and its kernels run as C.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from scripts.device.recorded_torch import STREAM, HostWaits, captured, torch_on
+from scripts.device.recording_driver import CaptureError, RecordingDriver
+from trnqc.cg import TensorProductConv, TPProblem
+from trnqc.cg.cuda import device_graph
+from trnqc.cg.cuda.device_graph import DeviceGraph, device_segments
+from trnqc.cg.cuda.segments import segments
+from trnqc.cg.problem.graph import Graph
+
+NODES, EDGES = 3, 150
+
+
+def problem(shared: bool = False) -> TPProblem:
+    paths = [(0, 0, 0, "uvu", True), (1, 1, 0, "uvu", True)]
+    return TPProblem("3x0e+3x1o", "0e+1o", "3x0e", paths, shared_weights=shared)
+
+
+def operands(there: TPProblem, seed: int = 0) -> list[torch.Tensor]:
+    """Operands x, y and w, and edges of which most lead to node 0, so that its edges have several segments."""
+    torch.manual_seed(seed)
+    (d1, d2, _), nw = there.dims, there.weight_numel
+    w = torch.randn(nw) if there.shared_weights else torch.randn(EDGES, nw)
+    rows, cols = torch.randint(NODES, (2, EDGES)) * (torch.rand(2, EDGES) < 0.5)
+    return [*(t.double() for t in (torch.randn(NODES, d1), torch.randn(EDGES, d2), w)), rows, cols]
+
+
+def results(conv: TensorProductConv, x, y, w, rows, cols) -> list[torch.Tensor]:
+    """z, its gradients, and gradients of their squares."""
+    inputs = [t.requires_grad_() for t in (x, y, w)]
+    z = conv(*inputs, rows, cols)
+    first = torch.autograd.grad((z * z).sum(), inputs, create_graph=True)
+    second = torch.autograd.grad(sum((g * g).sum() for g in first), inputs)
+    return [z, *first, *second]
+
+
+def close(there, expected) -> None:
+    for ours, theirs in zip(there, expected, strict=True):
+        torch.testing.assert_close(ours.detach().host, theirs.detach(), rtol=1e-12, atol=1e-10)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_calls_are_captured_and_replayed_with_other_edges(shared):
+    driver, conv = RecordingDriver(), TensorProductConv(problem(shared))
+    own = operands(conv.problem)
+    with torch_on(driver) as moved:
+        inputs = [moved(t) for t in own]
+        close(results(conv, *inputs), results(conv, *own))
+        driver.calls.clear()
+        results(conv, *inputs)
+        assert {call.name for call in driver.calls} <= {"launch", "torch", "Device.set_current"}
+        assert {call.stream for call in driver.calls if call.name == "launch"} == {STREAM}
+        with captured(driver) as graph:
+            there = results(conv, *inputs)
+        others = operands(conv.problem, seed=1)
+        for tensor, values in zip(inputs, others):
+            tensor.host.copy_(values)
+        graph.replay()
+        close(there, results(conv, *others))
+
+
+def test_waiting_for_the_device_is_an_error_here():
+    """The stand-in refuses what the test above forbids."""
+    driver = RecordingDriver()
+    with torch_on(driver) as moved:
+        x = moved(torch.arange(3))
+        for wait in (lambda: x.cpu(), lambda: x.sum().item(), lambda: torch.cuda.current_stream().synchronize()):
+            with pytest.raises(HostWaits):
+                wait()
+        device = torch.cuda.current_stream()
+        assert device.cuda_stream == STREAM
+    with pytest.raises(CaptureError, match="cuMemcpyHtoD"), driver.capture(STREAM):
+        driver._cuMemcpyHtoD(0, 0, 0)
+
+
+@pytest.mark.parametrize("edges", [0, 1, 7, 65, 500])
+def test_segments_on_the_device_are_those_of_the_host(edges):
+    """Idle segments are empty and have the unused row; all others are those of the host, in the same order."""
+    torch.manual_seed(edges)
+    near, far = torch.randint(4, (2, edges))
+    host = segments(Graph(near.numpy(), far.numpy(), 6).by_receiver, longest=5)
+    there = device_segments(near, far, 6, longest=5)
+    used, cut = len(host), len(host.cut)
+    for name in ("begin", "end", "node", "target"):
+        assert getattr(there, name)[:used].tolist() == getattr(host, name).tolist()
+    assert there.order.tolist() == host.order.tolist() and there.far.tolist() == host.far.tolist()
+    for name in ("begin", "end", "row"):
+        assert getattr(there.cut, name)[:cut].tolist() == getattr(host.cut, name).tolist()
+    assert (there.begin[used:] == there.end[used:]).all()
+    idle = [*there.target[used:].tolist(), *there.cut.row[cut:].tolist()]
+    assert set(idle) <= {there.rows - 1} and (not idle or there.rows > host.rows)
+
+
+def test_segments_are_kept_until_the_edges_change():
+    rows, cols = torch.randint(3, (2, 40))
+    graph = DeviceGraph(rows, cols, 3)
+    with torch_on(RecordingDriver()):
+        first = graph.segments("receiver")
+        assert DeviceGraph(rows, cols, 3).segments("receiver") is first
+        assert graph.segments("sender") is not first
+        rows[0] = 1 - rows[0].clamp(max=1)
+        assert graph.segments("receiver") is not first
+    assert len(device_graph._kept) <= device_graph.KEPT
+
+
+def test_a_node_out_of_range_is_an_assertion_on_the_device():
+    with pytest.raises(RuntimeError, match=r"edges between the nodes 0 \.\. 2"):
+        device_segments(torch.tensor([0, 3]), torch.tensor([0, 1]), 3)
+
+
+def test_segments_are_longer_where_there_are_many_nodes():
+    assert device_graph.longest_segment(100, 10_000) == 64
+    assert device_graph.longest_segment(10_000, 500_000) == 200
