@@ -6,6 +6,9 @@ a tile with rows A and columns B to the right of the diagonal, both have the sam
     T = B_i[A] . B_j[B]^T        U = B_j[A] . B_i[B]^T        D = eps_i + eps_j - eps_a - eps_b
     opposite spin += sum (T^2 + U^2) / D       exchange += sum 2 T U / D       same spin = opposite - exchange
 
+Pairs of one i with several j are computed side by side where a bank of PSUM has columns for them. ScalarE forms the
+denominators and sums columns, one tile behind VectorE, which forms reciprocals and products; GpSimd adds the tiles.
+
 Every element of T is computed once. A 128 x 128 tile on the diagonal contains both halves, so that U is the transpose
 of T, which the tensor engine computes on the chip in one pass instead of naux / 128. For i = j, U = T and the same-spin
 part is zero. In terms of RHF, E_os(ij) = (2 - delta_ij) sum_ab T^2 / D, and the host multiplies by the weight.

@@ -48,7 +48,9 @@ def pair_knobs(shape: Values) -> dict[str, list[int]]:
 
 
 def _default(shape: Values, precision: str) -> dict[str, int]:
-    return _constants(mp2_plan.choose_tiles(shape["nvir"], shape["naux"], ITEMSIZE[precision]))
+    """Groups of eight pairs; smaller ones for few orbitals, which would leave most pairs single."""
+    group = max(1, min(8, ceil(shape["nocc"], 2)))
+    return _constants(mp2_plan.choose_tiles(shape["nvir"], shape["naux"], ITEMSIZE[precision], group=group))
 
 
 def _default_point(shape: Values, precision: str) -> dict[str, int]:
