@@ -26,6 +26,7 @@ COMMANDS = {
     "doctor": ("trnqc.cli.doctor", "which backends run on this machine, and why the others do not"),
     "tune": ("autotune.command", "find and record the fastest tiles of a kernel for a shape, modelled or on a device"),
     "profile": ("trnqc.profiling.command", "the time of a kernel: summary, stalls, comparison, HTML, Perfetto"),
+    "lint": ("trnqc.cli.lint", "what NKI 0.6 and 0.7 reject, change or will lose in the NKI kernels of a file"),
     "cache": ("trnqc.cli.cache", "list, compile in advance or clear our programs in the vendor's caches"),
 }
 

@@ -12,29 +12,35 @@ PSUM, with one rounding per store.
 from __future__ import annotations
 
 from trnqc.sim.faults import NkiValidationError, RangeWarning
+from trnqc.sim.findings import Finding
 from trnqc.sim.launch.install import find_real_nki, install, uninstall
 from trnqc.sim.launch.jit import Kernel, jit
 from trnqc.sim.launch.launch import Spec
 from trnqc.sim.launch.machine import Trace
+from trnqc.sim.launch.rules import RuleWarning, forget, reported
 from trnqc.sim.launch.simulate import last_trace, simulate, trace
 from trnqc.sim.lint.lint import lint
 from trnqc.sim.nki import isa, language, typing
 from trnqc.sim.timeline.timeline import Timeline, timeline
 
 __all__ = [
+    "Finding",
     "Kernel",
     "NkiValidationError",
     "RangeWarning",
+    "RuleWarning",
     "Spec",
     "Timeline",
     "Trace",
     "find_real_nki",
+    "forget",
     "install",
     "isa",
     "jit",
     "language",
     "last_trace",
     "lint",
+    "reported",
     "simulate",
     "timeline",
     "trace",

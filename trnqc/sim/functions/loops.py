@@ -18,7 +18,8 @@ import numpy as np
 from trnqc.sim.faults import NkiValidationError
 from trnqc.sim.launch import machine
 from trnqc.sim.launch.machine import Run
-from trnqc.sim.launch.version import needs_version, version_from_environment
+from trnqc.sim.launch.rules import broken
+from trnqc.sim.launch.version import version_from_environment
 from trnqc.sim.memory.registers import VirtualRegister, read
 from trnqc.sim.memory.scalars import NkiScalar, usable
 
@@ -93,9 +94,10 @@ def dynamic_range(
     Raises
     ------
     NkiValidationError
-        If the simulator stands for NKI 0.7 (TRNQC_NKI).
+        If the simulator stands for NKI 0.7 (TRNQC_NKI) and the run is strict.
     """
-    needs_version("nl.dynamic_range", "0.6", "nl.fori_loop")
+    if version_from_environment() != "0.6":
+        broken("nl.dynamic_range does not exist in NKI 0.7; use nl.fori_loop", "rejected", ("0.7",))
     warnings.warn("nl.dynamic_range is removed in NKI 0.7; use nl.fori_loop", DeprecationWarning, stacklevel=2)
     lower, upper = (0, start) if stop is None else (start, stop)
     return _passes(machine.current(), "dynamic_range", lower, upper, step, VirtualRegister)

@@ -14,6 +14,7 @@ from trnqc.sim.faults import NkiValidationError
 from trnqc.sim.functions.enums import engine, member
 from trnqc.sim.functions.ops import Op
 from trnqc.sim.launch.machine import Run
+from trnqc.sim.launch.rules import broken
 from trnqc.sim.memory.dtypes import DType, float32
 from trnqc.sim.memory.storage import MemoryRegion
 from trnqc.sim.memory.tensor import NkiTensor
@@ -48,9 +49,10 @@ def tile(op: str, role: str, t: Any, buffers: tuple[MemoryRegion, ...] = ON_CHIP
     if start:
         step = 128 if rows > 64 else 64 if rows > 32 else 32
         if start % step:
-            raise NkiValidationError(
+            broken(
                 f"{op} {role} of {rows} partitions must start at partition "
-                f"{', '.join(str(p) for p in range(0, 128, step))}, got {start} (DMA may start anywhere)"
+                f"{', '.join(str(p) for p in range(0, 128, step))}, got {start} (DMA may start anywhere)",
+                "rejected",
             )
     if t.partition_stride > MAX_STRIDE:
         _check_strides(op, role, t)

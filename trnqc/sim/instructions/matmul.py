@@ -11,6 +11,7 @@ from trnqc.sim.functions.enums import engine, matmul_perf_mode, member
 from trnqc.sim.instructions import checks
 from trnqc.sim.launch import machine
 from trnqc.sim.launch.machine import Run
+from trnqc.sim.launch.rules import broken
 from trnqc.sim.launch.targets import PARTITIONS, PSUM_BANK_BYTES
 from trnqc.sim.memory import dtypes
 from trnqc.sim.memory.psum import DRAINED, FILLED, FRESH, OPEN, REFILLED
@@ -18,6 +19,8 @@ from trnqc.sim.memory.storage import MemoryRegion
 from trnqc.sim.memory.tensor import NkiTensor
 from trnqc.sim.memory.values import store, widen
 
+# States of PSUM to which the machine adds where ``accumulate`` is None.
+_ADDS = (OPEN, DRAINED, REFILLED)
 _FP32 = (dtypes.float32, dtypes.tfloat32)
 _FP8 = (dtypes.float8_e4m3, dtypes.float8_e5m2, dtypes.float8_e4m3fn)
 _OPERANDS = (*_FP32, dtypes.bfloat16, dtypes.float16, *_FP8)
@@ -230,7 +233,7 @@ def accumulation(run: Run, op: str, dst: NkiTensor, accumulate: bool | None) -> 
         adds: bool | np.ndarray = True
     else:
         _check_inferred(op, dst, codes)
-        adds = code == OPEN if mixed is None else mixed == OPEN
+        adds = code in _ADDS if mixed is None else np.isin(mixed, _ADDS)
     state.set(key, OPEN)
     return adds
 
@@ -242,17 +245,19 @@ def _check_adding(run: Run, op: str, dst: NkiTensor, codes: set[int]) -> None:
             "(accumulate=(k > 0))"
         )
     if codes & {FILLED, REFILLED} and run.target.generation < 4:
-        raise NkiValidationError(
+        broken(
             f"{op} accumulate=True on `{dst.name}`, which was written by something else than a matmul: undefined on "
-            f"{run.target.name}; start the group with accumulate=False and add the initial values afterwards"
+            f"{run.target.name}; start the group with accumulate=False and add the initial values afterwards",
+            "undefined",
         )
 
 
 def _check_inferred(op: str, dst: NkiTensor, codes: set[int]) -> None:
     if codes & {DRAINED, REFILLED}:
-        raise NkiValidationError(
+        broken(
             f"{op} accumulate=None on `{dst.name}`, whose last group was read already: the machine would keep "
-            "adding to it; make a fresh PSUM tile for each group, or pass accumulate=(k > 0)"
+            "adding to it; make a fresh PSUM tile for each group, or pass accumulate=(k > 0)",
+            "undefined",
         )
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
 
+from trnqc.sim.findings import Finding
 from trnqc.sim.functions.objects import NKIObject
 from trnqc.sim.launch.jit import Kernel
 from trnqc.sim.launch.version import VERSIONS, checked_version
@@ -65,28 +66,6 @@ _BANNED: dict[type[ast.AST], str] = {
     ast.Raise: "raise is not in the language; use assert",
     ast.Delete: "del is not in the language",
 }
-
-
-@dataclass(frozen=True, order=True)
-class Finding:
-    """A violation of the kernel language, with its place in the source and the versions of NKI that it concerns.
-
-    Attributes
-    ----------
-    effect
-        "rejected" if these versions do not compile the construct, "differs" if its meaning changed with them, and
-        "deprecated" if they compile it, but a later one will not.
-    """
-
-    file: str
-    line: int
-    function: str
-    message: str
-    versions: tuple[str, ...] = VERSIONS
-    effect: str = "rejected"
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.function}: {self.message}"
 
 
 def lint(kernel: Kernel | Callable[..., Any], version: str | None = None) -> tuple[Finding, ...]:

@@ -26,16 +26,12 @@ _ITERATORS = ("affine_range", "sequential_range", "static_range")
 
 @dataclass(frozen=True)
 class Violation:
-    """A construct, what is wrong with it, and in which versions; ``effect`` is one of `EFFECTS`."""
+    """A construct, what is wrong with it, in which versions, and with which effect (see `Finding`)."""
 
     node: ast.AST
     message: str
     versions: tuple[str, ...]
     effect: str = "rejected"
-
-
-# The compiler rejects the construct; it has another result than in the other version; a later version will reject it.
-EFFECTS = ("rejected", "differs", "deprecated")
 
 
 def violations(tree: ast.FunctionDef, meaning: Callable[[ast.expr], Any]) -> Iterator[Violation]:
@@ -73,13 +69,11 @@ def _objects(tree: ast.FunctionDef, meaning: Callable[[ast.expr], Any]) -> dict[
     """Map the names that hold instances of classes outside NKI and Python to the names of the classes."""
     found = {}
     for name, call in _assigned_calls(tree):
-        target = meaning(call.func)
-        if _own_class(target):
-            found[name] = target.__name__
+        if own := _own_class(meaning(call.func)):
+            found[name] = own
     for argument in (*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs):
-        target = meaning(argument.annotation) if isinstance(argument.annotation, ast.Name | ast.Attribute) else None
-        if _own_class(target):
-            found[argument.arg] = target.__name__
+        if argument.annotation is not None and (own := _own_class(meaning(argument.annotation))):
+            found[argument.arg] = own
     return found
 
 
@@ -89,10 +83,12 @@ def _assigned_calls(tree: ast.FunctionDef) -> Iterator[tuple[str, ast.Call]]:
             yield from ((t.id, node.value) for t in node.targets if isinstance(t, ast.Name))
 
 
-def _own_class(target: Any) -> bool:
+def _own_class(target: Any) -> str:
+    """Return the name of a class that neither Python nor NKI defines and that is no enumeration, else ""."""
     if not isinstance(target, type) or issubclass(target, Enum):
-        return False
-    return target.__module__.split(".")[0] not in ("builtins", "nki") and not target.__module__.startswith("trnqc.sim")
+        return ""
+    module = target.__module__
+    return "" if module.split(".")[0] in ("builtins", "nki") or module.startswith("trnqc.sim") else target.__name__
 
 
 def _comparison(node: ast.Compare, objects: dict[str, str]) -> Iterator[Violation]:

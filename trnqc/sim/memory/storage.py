@@ -16,6 +16,7 @@ import numpy as np
 from trnqc.sim.faults import NkiValidationError
 from trnqc.sim.launch import machine
 from trnqc.sim.launch.machine import Run, TileRecord
+from trnqc.sim.launch.rules import broken
 from trnqc.sim.launch.targets import PARTITIONS, PSUM_BANK_BYTES, PSUM_BANKS, Target
 from trnqc.sim.memory.dtypes import DType, as_dtype, poison
 from trnqc.sim.memory.psum import PsumState
@@ -247,9 +248,10 @@ def check_capacity(run: Run) -> tuple[int, int]:
         if level > limit:
             largest = sorted(live, key=charged, reverse=True)[:6]
             named = ", ".join(f"{t.name}{t.shape} {t.dtype} {charged(t)}" for t in largest)
-            raise NkiValidationError(
+            broken(
                 f"{region.value} holds {limit} bytes per partition on {run.target.name}; "
-                f"{len(live)} tiles live at once take {level} (largest: {named})"
+                f"{len(live)} tiles live at once take {level} (largest: {named})",
+                "rejected",
             )
         marks.append(level)
     _check_overlaps(run.tiles)

@@ -15,6 +15,7 @@ import numpy as np
 from trnqc.sim.faults import NkiValidationError
 from trnqc.sim.functions.objects import NKIObject
 from trnqc.sim.launch.machine import Region
+from trnqc.sim.launch.rules import broken
 from trnqc.sim.memory import access, views
 from trnqc.sim.memory.dtypes import DType, as_dtype
 from trnqc.sim.memory.dynamic import OutOfBounds, ScalarOffset, VectorOffset, scalar_source, vector_source
@@ -185,7 +186,15 @@ class NkiTensor(NKIObject):
         return resolve_key(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        raise TypeError("tensors cannot be assigned to; copy with nisa.dma_copy or nisa.tensor_copy(dst=..., src=...)")
+        broken(
+            "tensors cannot be assigned to; copy with nisa.dma_copy or nisa.tensor_copy(dst=..., src=...)",
+            "rejected",
+            error=TypeError,
+        )
+        from trnqc.sim.instructions import dma, vector
+
+        target = self[key]
+        (vector.tensor_copy if target.on_chip and value.on_chip else dma.dma_copy)(target, value)
 
     def slice(self, dim: int, start: int, end: int, step: int = 1) -> NkiTensor:
         """Return elements start, start + step, ... below ``end`` of dimension ``dim``."""

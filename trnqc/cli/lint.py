@@ -1,0 +1,83 @@
+"""Report what NKI 0.6 and 0.7 reject, change or will lose in the NKI kernels of a Python file.
+
+The file is imported, with the simulator in place of a missing ``nki``; its kernels are not run. The exit status is 1 if
+a version rejects a kernel. To see what a run breaks, set TRNQC_SIM_RULES=warn and run the program: each finding becomes
+a warning, and trnqc.sim.reported() returns all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import ModuleType
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from trnqc import sim
+from trnqc.errors import InputError
+from trnqc.host.files import write_aside
+from trnqc.sim.findings import Finding
+from trnqc.sim.launch.version import VERSIONS
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the file, ``--nki VERSION`` and ``--json FILE``."""
+    parser.add_argument("file", type=Path, help="Python file with kernels under @nki.jit")
+    parser.add_argument("--nki", choices=VERSIONS, help="report on one version only")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the findings as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the findings. The exit status is 1 if a kernel is rejected."""
+    kernels = kernels_of(_imported(args.file))
+    if not kernels:
+        raise InputError(f"{args.file} has no kernel under @nki.jit at its top level")
+    findings = sorted({finding for kernel in kernels for finding in sim.lint(kernel, args.nki)})
+    if args.json:
+        facts = {"kernels": [kernel.func.__name__ for kernel in kernels], "findings": [asdict(f) for f in findings]}
+        write_aside(args.json, json.dumps(facts, indent=1) + "\n")
+    console = Console()
+    if findings:
+        console.print(table(findings))
+    console.print(f"{len(kernels)} kernels, {len(findings)} findings", highlight=False)
+    return 1 if any(finding.effect == "rejected" for finding in findings) else 0
+
+
+def kernels_of(module: ModuleType) -> list[sim.Kernel]:
+    """The kernels among the names of a module, each once, in the order of the file."""
+    return list(dict.fromkeys(value for value in vars(module).values() if isinstance(value, sim.Kernel)))
+
+
+def table(findings: Sequence[Finding]) -> Table:
+    """A table with a row for each finding."""
+    rows = Table(title="NKI kernels", title_justify="left")
+    for heading in ("place", "kernel or helper", "NKI", "effect", "finding"):
+        rows.add_column(heading)
+    for f in findings:
+        place = f"{Path(f.file).name}:{f.line}"
+        rows.add_row(place, Text(f.function), ", ".join(f.versions), f.effect, Text(f.message))
+    return rows
+
+
+def _imported(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise InputError(f"{path} is not a file")
+    if not sim.install():
+        raise InputError("trnqc lint reads kernels of the simulator, but the vendor's nki is installed here")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise InputError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
+    return module

@@ -1,0 +1,83 @@
+"""Rules that a lenient run reports instead of raising an error, so that kernels of other projects can be migrated.
+
+    TRNQC_SIM_RULES=strict|warn
+
+With ``strict``, the default, a kernel that breaks a rule stops with an error. With ``warn``, it goes on where the
+simulator can still say what the vendor's simulator computes, and the finding is kept. The device may compute something
+else, or the compiler may reject the kernel. Rules after which there is no such result are errors in both modes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from pathlib import Path
+
+from trnqc.sim.faults import NkiValidationError
+from trnqc.sim.findings import Finding
+from trnqc.sim.launch.version import VERSIONS
+
+VARIABLE = "TRNQC_SIM_RULES"
+# Values of the variable; the first is the default.
+MODES = ("strict", "warn")
+_SIMULATOR = str(Path(__file__).resolve().parents[1])
+_findings: dict[Finding, None] = {}
+
+
+class RuleWarning(UserWarning):
+    """A lenient run met a construct that NKI rejects or leaves undefined."""
+
+
+def lenient() -> bool:
+    """Return whether ``TRNQC_SIM_RULES`` is ``warn``.
+
+    Raises
+    ------
+    NkiValidationError
+        If it has another value than one of `MODES`.
+    """
+    mode = os.environ.get(VARIABLE, "") or MODES[0]
+    if mode not in MODES:
+        raise NkiValidationError(f"{VARIABLE} must be one of {', '.join(MODES)}, got {mode!r}")
+    return mode == "warn"
+
+
+def broken(
+    message: str,
+    effect: str,
+    versions: tuple[str, ...] = VERSIONS,
+    error: type[Exception] = NkiValidationError,
+) -> None:
+    """Raise ``error`` in a strict run; in a lenient one keep a finding with the place in the kernel, and warn once.
+
+    Parameters
+    ----------
+    message : str
+        What the rule demands and what the kernel does.
+    effect : str
+        Effect of the finding, see `Finding`.
+    versions : tuple of str
+        Versions of NKI that it concerns.
+    error : type
+        Class of the error.
+    """
+    if not lenient():
+        raise error(message)
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_SIMULATOR):
+        frame = frame.f_back
+    finding = Finding(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, message, versions, effect)
+    if finding not in _findings:
+        _findings[finding] = None
+        warnings.warn(str(finding), RuleWarning, stacklevel=2)
+
+
+def reported() -> tuple[Finding, ...]:
+    """Return the distinct findings of all lenient runs of this process since `forget`, sorted by place."""
+    return tuple(sorted(_findings))
+
+
+def forget() -> None:
+    """Forget the findings of earlier runs."""
+    _findings.clear()
