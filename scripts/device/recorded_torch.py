@@ -65,12 +65,12 @@ class DeviceTensor(torch.Tensor):
     host: torch.Tensor
     device = property(lambda self: torch.device("cuda", 0))
     is_cuda = property(lambda self: True)
-    cpu = numpy = tolist = __array__ = _refuse
 
     @staticmethod
     def __new__(cls, host: torch.Tensor, driver: RecordingDriver) -> DeviceTensor:
+        wrapper: Any = torch.Tensor._make_wrapper_subclass
         form = {"strides": host.stride(), "storage_offset": host.storage_offset(), "dtype": host.dtype}
-        tensor = torch.Tensor._make_wrapper_subclass(cls, host.size(), device="cpu", **form)
+        tensor = wrapper(cls, host.size(), device="cpu", **form)
         tensor.host, tensor.driver = host, driver
         return tensor
 
@@ -81,16 +81,19 @@ class DeviceTensor(torch.Tensor):
         """Return the address of the data."""
         return int(self.host.data_ptr())
 
-    def __repr__(self) -> str:
-        return f"DeviceTensor({self.host})"
-
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         name = func.name().partition("::")[2].partition(".")[0]
         if name in OURS:
             family, direction = OURS[name]
             return family.run(direction, *family.parts(direction, args))
         return _on_host(func, name, args, kwargs or {})
+
+
+for _method in ("cpu", "numpy", "tolist", "__array__"):
+    setattr(DeviceTensor, _method, _refuse)
 
 
 def _on_host(func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> Any:

@@ -58,7 +58,7 @@ class Call:
 class Graph:
     """What was captured, as a list of actions."""
 
-    actions: list[Callable[[], None]] = field(default_factory=list)
+    actions: list[Callable[[], Any]] = field(default_factory=list)
 
     def replay(self) -> None:
         """Run the captured launches again, on the same memory."""
@@ -106,7 +106,7 @@ class RecordingDriver:
         """Return the number of calls of a function."""
         return sum(call.name == name for call in self.calls)
 
-    def do(self, call: Call, action: Callable[[], None]) -> None:
+    def do(self, call: Call, action: Callable[[], Any]) -> None:
         """Record a call and run it; while a graph is captured, keep it for replays instead.
 
         Raises
@@ -148,7 +148,7 @@ class RecordingDriver:
         return 0, self.memory - self.used, self.memory
 
     def _cuMemcpyHtoD(self, to: int, source: int, nbytes: int) -> tuple[int]:
-        self.do(Call("cuMemcpyHtoD", nbytes=nbytes), lambda: ctypes.memmove(to, source, nbytes) and None)
+        self.do(Call("cuMemcpyHtoD", nbytes=nbytes), lambda: ctypes.memmove(to, source, nbytes))
         return (0,)
 
     def _cuStreamSynchronize(self, stream: int) -> tuple[int]:
@@ -156,7 +156,7 @@ class RecordingDriver:
         return (0,)
 
     def _cuMemcpyDtoH(self, to: int, source: int, nbytes: int) -> tuple[int]:
-        self.do(Call("cuMemcpyDtoH", nbytes=nbytes), lambda: ctypes.memmove(to, source, nbytes) and None)
+        self.do(Call("cuMemcpyDtoH", nbytes=nbytes), lambda: ctypes.memmove(to, source, nbytes))
         return (0,)
 
 
@@ -186,7 +186,7 @@ class RecordedDevice(CudaDevice):
 class _Kernel:
     def __init__(self, function: CompiledFunction) -> None:
         self.name, self._function = function.signature.name, function
-        kinds = [ctypes.c_void_p if p.array else SCALARS[p.dtype] for p in function.signature.parameters]
+        kinds: list[Any] = [ctypes.c_void_p if p.array else SCALARS[p.dtype] for p in function.signature.parameters]
         self._pointer = ctypes.CFUNCTYPE(None, *kinds)(function.address)
 
     def run(self, operands: list[Any], groups: int) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from pyscf import gto, scf
 
+from scripts.device.recording_driver import RecordedDevice, RecordingDriver
 from tests.mp2.thread_ranks import on_threads, same
 from trnqc.eri.cuda import run
 from trnqc.eri.cuda.builder import JKBuilder
@@ -21,6 +22,10 @@ CLOSE = 1e-10
 
 def molecule(basis="sto-3g", atom=WATER, **more) -> gto.Mole:
     return gto.M(atom=atom, basis=basis, verbose=0, spin=None, **more)
+
+
+def chain(atoms: int) -> gto.Mole:
+    return molecule(atom="; ".join(f"H 0 {n % 3} {0.9 * n}" for n in range(atoms)))
 
 
 def density(mol: gto.Mole, *count: int, sign: int = 1) -> np.ndarray:
@@ -83,13 +88,32 @@ def test_d_functions(cart):
     matches(JKBuilder(mol, devices=devices()), density(mol))
 
 
-def test_short_queues_and_small_shares(monkeypatch):
-    monkeypatch.setattr(run, "QUEUE", 0)
-    monkeypatch.setattr(run, "SHARE", 1)
-    mol, (device,) = molecule(), devices()
-    matches(JKBuilder(mol, devices=[device]), density(mol))
-    pairs = mol.nbas * (mol.nbas + 1) // 2
-    assert device.launches >= pairs
+@pytest.mark.parametrize(("rows", "kets", "items"), [(1, 4, 1), (3, 7, 1), (1000, 8, 1000), (1000, 1000, 1000)])
+def test_short_queues_and_small_blocks(rows, kets, items, monkeypatch):
+    """Rows of one and two vectors of ket pairs, several for each bra pair, and launches of few rows."""
+    for name, value in (("ROWS", rows), ("KETS", kets), ("ITEMS", items), ("FEWEST", 1)):
+        monkeypatch.setattr(run, name, value)
+    mol = chain(5)
+    matches(JKBuilder(mol, devices=devices(2)), density(mol))
+
+
+def test_launches_and_copies_do_not_depend_on_the_number_of_quartets():
+    """A second call copies densities and the numbers of tasks, has two launches, and waits only at the end.
+
+    Beyond `run.ROWS` times `run.KETS` quartets of a class, there are two more launches for each so many.
+    """
+    counts = []
+    for atoms in (3, 7):
+        mol, driver = chain(atoms), RecordingDriver()
+        builder = JKBuilder(mol, devices=[RecordedDevice(driver, lanes=4)])
+        matches(builder, density(mol))
+        driver.calls.clear()
+        matches(builder, density(mol))
+        names = [call.name for call in driver.calls if call.name != "Device.set_current"]
+        launches = [n for n, name in enumerate(names) if name == "launch"]
+        assert launches == list(range(launches[0], launches[-1] + 1))
+        counts.append({name: names.count(name) for name in ("launch", "cuMemcpyHtoD", "cuMemcpyDtoH")})
+    assert counts[0] == counts[1] == {"launch": 2, "cuMemcpyHtoD": 5, "cuMemcpyDtoH": 2}
 
 
 def test_little_memory_means_fewer_workers_and_then_an_error():
@@ -134,7 +158,7 @@ def test_forms_that_fail_are_followed_by_the_next():
     assert len(builder.notes) == 2
     assert "out of patience" in builder.notes[0]
     assert "60000 bytes" in builder.notes[1]
-    assert device.kept == ["work_jk_eri_0000_sph_memory"]
+    assert device.kept == ["work_jk_eri_0000_sph_memory", "screen_jk_eri_0000_sph"]
 
 
 def test_when_all_forms_fail_the_reasons_are_told():

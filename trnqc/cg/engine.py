@@ -66,7 +66,7 @@ class Engine(ABC):
         """Return (gx, gy, gw, ggz) of a convolution, as `double_backward` does."""
         return self._evaluate("double_backward", (x, y, w, gz, ggx, ggy, ggw), graph, **options)
 
-    def _rows(self, operands: Sequence[Any], graph: Graph | None) -> dict[str, int]:
+    def _rows(self, operands: Sequence[Any], graph: Any) -> dict[str, int]:
         """Return the number of rows of the operands of each kind."""
         nodes, edges = (len(operands[0]),) * 2 if graph is None else (graph.n_nodes, graph.n_edges)
         return {"x": nodes, "y": edges, "w": edges, "z": nodes}

@@ -5,7 +5,7 @@ Operands are NumPy arrays, which are copied to the device and back, or PyTorch t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -207,7 +207,7 @@ class CudaEngine(Engine):
         function: Callable[[int, int], Function],
         sums: int,
         columns: int,
-        arguments: dict[str, Argument],
+        arguments: Mapping[str, Argument],
     ) -> None:
         if columns:
             groups = sums * -(-columns // self.lanes)

@@ -59,17 +59,17 @@ def sum_level(size: int, lanes: int) -> st.Function:
 
 def sum_segments(size: int, lanes: int) -> st.Function:
     """Return the kernel of `segments.Ranges`, with one group for each range and each block of `lanes` columns."""
-    begin, end, row = arrays = tuple(Array(name, "i64") for name in ("begin", "end", "row"))
+    begin, end, row = (Array(name, "i64") for name in ("begin", "end", "row"))
     which, start = Var("which", "i64"), Var("start", "i64")
     body = _sum(size, lanes, which, st.Let(start, begin[which]), start, end[which], row[which])
-    params = (_COLUMNS, *arrays, Array("rows", DTYPES[size]))
+    params = (_COLUMNS, begin, end, row, Array("rows", DTYPES[size]))
     return st.Function(f"cg_sum_segments_{DTYPES[size]}", params, body, group=_GROUP, title="sums of segments")
 
 
 _GROUP, _COLUMNS = Var("group", "i64"), Var("columns", "i64")
 
 
-def _sum(size: int, lanes: int, which: Value, let: st.Statement, begin: Value, end: Value, row: Value) -> st.Statement:
+def _sum(size: int, lanes: int, which: Value, let: st.Statement, begin: Value, end: Value, row: Value) -> st.Block:
     """Return the statements that store the sum of rows `begin` to `end` - 1 in `row`, for one block of columns."""
     r, c, total = Var("r", "i64"), Var("c", "i64"), Var("total", DTYPES[size])
     rows = Array("rows", DTYPES[size])

@@ -1,15 +1,16 @@
-"""J and K on GPUs: quartets are selected on the host and digested on the devices.
+"""J and K on GPUs, which screen the quartets of a molecule and add those that matter.
 
-tables -> each device's memory (once)        density -> each device's memory (every build)
-tasks -> selections of quartets (run.py) -> the device with the least to do so far, and its streams -> sums of all
+tables -> each device's memory (once)        density, numbers of tasks -> each device's memory (every build)
+blocks of pairs -> two launches each on every device (run.py), on its streams in turn -> sums of all
 
-Every device has D, J and K, and keeps buffers for as many workers as its memory holds.
+Every device has D, J and K, and buffers for as many workers as its memory holds. The host neither selects quartets nor
+waits between launches.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -18,9 +19,10 @@ from pyscf import gto
 
 from trnqc import backends
 from trnqc.eri.classes import QuartetClass
-from trnqc.eri.cuda.batch import select, select_signature, work_recipe
-from trnqc.eri.cuda.run import DeviceRun, ResidentArrays, Selection, selection
-from trnqc.eri.cuda.tiers import Tier, absurd, candidates
+from trnqc.eri.cuda import screen
+from trnqc.eri.cuda.batch import work_recipe
+from trnqc.eri.cuda.run import DeviceRun, Programs, ResidentArrays
+from trnqc.eri.cuda.tiers import absurd, candidates
 from trnqc.eri.jk import builder, schwarz
 from trnqc.eri.jk.batch import Batch
 from trnqc.eri.jk.run import Run
@@ -28,10 +30,9 @@ from trnqc.eri.jk.screening import Table
 from trnqc.eri.jk.tasks import Task, tasks_of
 from trnqc.eri.library import programs
 from trnqc.errors import CompilerError, InputError
-from trnqc.gen.statements import Function
 from trnqc.host.progress import StageBars
 from trnqc.jit import Library, Recipe, build_all
-from trnqc.jit.device import Built, Device
+from trnqc.jit.device import Device
 from trnqc.ranks import ALONE, Ranks
 
 
@@ -76,7 +77,7 @@ class JKBuilder(builder.JKBuilder):
     ) -> None:
         if threads is not None:
             raise InputError(f"threads is an argument for the CPU: leave it out for GPUs, found {threads}")
-        # The host selects quartets on one thread.
+        # The host computes Schwarz bounds of pairs on one thread.
         super().__init__(mol, omega=omega, cutoff=cutoff, threads=1, ranks=ranks, schedule=schedule)
         self.devices: tuple[Device, ...] = (
             _share(backends.devices("cuda"), ranks) if devices is None else tuple(devices)
@@ -84,7 +85,7 @@ class JKBuilder(builder.JKBuilder):
         if not self.devices:
             raise InputError("at least one device is wanted")
         self.notes: list[str] = []
-        self._kernels: list[dict[Batch, tuple[Tier, Built]]] = [{} for _ in self.devices]
+        self._kernels: list[dict[Batch, Programs]] = [{} for _ in self.devices]
         self._residents = [ResidentArrays(device) for device in self.devices]
 
     @property
@@ -94,13 +95,16 @@ class JKBuilder(builder.JKBuilder):
         return "generated CUDA, " + ", ".join(f"{names.count(n)} x {n}" for n in dict.fromkeys(names))
 
     def build(self, with_j: bool = True, with_k: bool = True) -> dict[QuartetClass, Library]:
-        """Compile the selection for the host and the digestion for every device, unless that is done already."""
+        """Compile Schwarz bounds for the host and the programs of every device, unless that is done already.
+
+        Returns the libraries of the host, for classes whose bra and ket have the same shells.
+        """
         if (with_j, with_k) not in self._libraries:
-            batches = [Batch(cls, with_j, with_k) for cls in self.classes()]
-            recipes = {batch: _host_recipe(batch) for batch in batches}
+            classes = self.classes()
+            recipes = {cls: _host_recipe(cls) for cls in classes if cls.shells[:2] == cls.shells[2:]}
             libraries = programs.build(list(recipes.values()))
-            self._build_devices(batches)
-            self._libraries[with_j, with_k] = {b.cls: libraries[recipe.name] for b, recipe in recipes.items()}
+            self._build_devices([Batch(cls, with_j, with_k) for cls in classes])
+            self._libraries[with_j, with_k] = {cls: libraries[recipe.name] for cls, recipe in recipes.items()}
         return self._libraries[with_j, with_k]
 
     def _build_devices(self, batches: Sequence[Batch]) -> None:
@@ -113,7 +117,7 @@ class JKBuilder(builder.JKBuilder):
                 raise kernel
             self._kernels[n][batch] = kernel
 
-    def _first_sound(self, device: Device, batch: Batch) -> tuple[Tier, Built]:
+    def _first_sound(self, device: Device, batch: Batch) -> Programs:
         """Return the first tier that compiles without absurd spills, with a warning for each that does not."""
         failures = []
         for tier in candidates(batch.cls):
@@ -127,7 +131,8 @@ class JKBuilder(builder.JKBuilder):
             if not absurd(built.stack):
                 for failure in failures:
                     self._note(f"({batch.cls.digits}) on {device.name}: {failure}; the next form is used")
-                return tier, built
+                lanes = min(screen.LANES, device.most_lanes)
+                return Programs(tier, device.build(screen.recipe(batch, lanes), lanes), built)
             failures.append(f"targets in {tier.name}: {built.stack} bytes a thread beside the registers")
         raise CompilerError(f"no form of {batch.name} can be built for {device.name}: {'; '.join(failures)}")
 
@@ -139,12 +144,13 @@ class JKBuilder(builder.JKBuilder):
         self, run: Run, tables: tuple[Table, ...], libraries: dict[QuartetClass, Library]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return what all quartets add to J by pairs and to K by blocks, on the devices of all ranks."""
-        shares = [DeviceRun(*own, run, self._note) for own in zip(self._residents, self._kernels)]
+        tasks = self._own_tasks(tables)
+        shares: list[DeviceRun] = []
         try:
-            for task in self._own_tasks(tables):
-                batch = Batch(task.cls, run.with_j, run.with_k)
-                for share, selected in self._dealt(task, batch, run, libraries[task.cls], shares):
-                    share.launch(task, batch, selected)
+            for n, own in enumerate(zip(self._residents, self._kernels)):
+                shares.append(DeviceRun(*own, run, tasks, n, len(self.devices), self._note))
+            for share in shares:
+                share.launch()
             results = [share.results() for share in shares]
         finally:
             for share in shares:
@@ -152,26 +158,12 @@ class JKBuilder(builder.JKBuilder):
         pairs, blocks = (self.ranks.sum(np.sum(parts, axis=0)) for parts in zip(*results))
         return pairs, blocks
 
-    def _own_tasks(self, tables: tuple[Table, ...]) -> Iterator[Task]:
+    def _own_tasks(self, tables: tuple[Table, ...]) -> list[Task]:
+        """Return the tasks of this rank, the most expensive first."""
         if self.ranks.size == 1:
-            yield from tasks_of(tables, self.operator.name)
-            return
+            return tasks_of(tables, self.operator.name)
         groups = self._groups(tables)
-        for n in self._share([sum(task.cost for task in group) for group in groups]):
-            yield from groups[n]
-
-    def _dealt(
-        self, task: Task, batch: Batch, run: Run, host: Library, shares: Sequence[DeviceRun]
-    ) -> Iterator[tuple[DeviceRun, Selection]]:
-        """Yield selections of a task's quartets, each for the device with the least to do so far."""
-        begin = task.begin
-        while begin < task.end:
-            share = min(shares, key=lambda share: share.cost)
-            selected = selection(task, batch, run, host, share.kernels[batch][1].lanes, begin)
-            begin = selected.next_pair
-            share.cost += task.cost * len(selected.queue) / (len(task.bra) * len(task.ket))
-            if len(selected.tasks):
-                yield share, selected
+        return [task for n in self._share([sum(t.cost for t in group) for group in groups]) for task in groups[n]]
 
 
 def _share(devices: Sequence[Device], ranks: Ranks) -> tuple[Device, ...]:
@@ -180,13 +172,7 @@ def _share(devices: Sequence[Device], ranks: Ranks) -> tuple[Device, ...]:
     return tuple(devices[local :: ranks.neighbours] or devices[local % len(devices) : local % len(devices) + 1])
 
 
-def _host_recipe(batch: Batch) -> Recipe:
-    signatures, makers = [select_signature(batch)], [partial(select, batch)]
-    if batch.cls.shells[:2] == batch.cls.shells[2:]:
-        signatures.append(schwarz.signature(batch.cls))
-        makers.append(partial(schwarz.bounds, batch.cls))
-
-    def make() -> tuple[Function, ...]:
-        return tuple(maker() for maker in makers)
-
-    return Recipe(f"host_{batch.name}", tuple(signatures), make, "trnqc.eri.cuda.batch")
+def _host_recipe(cls: QuartetClass) -> Recipe:
+    """Return the recipe of the Schwarz bounds of a class."""
+    signature = schwarz.signature(cls)
+    return Recipe(f"host_{signature.name}", (signature,), lambda: (schwarz.bounds(cls),), "trnqc.eri.jk.schwarz")

@@ -26,8 +26,9 @@ from trnqc.jit.nvcc import ABSURD_SPILL
 
 # Doubles, targets and live values, that fit into the registers of a thread beside coefficients and addresses.
 REGISTER_VALUES = 105
-# Bytes of shared memory that a block may have without an attribute set on its kernel.
-SHARED_BYTES = 48 * 1024
+# Bytes of shared memory that a block may have without an attribute set on its kernel, less 256 for the counters of the
+# screening.
+SHARED_BYTES = 48 * 1024 - 256
 # Threads of a block with targets in shared memory.
 SHARED_LANES = 32
 # Threads of other blocks.
