@@ -127,6 +127,7 @@ class PairShare:
         out = share.zeros(int(places[-1]), 2, dtype=np.float64)
         for n, (panels, block) in enumerate(blocks):
             slot, stream = n % len(buffers), share.stream(n)
+            share.load(panels)  # While the device works on the last blocks.
             device.synchronize(stream)
             if n >= len(buffers):
                 yield blocks[n - len(buffers)][1].pairs(shape.triangle)

@@ -116,8 +116,7 @@ class Share:
 
     def integrals(self, panels: tuple[slice, slice], block: Block, memory: DeviceArray, stream: int) -> Matrix:
         """Queue the product that computes T of a block of a pair of panels in `memory`."""
-        left = self.panel(0, panels[0])
-        right = self.panel(1, panels[1], kept=left)
+        left, right = self.load(panels)
         (rows, columns), (m, n) = self.job.plan.shape.nvir, block.shape
         out = Matrix(memory, m * rows, n * columns, aligned(n * columns))
         a = self.operand(0, left, panels[0], block.rows)
@@ -140,6 +139,11 @@ class Share:
         start = (orbitals.start - panel.start) * nvir * row + elements.start
         rows, columns = (orbitals.stop - orbitals.start) * nvir, elements.stop - elements.start
         return Matrix(memory, rows, columns, row, start, self.form.operand)
+
+    def load(self, panels: Panels) -> tuple[DeviceArray, DeviceArray]:
+        """Both panels of a pair, loaded if they are not in memory."""
+        left = self.panel(0, panels[0])
+        return left, self.panel(1, panels[1], kept=left)
 
     def panel(self, side: int, orbitals: slice, kept: DeviceArray | None = None) -> DeviceArray:
         """The panel of a set, loaded if it is not in memory. The least recently used one but `kept` makes room."""
