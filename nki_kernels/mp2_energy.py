@@ -23,16 +23,16 @@ from typing import Any
 import numpy as np
 
 from nki_kernels.lang import nisa, nki, nl
-from nki_kernels.mp2_plan import RUN, P, block_kinds
+from nki_kernels.mp2_plan import RUN, P, block_kinds, pairs_at_once, same_group, tile_list
 from nki_kernels.mp2_products import (
     PARTNERS,
     SAME,
+    add_energies,
     factors_on_chip,
     field,
     load_virtuals,
     resident,
     streamed,
-    tile_list,
 )
 from nki_kernels.precision.splits import products_of
 
@@ -47,18 +47,16 @@ class Memory(nl.NKIObject):
     out: Any
     fields: Any
     e: Any
-    bias: Any
+    bias: Any  # eps_i + eps_j - eps_a [128, row tiles, group]
     scratch: Any
-    transposed: Any
-    stats: Any
-    result: Any
-    turned: Any
+    stats: Any  # sums over the columns of each tile [128, tiles, group, 2]: opposite spin, and exchange
+    result: Any  # their sums over tiles [128, group, 2]
+    turned: Any  # PSUM tiles of the transposes of diagonal tiles
 
 
 def _scratch_tiles():
-    names = ["delta", "inverse", "tr", "ur", "tt", "uu", "tu"]
     tiles = {}
-    for name in names:
+    for name in ["inverse", "tr", "ur", "tt", "flat"]:
         tiles[name] = nl.ndarray((P, RUN), dtype=nl.float32, buffer=nl.sbuf)
     return tiles
 
@@ -76,110 +74,140 @@ def _memory(factors, e_pair, work, out, nvir: int):
         out=out,
         fields=nl.ndarray((1, work.shape[1]), dtype=nl.int32, buffer=nl.sbuf),
         e=nl.ndarray((P, group), dtype=f32, buffer=nl.sbuf),
-        bias=[nl.ndarray((P, rtiles), dtype=f32, buffer=nl.sbuf), nl.ndarray((P, rtiles), dtype=f32, buffer=nl.sbuf)],
+        bias=nl.ndarray((P, rtiles, group), dtype=f32, buffer=nl.sbuf),
         scratch=[_scratch_tiles(), _scratch_tiles()],
-        transposed=[nl.ndarray((P, P), dtype=f32, buffer=nl.sbuf), nl.ndarray((P, P), dtype=f32, buffer=nl.sbuf)],
-        stats=[
-            nl.ndarray((P, 2, ntiles), dtype=f32, buffer=nl.sbuf),
-            nl.ndarray((P, 2, ntiles), dtype=f32, buffer=nl.sbuf),
-        ],
+        stats=nl.ndarray((P, ntiles, group, 2), dtype=f32, buffer=nl.sbuf),
         result=nl.ndarray((P, group, 2), dtype=f32, buffer=nl.sbuf),
-        turned=[nl.ndarray((P, P), dtype=f32, buffer=nl.psum), nl.ndarray((P, P), dtype=f32, buffer=nl.psum)],
+        turned=[nl.ndarray((P, RUN), dtype=f32, buffer=nl.psum), nl.ndarray((P, RUN), dtype=f32, buffer=nl.psum)],
     )
 
 
-def _add_up(scratch, tile, terms, scale: float, lane):
-    """lane[m, 1] = scale * sum over terms and columns, by the scalar engine's accumulators."""
-    _, m, _, n, _ = tile
-    for x in range(len(terms)):
-        data = scratch[terms[x]][0:m, 0:n]
-        first, last = x == 0, x == len(terms) - 1
-        nisa.activation(
-            dst=data,
-            op=nl.copy,
-            data=data,
-            scale=scale,
-            reduce_op=nl.add,
-            reduce_res=lane if last else None,
-            reduce_cmd=nisa.reduce_cmd.reset_reduce if first else nisa.reduce_cmd.reduce,
-        )
+def _prepare(mem, banks, turn: int, slots, tile, same_pair: bool):
+    """The steps of a tile that need no product of the vector engine: transposes of T, and the denominators.
 
-
-def _multiply(scratch, name: str, tile, data1, data2):
-    nisa.tensor_tensor(dst=scratch[name][0 : tile[1], 0 : tile[3]], data1=data1, data2=data2, op=nl.multiply)
-    return scratch[name][0 : tile[1], 0 : tile[3]]
-
-
-def _transposed(mem, turn: int, T, m: int):
-    """The transpose of a finished square tile, in PSUM: the scalar engine copies it out, the tensor engine turns it."""
-    flat, turned = mem.transposed[turn % 2][0:m, 0:m], mem.turned[turn % 2][0:m, 0:m]
-    nisa.activation(dst=flat, op=nl.copy, data=T)
-    nisa.nc_transpose(dst=turned, data=flat, engine=nisa.engine.tensor)
-    return turned
-
-
-def _energies(mem, banks, turn: int, slot: int, tile, x: int, same_pair: bool):
-    """Sums of one tile into column x of stats: opposite spin, and exchange for i < j."""
+    The scalar engine copies T out of PSUM, and the tensor engine transposes the square of each pair.
+    """
     a0, m, b0, n, diagonal = tile
-    scratch, stats = mem.scratch[turn % 2], mem.stats[slot % 2]
-    T, U = banks[0][0:m, 0:n], banks[1][0:m, 0:n]
+    scratch, width = mem.scratch[turn % 2], n * (slots[1] - slots[0])
     if diagonal and not same_pair:
-        U = _transposed(mem, turn, T, m)
-    delta, inverse = scratch["delta"][0:m, 0:n], scratch["inverse"][0:m, 0:n]
-    bias = mem.bias[slot % 2][0:m, a0 // P : a0 // P + 1]
-    nisa.tensor_scalar(dst=delta, data=mem.factors.row[0:m, b0 : b0 + n], op0=nl.add, operand0=bias)
-    nisa.reciprocal(dst=inverse, data=delta)
-    tr = _multiply(scratch, "tr", tile, T, inverse)
-    _multiply(scratch, "tt", tile, tr, T)
+        flat = scratch["flat"][0:m, 0:width]
+        nisa.activation(dst=flat, op=nl.copy, data=banks[0][0:m, 0:width])
+        for c in range(0, width, n):
+            turned = mem.turned[turn % 2][0:m, c : c + n]
+            nisa.nc_transpose(dst=turned, data=flat[:, c : c + n], engine=nisa.engine.tensor)
+    row = mem.factors.row[0:m, b0 : b0 + n]
+    for g in range(slots[0], slots[1]):
+        c = (g - slots[0]) * n
+        bias = mem.bias[0:m, a0 // P, g : g + 1]
+        nisa.activation(dst=scratch["inverse"][0:m, c : c + n], op=nl.copy, data=row, bias=bias)
+
+
+def _multiply(mem, banks, turn: int, slots, tile, same_pair: bool):
+    """tt = T T / D, ur = U U / D and tr = T U / D of a tile for the pairs of slots, side by side."""
+    _, m, _, n, diagonal = tile
+    scratch, width = mem.scratch[turn % 2], n * (slots[1] - slots[0])
+    inverse, tr, ur = scratch["inverse"][0:m, 0:width], scratch["tr"][0:m, 0:width], scratch["ur"][0:m, 0:width]
+    T, U = banks[0][0:m, 0:width], banks[1][0:m, 0:width]
+    if diagonal:
+        U = mem.turned[turn % 2][0:m, 0:width]
+    nisa.reciprocal(dst=inverse, data=inverse)
+    nisa.tensor_tensor(dst=tr, data1=T, data2=inverse, op=nl.multiply)
+    nisa.tensor_tensor(dst=scratch["tt"][0:m, 0:width], data1=tr, data2=T, op=nl.multiply)
+    if not diagonal and not same_pair:
+        nisa.tensor_tensor(dst=ur, data1=U, data2=inverse, op=nl.multiply)
+        nisa.tensor_tensor(dst=ur, data1=ur, data2=U, op=nl.multiply)
+    if not same_pair:
+        nisa.tensor_tensor(dst=tr, data1=tr, data2=U, op=nl.multiply)
+
+
+def _add_up(mem, turn: int, slots, tile, x: int, names, column: int, scale: float):
+    """Sums over the columns of each pair and over terms, into stats of tile x, by the scalar engine's accumulators."""
+    _, m, _, n, _ = tile
+    for g in range(slots[0], slots[1]):
+        c = (g - slots[0]) * n
+        for t in range(len(names)):
+            data = mem.scratch[turn % 2][names[t]][0:m, c : c + n]
+            nisa.activation(
+                dst=data,
+                op=nl.copy,
+                data=data,
+                scale=scale,
+                reduce_op=nl.add,
+                reduce_res=mem.stats[0:m, x, g, column : column + 1] if t == len(names) - 1 else None,
+                reduce_cmd=nisa.reduce_cmd.reset_reduce if t == 0 else nisa.reduce_cmd.reduce,
+            )
+
+
+def _sums(mem, turn: int, slots, tile, x: int, same_pair: bool):
+    """Sums of a tile whose products are complete: opposite spin, and exchange for i < j."""
+    diagonal = tile[4]
+    scale = 1.0 if diagonal else 2.0  # an element right of the diagonal also stands for its partner
     if same_pair:
-        _add_up(scratch, tile, ["tt"], 1.0 if diagonal else 2.0, stats[0:m, 0, x : x + 1])
-        return
-    if not diagonal:
-        ur = _multiply(scratch, "ur", tile, U, inverse)
-        _multiply(scratch, "uu", tile, ur, U)
-    _multiply(scratch, "tu", tile, tr, U)
-    _add_up(scratch, tile, ["tt"] if diagonal else ["tt", "uu"], 1.0, stats[0:m, 0, x : x + 1])
-    _add_up(scratch, tile, ["tu"], 1.0 if diagonal else 2.0, stats[0:m, 1, x : x + 1])
-
-
-def _open_pair(mem, slot: int):
-    nisa.memset(dst=mem.stats[slot % 2], value=0.0)
-    nisa.tensor_scalar(dst=mem.bias[slot % 2], data=mem.factors.col, op0=nl.add, operand0=mem.e[0:P, slot : slot + 1])
-
-
-def _close_pair(mem, slot: int, same_pair: bool):
-    """The pair's two sums over its tiles into result[:, slot]."""
-    stats = mem.stats[slot % 2]
-    opposite, same = mem.result[0:P, slot, 0:1], mem.result[0:P, slot, 1:2]
-    nisa.tensor_reduce(dst=opposite, op=nl.add, data=stats[0:P, 0, :], axis=1)
-    if same_pair:
-        nisa.memset(dst=same, value=0.0)
+        _add_up(mem, turn, slots, tile, x, ["tt"], 0, scale)
     else:
-        nisa.tensor_reduce(dst=same, op=nl.add, data=stats[0:P, 1, :], axis=1)
-        nisa.tensor_tensor(dst=same, data1=opposite, data2=same, op=nl.subtract)
+        _add_up(mem, turn, slots, tile, x, ["tt"] if diagonal else ["tt", "ur"], 0, 1.0)
+        _add_up(mem, turn, slots, tile, x, ["tr"], 1, scale)
+
+
+def _last_sums(mem, turn: int, slots, tile, x: int, same_pair: bool):
+    """The same for the last tile of an item, by the vector engine if it is diagonal.
+
+    The scalar engine is then free for the first tile of the next item while the vector engine is at this one.
+    """
+    _, m, _, n, diagonal = tile
+    if not diagonal:
+        _sums(mem, turn, slots, tile, x, same_pair)
+        return
+    names, count = ["tt"] if same_pair else ["tt", "tr"], slots[1] - slots[0]
+    for column in range(len(names)):
+        data = mem.scratch[turn % 2][names[column]][0:m, 0 : n * count].reshape((m, count, n))
+        sums = mem.stats[0:m, x, slots[0] : slots[1], column]
+        nisa.tensor_reduce(dst=sums, op=nl.add, data=data, axis=2)
 
 
 def _pairs(mem, i_blocks, j_blocks, kind, same_pair: bool):
-    """Pairs of i with each j, through products and energies."""
+    """Pairs of i with each j, or of each j with itself, through products and energies."""
     tiles = tile_list(kind[0], kind[1], kind[2])
     mode = SAME if same_pair else PARTNERS
+    add_energies(mem.bias, mem.factors.col, mem.e)
+    done = []
 
-    def begin(slot):
-        _open_pair(mem, slot)
-
-    def finish(banks, turn, slot, tile, x):
-        _energies(mem, banks, turn, slot, tile, x, same_pair)
-        if x == len(tiles) - 1:
-            _close_pair(mem, slot, same_pair)
+    def finish(banks, turn, slots, x):
+        _prepare(mem, banks, turn, slots, tiles[x], same_pair)
+        if turn > 0:
+            _sums(mem, turn - 1, done[turn - 1][0], tiles[done[turn - 1][1]], done[turn - 1][1], same_pair)
+        _multiply(mem, banks, turn, slots, tiles[x], same_pair)
+        done.append((slots, x))
 
     if len(mem.factors.left) == 1:
-        resident(mem.factors, tiles, i_blocks, j_blocks, kind, mode, begin, finish)
+        resident(mem.factors, tiles, i_blocks, j_blocks, kind, mode, finish)
     else:
-        streamed(mem.factors, tiles, i_blocks, j_blocks[0], kind, mode, begin, finish)
+        streamed(mem.factors, tiles, i_blocks, j_blocks[0], kind, mode, finish)
+    slots, x = done[len(done) - 1]
+    _last_sums(mem, len(done) - 1, slots, tiles[x], x, same_pair)
+
+
+def _sum_tiles(mem, count: int, ntiles: int, same_pair: bool):
+    """Sums over tiles for the pairs of an item, on GpSimd, which has nothing else to do."""
+    result = mem.result[0:P, 0:count, :]
+    if ntiles == 1:
+        nisa.tensor_copy(dst=result, src=mem.stats[0:P, 0, 0:count, :], engine=nisa.engine.gpsimd)
+    for x in range(1, ntiles):
+        before = mem.stats[0:P, 0, 0:count, :] if x == 1 else result
+        data2 = mem.stats[0:P, x, 0:count, :]
+        nisa.tensor_tensor(dst=result, data1=before, data2=data2, op=nl.add, engine=nisa.engine.gpsimd)
+    if same_pair:
+        nisa.tensor_copy(dst=result[:, :, 1:2], src=result[:, :, 0:1], engine=nisa.engine.gpsimd)
+
+
+def _block_fields(mem, column: int, kind):
+    """The blocks A and B of an orbital, in registers; one and the same register on the diagonal of blocks."""
+    first = field(mem.fields, column)
+    return [first, first if kind[2] else field(mem.fields, column + 1)]
 
 
 def _item(mem, it, count: int, same_pair: bool, kind):
-    """One work item: ``count`` pairs that share i, on one block pair."""
+    """One work item on one block pair: ``count`` pairs that share i, or pairs i = j."""
     nfields, group = mem.work.shape[1], mem.e_pair.shape[1]
     nisa.dma_copy(
         dst=mem.fields, src=mem.work.ap(pattern=[[nfields, 1], [1, nfields]], scalar_offset=it, indirect_dim=0)
@@ -187,11 +215,12 @@ def _item(mem, it, count: int, same_pair: bool, kind):
     nisa.dma_copy(dst=mem.e, src=mem.e_pair.ap(pattern=[[0, P], [1, group]], scalar_offset=it, indirect_dim=0))
     if mem.factors.ev_row.shape[0] > 1:
         load_virtuals(mem.factors, field(mem.fields, nfields - 2), field(mem.fields, nfields - 1))
-    i_blocks = [field(mem.fields, 0), field(mem.fields, 1)]
     j_blocks = []
     for g in range(count):
-        j_blocks.append([field(mem.fields, 2 + 2 * g), field(mem.fields, 3 + 2 * g)])
+        j_blocks.append(_block_fields(mem, 2 + 2 * g, kind))
+    i_blocks = j_blocks[0] if same_pair else _block_fields(mem, 0, kind)
     _pairs(mem, i_blocks, j_blocks, kind, same_pair)
+    _sum_tiles(mem, count, len(tile_list(kind[0], kind[1], kind[2])), same_pair)
     nisa.dma_copy(
         dst=mem.out.ap(pattern=[[2 * group, P], [1, 2 * count]], scalar_offset=it, indirect_dim=0),
         src=mem.result[0:P, 0:count, 0:2],
@@ -203,6 +232,7 @@ def _loop(mem, limits, c: int, count: int, same_pair: bool, kind):
     first, last = nisa.register_alloc(), nisa.register_alloc()
     nisa.register_load(first, limits[0:1, 2 * c : 2 * c + 1])
     nisa.register_load(last, limits[0:1, 2 * c + 1 : 2 * c + 2])
+    nisa.memset(dst=mem.stats, value=0.0)  # no item of the loop writes the lanes beyond the rows of its tiles
 
     def body(it):
         _item(mem, it, count, same_pair, kind)
@@ -212,25 +242,28 @@ def _loop(mem, limits, c: int, count: int, same_pair: bool, kind):
 
 @nki.jit
 def mp2_energy(bt, ev_row, ev_col, e_pair, work, bounds, nvir, naux, kchunk):
-    """Partial sums of the opposite- and same-spin pair energies, one a partition, without the weight 2 - delta_ij.
+    """Partial sums of the opposite-spin and exchange pair energies, one a partition, without the weight 2 - delta_ij.
 
     bt [parts, nocc * nblk, 128, nk, block] fp32 or bf16: one part, or those of a split (``precision.splits``);
     ev_row [nblk, block], ev_col [nblk, 128, row tiles], e_pair [n, group] fp32; work [n, 4 + 2 group],
     bounds [cores, 2 classes] int32, all as made by ``mp2_plan``; nvir, naux, kchunk compile-time integers.
-    Returns out [n, 128, group, 2] fp32, opposite spin then same spin; slots that no item owns are left unwritten.
+    Returns out [n, 128, group, 2] fp32, opposite spin then exchange, which is the opposite-spin energy for i = j; slots
+    that no item owns are left unwritten.
     """
     out = nl.ndarray((work.shape[0], P, e_pair.shape[1], 2), dtype=nl.float32, buffer=nl.shared_hbm)
     core = nl.program_id(0)
     limits = nl.ndarray((1, bounds.shape[1]), dtype=nl.int32, buffer=nl.sbuf)
     nisa.dma_copy(dst=limits, src=bounds[core : core + 1, :])
-    mem = _memory(factors_on_chip(bt, ev_row, ev_col, naux, kchunk), e_pair, work, out, nvir)
+    count = pairs_at_once(ev_row.shape[1], ev_row.shape[0], bt.shape[3], kchunk, e_pair.shape[1])
+    mem = _memory(factors_on_chip(bt, ev_row, ev_col, naux, kchunk, count), e_pair, work, out, nvir)
     if ev_row.shape[0] == 1:
         load_virtuals(mem.factors, nisa.register_alloc(0), nisa.register_alloc(0))
     kinds = block_kinds(nvir, ev_row.shape[1])
-    pair_kinds = [(e_pair.shape[1], False), (1, False), (1, True)]
-    for p in range(3):
+    group = e_pair.shape[1]
+    pair_kinds = [(group, False), (1, False), (same_group(ev_row.shape[0], group), True), (1, True)]
+    for p in range(4):
         for k in range(len(kinds)):
-            if p > 0 or pair_kinds[0][0] > 1:
+            if p % 2 == 1 or pair_kinds[p][0] > 1:  # there are no groups of one
                 _loop(mem, limits, p * len(kinds) + k, pair_kinds[p][0], pair_kinds[p][1], kinds[k])
     return out
 
@@ -259,14 +292,15 @@ def reference_mp2_energy(bt, ev_row, ev_col, e_pair, work, bounds, nvir, naux, k
         for c in range(bounds.shape[1] // 2):
             (rows, cols, same), pair_kind = kinds[c % len(kinds)], c // len(kinds)
             for it in range(bounds[core, 2 * c], bounds[core, 2 * c + 1]):
-                ia, ib, a, b = *work[it, :2], *work[it, -2:]
-                for g in range(group if pair_kind == 0 else 1):
-                    ja, jb = (ia, ib) if pair_kind == 2 else work[it, 2 + 2 * g : 4 + 2 * g]
+                a, b = work[it, -2:]
+                for g in range(1 if pair_kind % 2 else group):
+                    ja, jb = work[it, 2 + 2 * g : 4 + 2 * g]
+                    ia, ib = (ja, jb) if pair_kind > 1 else work[it, :2]
                     T, U = product(ia, jb, rows, cols), product(ja, ib, rows, cols)
                     D = e_pair[it, g] + ev_row[a, :rows, None].astype(np.float64) + ev_row[b, None, :cols]
                     once, twice = _halves(rows, cols, same)
                     os, x = (once * T * T + twice * (T * T + U * U)) / D, (once + 2 * twice) * T * U / D
                     lanes = np.zeros((-(-rows // P) * P, 2))
-                    lanes[:rows, 0], lanes[:rows, 1] = os.sum(1), (os - x).sum(1)
+                    lanes[:rows, 0], lanes[:rows, 1] = os.sum(1), (os if pair_kind > 1 else x).sum(1)
                     out[it, :, g] = lanes.reshape(-1, P, 2).sum(0)
     return out

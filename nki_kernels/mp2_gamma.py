@@ -27,23 +27,28 @@ import numpy as np
 
 from nki_kernels.lang import nisa, nki, nl
 from nki_kernels.mp2_amplitudes import pair_item
-from nki_kernels.mp2_plan import block_kinds, rectangle_kinds
+from nki_kernels.mp2_plan import block_kinds, rectangle_kinds, same_group
 from nki_kernels.mp2_products import ALONE, PARTNERS, SAME, factors_on_chip, load_virtuals
 from nki_kernels.mp2_sums import sum_classes, sum_item, sums_on_chip
 from nki_kernels.mp2_theta import amplitudes_on_chip
 from nki_kernels.precision.splits import split, sum_of_products
 
 
-def pair_classes(nvir_left: int, nvir_right: int, block: int, group: int, partners: int):
+def pair_classes(nvir_left: int, nvir_right: int, block: int, group: int, same_groups: int, partners: int):
     """(pairs an item, what is multiplied, block kind) of the first half's classes in order; 0 pairs: no such items.
 
-    nvir_right is 0 for one set; partners is 1 if t_ij^ba belongs to the pair i, j.
+    nvir_right is 0 for one set; same_groups: see ``mp2_plan.same_group``; partners is 1 if t_ij^ba belongs to the pair
+    i, j.
     """
     if partners == 1:
         kinds, mode = block_kinds(nvir_left, block), PARTNERS
     else:
         kinds, mode = rectangle_kinds(nvir_left, nvir_right, block), ALONE
-    pair_kinds = [(group if group > 1 else 0, mode), (1, mode), (1 if nvir_right == 0 else 0, SAME)]
+    pair_kinds = [(group if group > 1 else 0, mode), (1, mode)]
+    if nvir_right == 0:
+        pair_kinds = pair_kinds + [(same_groups if same_groups > 1 else 0, SAME), (1, SAME)]
+    else:
+        pair_kinds = pair_kinds + [(0, SAME), (0, SAME)]
     classes = []
     for count, what in pair_kinds:
         for kind in kinds:
@@ -111,9 +116,13 @@ def mp2_gamma(
     theta = nl.ndarray((parts * size, 1), dtype=b.dtype, buffer=nl.shared_hbm)
     core = nl.program_id(0)
     limits = _limits(bounds, core)
-    classes = pair_classes(nvir_left, nvir_right, ev_row.shape[1], e_pair.shape[1], partners)
+    group = e_pair.shape[1]
+    same_groups = same_group(ev_row.shape[0], group)
+    classes = pair_classes(nvir_left, nvir_right, ev_row.shape[1], group, same_groups, partners)
     strides = [right, left, left, right]
-    _first_half(factors_on_chip(bt, ev_row, ev_col, naux, kchunk), e_pair, work, theta, strides, mix, limits, classes)
+    _first_half(
+        factors_on_chip(bt, ev_row, ev_col, naux, kchunk, 1), e_pair, work, theta, strides, mix, limits, classes
+    )
     if nl.num_programs(0) > 1:
         nisa.core_barrier(theta, (0, 1))
     first = len(classes)
@@ -132,9 +141,9 @@ def reference_mp2_gamma(
     """The same sums in NumPy, from b alone: fp64 arithmetic on the given (rounded) factors and amplitudes."""
     left_b, right_b = b[:, :left], b[:, left:] if nvir_right else b
     nvir = nvir_right or nvir_left
-    energies = _pair_energies(ev_row.shape, e_pair, work, bounds, pair_classes(
-        nvir_left, nvir_right, ev_row.shape[1], e_pair.shape[1], partners
-    ))  # fmt: skip
+    (nblk, block), group = ev_row.shape, e_pair.shape[1]
+    classes = pair_classes(nvir_left, nvir_right, block, group, same_group(nblk, group), partners)
+    energies = _pair_energies(ev_row.shape, e_pair, work, bounds, classes)
     vir_left = ev_col.transpose(0, 2, 1).reshape(len(ev_col), -1)[:, : ev_row.shape[1]].ravel()[:nvir_left]
     vir = vir_left[:, None].astype(np.float64) + ev_row.ravel()[:nvir]
     theta = np.empty((left, right_b.shape[1]))
@@ -159,8 +168,8 @@ def _pair_energies(blocks, e_pair, work, bounds, classes):
     for limits in bounds:
         for c, (count, what, _) in enumerate(classes):
             for it in range(limits[2 * c], limits[2 * c + 1]):
-                i = work[it, 0] // blocks[0]
                 for g in range(count):
-                    j = i if what == SAME else work[it, 2 + 2 * g] // blocks[0]
+                    j = work[it, 2 + 2 * g] // blocks[0]
+                    i = j if what == SAME else work[it, 0] // blocks[0]
                     energies[i, j] = energies[j, i] = e_pair[it, g]
     return energies

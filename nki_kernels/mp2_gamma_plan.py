@@ -157,11 +157,13 @@ def _pair_list(sides: Sides, eps: np.ndarray, tiles: Mp2Tiles, cores: int) -> pl
 def _with_places(rows: np.ndarray, sides: Sides, tiles: Mp2Tiles) -> np.ndarray:
     """Work rows with the element offsets of X, Y, X^T and Y^T in Theta for each j, before the last two columns."""
     group, nblk, block = tiles.group, tiles.nblk, tiles.block
-    i, a, b = rows[:, 0].astype(np.int64) // nblk, rows[:, -2] * block, rows[:, -1] * block
+    orbitals, a, b = rows[:, : 2 + 2 * group : 2].astype(np.int64) // nblk, rows[:, -2] * block, rows[:, -1] * block
+    same = orbitals[:, 0] == orbitals[:, 1]
     second = sides.left * sides.right if sides.nocc_right else 0
     places = []
     for g in range(group):
-        j = rows[:, 2 + 2 * g].astype(np.int64) // nblk
+        j = orbitals[:, 1 + g]
+        i = np.where(same, j, orbitals[:, 0])
         if sides.nocc_right:
             j = np.maximum(j - sides.nocc_left, 0)
         nvir = sides.nvir_right or sides.nvir_left

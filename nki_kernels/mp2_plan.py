@@ -21,6 +21,8 @@ from nki_kernels.precision.splits import split
 P = 128  # partitions: rows of the contraction index in one matmul, and columns of the stationary operand
 RUN = 512  # columns of the moving operand of one matmul, which fill one PSUM bank in fp32
 ACCUMULATORS = 6  # PSUM banks that hold products; the two others hold transposed diagonal tiles
+SCRATCH = 14 * RUN * 4  # bytes per partition of working tiles: mp2_gamma needs the most, mp2_energy 10 * RUN * 4
+SIDE_BY_SIDE = 6400  # elements per partition of all B_j that are loaded together
 FIELDS = 4  # fields of a work row besides the blocks of each j: the blocks A and B of i, then A and B themselves
 
 
@@ -46,12 +48,35 @@ class Mp2Tiles:
     def nblk(self) -> int:
         return -(-self.nvir // self.block)
 
+    @property
+    def at_once(self) -> int:
+        """The number of orbitals j that are loaded together."""
+        return pairs_at_once(self.block, self.nblk, self.nk, self.kchunk, self.group)
+
     def sbuf_bytes(self, itemsize: int) -> int:
         """Bytes per partition of the kernel's tiles; itemsize sums over the parts of a split factor."""
-        sets = 3 if self.kchunk == self.nk else 4  # B_i and two B_j in turn; when streamed two of each
+        sets = 1 if self.kchunk == self.nk else 2  # B_i, in turn when streamed, and twice several B_j
+        sets += 2 * self.at_once
         operands = sets * min(self.nblk, 2) * self.kchunk * self.block * itemsize
-        energies = 4 * (self.block + 2 * -(-self.block // P))
-        return operands + energies + 2 * 7 * RUN * 4 + 2 * P * 4 + 1024
+        rtiles = -(-self.block // P)
+        energies = 4 * (self.block + rtiles * (1 + self.group))
+        sums = 8 * self.group * (1 + max(len(tile_list(*kind)) for kind in block_kinds(self.nvir, self.block)))
+        return operands + energies + sums + SCRATCH + 1024
+
+
+def pairs_at_once(block: int, nblk: int, nk: int, kchunk: int, group: int) -> int:
+    """The number of orbitals j that are loaded together, so that the products of several lie side by side in PSUM.
+
+    As many as a PSUM bank has room for squares of a row tile, as far as their factors are small.
+    """
+    if kchunk < nk:
+        return 1
+    return max(1, min(group, RUN // min(block, P), SIDE_BY_SIDE // (min(nblk, 2) * nk * block)))
+
+
+def same_group(nblk: int, group: int) -> int:
+    """The number of pairs i = j in a group; none form groups if there are several blocks, whose programs are long."""
+    return group if nblk == 1 else 1
 
 
 def choose_tiles(nvir: int, naux: int, itemsize: int, sbuf_bytes: int = 176 * 1024, group: int = 8) -> Mp2Tiles:
@@ -90,6 +115,23 @@ def block_kinds(nvir: int, block: int):
     return kinds
 
 
+def tile_list(rows: int, cols: int, same: bool):
+    """Tiles (a0, m, b0, n, diagonal) of one block pair: row tiles of 128, column runs of at most 512 of even length."""
+    tiles = []
+    for a0 in range(0, rows, P):
+        m = min(P, rows - a0)
+        start = 0
+        if same:
+            tiles.append((a0, m, a0, m, True))
+            start = a0 + m
+        runs = (cols - start + RUN - 1) // RUN
+        for r in range(runs):
+            b0 = start + (cols - start) * r // runs
+            b1 = start + (cols - start) * (r + 1) // runs
+            tiles.append((a0, m, b0, b1 - b0, False))
+    return tiles
+
+
 def _edge_sizes(nvir: int, block: int):
     """Sizes of the last block of nvir virtuals and, if there are more, of the others."""
     nblk = -(-nvir // block)
@@ -126,7 +168,7 @@ def block_pairs(tiles: Mp2Tiles, kind: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, eq=False)
 class WorkList:
-    """Work items of one launch, sorted by class = 3 pair kinds (group of j, single j, i = j) x block kinds.
+    """Work items of one launch, sorted by class = pair kinds (see `group_pairs`) x block kinds.
 
     rows int32 [n, FIELDS + 2 group]: (i, A), (i, B), then (j, A), (j, B) per j, as block numbers of bt, then A, B.
     bounds int32 [cores, 2 classes]: first and last item of each class for each core.
@@ -172,15 +214,21 @@ def cross_pairs(n: int, nocc: int, group: int) -> np.ndarray:
     return np.array([*grouped, *((i, j) for i in range(n, nocc) for j in range(full, n))])
 
 
-def group_pairs(pairs: np.ndarray, group: int) -> list[list[list[int]]]:
-    """Indices into pairs by pair kind: lists of ``group`` pairs with one first index, single ones, diagonals."""
-    kinds: list[list[list[Any]]] = [[], [], [[n] for n in np.flatnonzero(pairs[:, 0] == pairs[:, 1])]]
+def group_pairs(pairs: np.ndarray, group: int, same: int) -> list[list[list[int]]]:
+    """Indices into pairs by pair kind: groups of pairs with one first index, single ones, groups of i = j, single."""
+    kinds: list[list[list[int]]] = [[], []]
     for i in np.unique(pairs[:, 0]):
-        mine = np.flatnonzero((pairs[:, 0] == i) & (pairs[:, 1] != i)).tolist()
-        full = len(mine) // group * group if group > 1 else 0
-        kinds[0] += [mine[n : n + group] for n in range(0, full, group)]
-        kinds[1] += [[n] for n in mine[full:]]
+        _group(kinds[0], kinds[1], np.flatnonzero((pairs[:, 0] == i) & (pairs[:, 1] != i)), group)
+    kinds += [[], []]
+    _group(kinds[2], kinds[3], np.flatnonzero(pairs[:, 0] == pairs[:, 1]), same)
     return kinds
+
+
+def _group(grouped: list[list[int]], single: list[list[int]], numbers: np.ndarray, group: int) -> None:
+    """Append numbers to lists of ``group`` and the rest to those of one."""
+    full = len(numbers) // group * group if group > 1 else 0
+    grouped += numbers[:full].reshape(-1, group).tolist()
+    single += numbers[full:, None].tolist()
 
 
 def work_list(
@@ -199,7 +247,7 @@ def work_list(
     if kinds is None:
         kinds = [block_pairs(tiles, kind) for kind in range(len(block_kinds(tiles.nvir, tiles.block)))]
     rows, owner, limits = [], [], []
-    for members in group_pairs(pairs, group):
+    for members in group_pairs(pairs, group, same_group(tiles.nblk, group)):
         for blocks in kinds:
             first = len(rows)
             for ns in members:
@@ -275,4 +323,4 @@ def sum_lanes(out: np.ndarray, work: WorkList, npair: int) -> tuple[np.ndarray, 
     e = np.zeros((npair, 2))
     np.add.at(e, work.owner[used], sums[used])
     e *= work.weight[:, None]
-    return e[:, 0], e[:, 1]
+    return e[:, 0], e[:, 0] - e[:, 1]

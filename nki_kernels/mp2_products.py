@@ -26,23 +26,6 @@ SAME = 1  # an orbital with itself: U = T, so that T right of the diagonal and o
 ALONE = 2  # orbitals of two sets: T everywhere, no U
 
 
-def tile_list(rows: int, cols: int, same: bool):
-    """Tiles (a0, m, b0, n, diagonal) of one block pair: row tiles of 128, column runs of at most 512 of even length."""
-    tiles = []
-    for a0 in range(0, rows, P):
-        m = min(P, rows - a0)
-        start = 0
-        if same:
-            tiles.append((a0, m, a0, m, True))
-            start = a0 + m
-        runs = (cols - start + RUN - 1) // RUN
-        for r in range(runs):
-            b0 = start + (cols - start) * r // runs
-            b1 = start + (cols - start) * (r + 1) // runs
-            tiles.append((a0, m, b0, b1 - b0, False))
-    return tiles
-
-
 @dataclass
 class Factors(nl.NKIObject):
     """Factors and virtual energies in HBM, and the tiles on chip of their blocks; lists of two are used in turn."""
@@ -52,30 +35,27 @@ class Factors(nl.NKIObject):
     products: Any  # (part of the stationary, part of the moving operand) of each product
     ev_row: Any
     ev_col: Any
-    left: Any  # blocks A and B of B_i, each a list over parts of [128, kchunk, block]; twice if streamed
-    right: Any  # the same of B_j, twice
+    left: Any  # blocks A and B of B_i, each [128, 1, parts, kchunk, block]; twice if streamed
+    right: Any  # the same of several B_j, [128, number of j, parts, kchunk, block], twice
     row: Any
     col: Any
     banks: Any  # PSUM tiles of the products
 
 
-def _operand_tiles(bt, nblk: int, kchunk: int):
-    """SBUF tiles of one factor: of block A, and of block B where there are several blocks; each a list over parts."""
+def _operand_tiles(bt, nblk: int, count: int, kchunk: int):
+    """SBUF tiles of ``count`` factors: of block A, and of block B where there are several blocks."""
     tiles = []
     for _ in range(min(nblk, 2)):
-        split = []
-        for _ in range(bt.shape[0]):
-            split.append(nl.ndarray((P, kchunk, bt.shape[4]), dtype=bt.dtype, buffer=nl.sbuf))
-        tiles.append(split)
+        tiles.append(nl.ndarray((P, count, bt.shape[0], kchunk, bt.shape[4]), dtype=bt.dtype, buffer=nl.sbuf))
     return tiles
 
 
-def factors_on_chip(bt, ev_row, ev_col, naux: int, kchunk: int):
-    """The `Factors` of a kernel's arguments, with newly allocated tiles."""
+def factors_on_chip(bt, ev_row, ev_col, naux: int, kchunk: int, count: int):
+    """The `Factors` of a kernel's arguments, with newly allocated tiles; count: number of B_j in one tile."""
     block, nblk, rtiles = ev_row.shape[1], ev_row.shape[0], ev_col.shape[2]
-    left = [_operand_tiles(bt, nblk, kchunk)]
+    left = [_operand_tiles(bt, nblk, 1, kchunk)]
     if kchunk < bt.shape[3]:
-        left.append(_operand_tiles(bt, nblk, kchunk))
+        left.append(_operand_tiles(bt, nblk, 1, kchunk))
     banks = []
     for _ in range(ACCUMULATORS):
         banks.append(nl.ndarray((P, RUN), dtype=nl.float32, buffer=nl.psum))
@@ -86,7 +66,7 @@ def factors_on_chip(bt, ev_row, ev_col, naux: int, kchunk: int):
         ev_row=ev_row,
         ev_col=ev_col,
         left=left,
-        right=[_operand_tiles(bt, nblk, kchunk), _operand_tiles(bt, nblk, kchunk)],
+        right=[_operand_tiles(bt, nblk, count, kchunk), _operand_tiles(bt, nblk, count, kchunk)],
         row=nl.ndarray((P, block), dtype=nl.float32, buffer=nl.sbuf),
         col=nl.ndarray((P, rtiles), dtype=nl.float32, buffer=nl.sbuf),
         banks=banks,
@@ -109,34 +89,39 @@ def load_virtuals(factors, a, b):
     nisa.dma_copy(dst=factors.row, src=row)
 
 
-def _load_operand(factors, tiles, index, k0: int, k1: int, width: int):
+def add_energies(bias, col, e):
+    """bias[a, r, g] = eps_i + eps_j - eps_a of row tile r and pair g, from col[a, r] = -eps_a and e[a, g]."""
+    for r in range(bias.shape[1]):
+        nisa.activation(dst=bias[0:P, r, :], op=nl.copy, data=e, bias=col[0:P, r : r + 1])
+
+
+def _load_operand(factors, tile, slot: int, index, k0: int, k1: int, width: int):
     """Auxiliary blocks k0..k1 of one factor block (its number in a register) into SBUF, every part of the split."""
     parts, blocks, _, nk, block = factors.bt.shape
-    for p in range(parts):
-        nisa.dma_copy(
-            dst=tiles[p][0:P, 0 : k1 - k0, 0:width],
-            src=factors.bt.ap(
-                pattern=[[nk * block, P], [block, k1 - k0], [1, width]],
-                offset=p * blocks * P * nk * block + k0 * block,
-                scalar_offset=index,
-                indirect_dim=1,
-            ),
-        )
+    nisa.dma_copy(
+        dst=tile[0:P, slot, 0:parts, 0 : k1 - k0, 0:width],
+        src=factors.bt.ap(
+            pattern=[[nk * block, P], [blocks * P * nk * block, parts], [block, k1 - k0], [1, width]],
+            offset=k0 * block,
+            scalar_offset=index,
+            indirect_dim=1,
+        ),
+    )
 
 
-def _load_left(factors, tiles, blocks, kind, mode: int, k0: int, k1: int):
+def _load_left(factors, tiles, slot: int, blocks, kind, mode: int, k0: int, k1: int):
     """B_i: block A, and for U block B where that is another."""
-    _load_operand(factors, tiles[0], blocks[0], k0, k1, kind[0])
+    _load_operand(factors, tiles[0], slot, blocks[0], k0, k1, kind[0])
     if mode != ALONE and not kind[2]:
-        _load_operand(factors, tiles[1], blocks[1], k0, k1, kind[1])
+        _load_operand(factors, tiles[1], slot, blocks[1], k0, k1, kind[1])
 
 
-def _load_right(factors, tiles, blocks, kind, mode: int, k0: int, k1: int):
+def _load_right(factors, tiles, slot: int, blocks, kind, mode: int, k0: int, k1: int):
     """B_j: block B, and for U block A."""
     if mode == ALONE:
-        _load_operand(factors, tiles[0], blocks[1], k0, k1, kind[1])
+        _load_operand(factors, tiles[0], slot, blocks[1], k0, k1, kind[1])
     else:
-        _load_left(factors, tiles, blocks, kind, mode, k0, k1)
+        _load_left(factors, tiles, slot, blocks, kind, mode, k0, k1)
 
 
 def _sides(tiles, kind, mode: int):
@@ -144,78 +129,88 @@ def _sides(tiles, kind, mode: int):
     return [tiles[0], tiles[0]] if kind[2] or mode == ALONE else [tiles[0], tiles[1]]
 
 
-def _product(factors, bank, left, right, tile, k0: int, k1: int):
-    """bank[m, n] (+)= left[A] . right[B]^T over auxiliary blocks k0..k1; the last one at its true height.
+def _product(factors, bank, column: int, stationary, slot: int, moving, slots, tile, k0: int, k1: int):
+    """bank[m, column and on] (+)= stationary[A] . moving[B]^T over auxiliary blocks k0..k1; the last one at its height.
 
+    slot, slots: which factors of the two tiles are multiplied; the products of several slots lie side by side.
     A diagonal tile may hold the squares of several row tiles side by side.
     """
     a0, m, b0, n, diagonal = tile
     width = m if diagonal else n
     for c in range(0, n, width):
-        row = a0 + c if diagonal else a0
+        row, start = a0 + c if diagonal else a0, column + c
         for k in range(k0, k1):
             height = min(P, factors.naux - k * P)
             for x in range(len(factors.products)):
                 p, q = factors.products[x]
                 nisa.nc_matmul(
-                    dst=bank[0:m, c : c + width],
-                    stationary=left[p][0:height, k - k0, row : row + m],
-                    moving=right[q][0:height, k - k0, b0 + c : b0 + c + width],
+                    dst=bank[0:m, start : start + (slots[1] - slots[0]) * width],
+                    stationary=stationary[0:height, slot, p, k - k0, row : row + m],
+                    moving=moving[0:height, slots[0] : slots[1], q, k - k0, b0 + c : b0 + c + width],
                     accumulate=(k > 0 or x > 0),
                 )
 
 
-def _products(factors, banks, left, right, tile, mode: int, k0: int, k1: int):
-    """T, and U off the diagonal of a pair of partners."""
-    _product(factors, banks[0], left[0], right[1], tile, k0, k1)
-    if mode == PARTNERS and not tile[4]:
-        _product(factors, banks[1], right[0], left[1], tile, k0, k1)
+def _products(factors, banks, left, right, slots, tile, mode: int, k0: int, k1: int):
+    """T, and U off the diagonal of a pair of partners, of B_i and the B_j in the slots ``slots`` of ``right``."""
+    if mode != SAME:
+        _product(factors, banks[0], 0, left[0], 0, right[1], slots, tile, k0, k1)
+    for slot in range(slots[0], slots[1]):
+        column, one = (slot - slots[0]) * tile[3], (slot, slot + 1)
+        if mode == SAME:
+            _product(factors, banks[0], column, right[0], slot, right[1], one, tile, k0, k1)
+        elif mode == PARTNERS and not tile[4]:
+            _product(factors, banks[1], column, right[0], slot, left[1], (0, 1), tile, k0, k1)
 
 
-def resident(factors, tiles, i_blocks, j_blocks, kind, mode: int, begin, finish):
-    """Pairs of i with several j, whose factors lie on chip whole: each of the tiles runs through all of naux.
+def resident(factors, tiles, i_blocks, j_blocks, kind, mode: int, finish):
+    """Pairs of i with several j, or of each j with itself (`SAME`), whose factors lie on chip whole.
 
-    Calls begin(slot) before the first tile of a pair, and finish(banks, turn, slot, tile, x) for tile number x when
-    its products are complete: behind the products of the next tile, so that the tensor engine never waits for what
-    another engine does with a tile before it comes back to that tile.
+    Each of the tiles runs through all of naux. As many j as a tile of ``factors.right`` holds are loaded together,
+    and the products of several j lie side by side in one bank where they fit.
+
+    Calls finish(banks, turn, slots, x) for tile number x of the pairs slots[0], ..., slots[1] - 1 when their products
+    are complete: behind the products of the next tile, so that the tensor engine never waits for what another engine
+    does with a tile before it comes back to that tile.
     """
     nk = (factors.naux + P - 1) // P
+    count = factors.right[0][0].shape[1]
     left = _sides(factors.left[0], kind, mode)
-    if mode != SAME:  # the first B_j has a free tile before B_i has: loads start in this order
-        _load_right(factors, factors.right[0], j_blocks[0], kind, mode, 0, nk)
-    _load_left(factors, factors.left[0], i_blocks, kind, mode, 0, nk)
     waiting = []
     turn = 0
-    for g in range(len(j_blocks)):
-        right = left if mode == SAME else _sides(factors.right[g % 2], kind, mode)
-        if g > 0:
-            _load_right(factors, factors.right[g % 2], j_blocks[g], kind, mode, 0, nk)
-        begin(g)
+    for first in range(0, len(j_blocks), count):
+        loaded = factors.right[first // count % 2]
+        right, last = _sides(loaded, kind, mode), min(first + count, len(j_blocks))
+        for g in range(first, last):
+            _load_right(factors, loaded, g - first, j_blocks[g], kind, mode, 0, nk)
+        if first == 0 and mode != SAME:  # the first B_j have a free tile before B_i has: loads start in this order
+            _load_left(factors, factors.left[0], 0, i_blocks, kind, mode, 0, nk)
         for x in range(len(tiles)):
-            b = 2 * (turn % (ACCUMULATORS // 2))
-            banks = factors.banks[b : b + 2]
-            _products(factors, banks, left, right, tiles[x], mode, 0, nk)
-            for done in waiting:
-                finish(done[0], done[1], done[2], tiles[done[3]], done[3])
-            waiting = [(banks, turn, g, x)]
-            turn = turn + 1
+            across = max(1, RUN // tiles[x][3])
+            for g in range(first, last, across):
+                slots = (g, min(g + across, last))
+                b = 2 * (turn % (ACCUMULATORS // 2))
+                banks = factors.banks[b : b + 2]
+                _products(factors, banks, left, right, (g - first, slots[1] - first), tiles[x], mode, 0, nk)
+                for done in waiting:
+                    finish(done[0], done[1], done[2], done[3])
+                waiting = [(banks, turn, slots, x)]
+                turn = turn + 1
     for done in waiting:
-        finish(done[0], done[1], done[2], tiles[done[3]], done[3])
+        finish(done[0], done[1], done[2], done[3])
 
 
-def streamed(factors, tiles, i_blocks, j_blocks, kind, mode: int, begin, finish):
+def streamed(factors, tiles, i_blocks, j_blocks, kind, mode: int, finish):
     """One pair whose products stay in PSUM while both factors pass by in chunks of naux; calls as in `resident`."""
-    nk, kchunk = (factors.naux + P - 1) // P, factors.left[0][0][0].shape[1]
-    begin(0)
+    nk, kchunk = (factors.naux + P - 1) // P, factors.left[0][0].shape[3]
     for k0 in range(0, nk, kchunk):
         k1 = min(k0 + kchunk, nk)
         turn = k0 // kchunk % 2
-        left = _sides(factors.left[turn], kind, mode)
-        right = left if mode == SAME else _sides(factors.right[turn], kind, mode)
-        _load_left(factors, factors.left[turn], i_blocks, kind, mode, k0, k1)
+        left, right = _sides(factors.left[turn], kind, mode), _sides(factors.right[turn], kind, mode)
         if mode != SAME:
-            _load_right(factors, factors.right[turn], j_blocks, kind, mode, k0, k1)
+            _load_left(factors, factors.left[turn], 0, i_blocks, kind, mode, k0, k1)
+        _load_right(factors, factors.right[turn], 0, j_blocks, kind, mode, k0, k1)
         for x in range(len(tiles)):
-            _products(factors, factors.banks[2 * x : 2 * x + 2], left, right, tiles[x], mode, k0, k1)
+            _products(factors, factors.banks[2 * x : 2 * x + 2], left, right, (0, 1), tiles[x], mode, k0, k1)
     for x in range(len(tiles)):
-        finish(factors.banks[2 * x : 2 * x + 2], x, 0, tiles[x], x)
+        finish(factors.banks[2 * x : 2 * x + 2], x, (0, 1), x)

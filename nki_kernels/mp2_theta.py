@@ -33,7 +33,7 @@ class Amplitudes(nl.NKIObject):
     mix: Any  # alpha, beta and their sum on every partition
     fields: Any
     e: Any
-    bias: Any
+    bias: Any  # eps_i + eps_j - eps_a [128, row tiles, group]
     scratch: Any
     thirds: Any  # tiles for three parts of X and Y of each turn; none for fewer parts
     stage: Any
@@ -67,7 +67,7 @@ def amplitudes_on_chip(factors, e_pair, work, theta, strides, mix):
         mix=mix_tile,
         fields=nl.ndarray((1, work.shape[1]), dtype=nl.int32, buffer=nl.sbuf),
         e=nl.ndarray((P, group), dtype=nl.float32, buffer=nl.sbuf),
-        bias=_tiles(2, (P, rtiles), nl.float32, nl.sbuf),
+        bias=nl.ndarray((P, rtiles, group), dtype=nl.float32, buffer=nl.sbuf),
         scratch=scratch,
         thirds=_tiles(2 * TURNS, (P, parts, RUN), dtype, nl.sbuf) if parts > 2 else [],
         stage=stage,

@@ -82,13 +82,14 @@ def opposite_spin_work(
     """
     first, second = tiles.blocks
     kinds = range(len(block_kinds(tiles.joined.nvir, tiles.block)))
-    rows, owner, limits = [], [], [(0, 0)] * (2 * len(kinds))  # only pairs i = j of the kernel have items
+    rows, owner, limits = [], [], [(0, 0)] * (3 * len(kinds))  # only single pairs i = j of the kernel have items
     for kind in kinds:
         begin = len(rows)
         for a, b in block_pairs(tiles.joined, kind):
             if a < first <= b:
                 offset = nocc * first + b - first
-                rows += [[i * first + a, offset + j * second, 0, 0, a, b] for i, j in pairs.tolist()]
+                blocks = [[i * first + a, offset + j * second] for i, j in pairs.tolist()]
+                rows += [[*both, *both, a, b] for both in blocks]
                 owner += range(len(pairs))
         limits.append((begin, len(rows)))
     cuts = [[begin + (end - begin) * c // cores for c in range(cores + 1)] for begin, end in limits]

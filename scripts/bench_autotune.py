@@ -1,11 +1,13 @@
 """What does tuning gain over the kernels' own defaults, and how near do the searches come to the best point?
 
     python -m scripts.bench_autotune [--only KERNEL] [--budget 40] [--seeds 3] [--ship] [--out FILE]
+    python -m scripts.bench_autotune --stale [--only KERNEL] [--budget 24]
 
 Ten shapes of three kernels on trn1 and trn2. For each: the modelled time of the default, of what halving and the
 model-guided search find within the budget (median over seeds), and of the best of all feasible points. The best is run
 on the simulator with data against its reference before it counts. --ship replaces the records of these shapes in
-trnqc/tuning/shipped, and those of molecules; those of mp2_gamma are found by the model-guided search alone.
+trnqc/tuning/shipped, and those of molecules; those of mp2_gamma are found by the model-guided search alone. --stale
+replaces only the records whose kernel has changed since, and adds those that are missing, without comparing searches.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from autotune.command import duration, tiles
 from autotune.instruments import Job
 from autotune.measure import Trial, measure_here
 from autotune.runner import Outcome, Request, tune
+from nki_kernels.descriptors import kernels
 from scripts import ROOT
 from scripts.measuring import command
 from trnqc import __version__
@@ -37,6 +40,7 @@ from trnqc.tuning import records
 from trnqc.tuning.conditions import model_identity
 from trnqc.tuning.records import Record
 from trnqc.tuning.requests import parse_shape
+from trnqc.tuning.sources import kernel_hash
 
 SEARCHES = ("halving", "model")
 
@@ -177,6 +181,22 @@ def ship(record: Record) -> None:
     records.store(record, folder)
 
 
+def is_shipped(case: Case) -> bool:
+    """Whether the shipped folder has a record of the case for the kernel of today."""
+    source, shape = kernel_hash(kernels()[case.kernel]), parse_shape(case.kernel, case.shape)
+    wanted = (source, shape, case.precision, case.target)
+    found = records.read_all(records.shipped_directory(), case.kernel, writable=False)
+    return any((one.source, one.shape, one.precision, one.target) == wanted for _, one in found)
+
+
+def ship_best(case: Case, budget: int, console: Console) -> None:
+    """Ship the best of all points of a case; for mp2_gamma, which has too many, what the model-guided search finds."""
+    search, most = ("model", budget) if case in GAMMA else ("exhaustive", 10**9)
+    record = run(case, search, most, 0, Memo()).record
+    console.print(f"{case}: {record.default_ns / record.time_ns:.3f} times as fast, {tiles(record.constants)}")
+    ship(record)
+
+
 def main() -> None:
     """Run the cases, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -184,9 +204,15 @@ def main() -> None:
     parser.add_argument("--budget", type=int, default=40, help="candidates that the searches may time")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--ship", action="store_true", help="write the best of each case into trnqc/tuning/shipped")
+    parser.add_argument("--stale", action="store_true", help="ship the cases that lack a record of today's kernel")
     parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "modelled" / "autotune.json")
     args = parser.parse_args()
     console, rows = Console(), []
+    if args.stale:
+        for case in (*MOLECULES, *CASES, *GAMMA):
+            if args.only in ("", case.kernel) and not is_shipped(case):
+                ship_best(case, args.budget, console)
+        return
     for case in CASES:
         if args.only and case.kernel != args.only:
             continue
@@ -197,11 +223,7 @@ def main() -> None:
             ship(outcome.record)
     for case in (*MOLECULES, *GAMMA) if args.ship else ():
         if args.only in ("", case.kernel):
-            search, budget = ("model", args.budget) if case in GAMMA else ("exhaustive", 10**9)
-            record = run(case, search, budget, 0, Memo()).record
-            gain = record.default_ns / record.time_ns
-            console.print(f"{case}: {gain:.3f} times as fast, {tiles(record.constants)}")
-            ship(record)
+            ship_best(case, args.budget, console)
     if not rows:  # Shapes that are shipped only are not compared.
         return
     report = {

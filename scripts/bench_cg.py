@@ -1,11 +1,12 @@
 """How fast are the tensor products of irreps beside e3nn: batches, convolutions, real models, and threads?
 
-    python -m scripts.bench_cg [--parts batch tuned uvw conv cue mace training threads build] [--quick]
+    python -m scripts.bench_cg [--parts batch tuned uvw half conv cue mace training threads build] [--quick]
                                 [--vectors avx2] [--out FILE]
 
     batch    uvu products of published models, every direction alone, one thread, by CPU time; and their accuracy
     tuned    the same of mace-large with an allocator that gives no memory back, on both sides
     uvw      fully connected products, by CPU time, against the smallest of e3nn's times
+    half     uvu products stored in half precision, by CPU time, against e3nn's and against ours in float32
     conv     fused convolution against gather, e3nn's product and index_add, and against our own unfused one
     cue      uvu products beside cuEquivariance's on a CPU; asks for cuequivariance-torch
     mace     energies and forces of a MACE model with random weights; asks for mace-torch,
@@ -74,6 +75,14 @@ def uvw(asked: argparse.Namespace) -> Rows:
             yield case(label, dtype, rounds=asked.rounds) | {"target": UVW_TARGETS.get(label, {})}
 
 
+def half(asked: argparse.Namespace) -> Rows:
+    from scripts.cg.storage import case
+
+    for label in ("nequip-water",) if asked.quick else UVU[:2]:
+        for dtype in ("bfloat16", "float16"):
+            yield case(label, dtype, rounds=asked.rounds) | {"target": {}}
+
+
 def conv(asked: argparse.Namespace) -> Rows:
     from scripts.cg.conv import case
 
@@ -138,6 +147,7 @@ PARTS: Parts = {
     "batch": batch,
     "tuned": tuned,
     "uvw": uvw,
+    "half": half,
     "conv": conv,
     "cue": cue,
     "mace": mace,

@@ -1,6 +1,7 @@
 """How good are the plans of contractions, and how fast do they run?
 
-    python -m scripts.bench_contract [--sections orders random ccsd limit a3a tiles order] [--vectors avx2] [--out FILE]
+    python -m scripts.bench_contract [--sections orders random ccsd limit a3a tiles order einsum] [--vectors avx2]
+                                     [--out FILE]
 
     orders   multiply-adds of known workloads: ours, opt_einsum's dynamic programming, cotengra
     random   the same on seeded random networks of 4 to 30 operands: how often each is as good as ours, ratios to ours
@@ -17,6 +18,7 @@
              the one orders the other (rank correlation); the time of the tiles that the planner would take
     order    fused loops of several contractions over many tiles: how many of the pairs of tiles that should differ
              clearly, by the rates of this machine, do so in that order
+    einsum   single calls on large and small operands beside numpy.einsum and pyscf.lib.einsum
 
 Times are CPU seconds of one thread, medians of rounds in which the contestants take turns. A section takes the place of
 what the file holds of it, and leaves the others.
@@ -39,6 +41,7 @@ import opt_einsum
 
 from scripts import ROOT, vectors
 from scripts.contract.disk import disk
+from scripts.contract.einsum import single_calls
 from scripts.contract.limit import limited
 from scripts.contract.memory import a3a, tiles
 from scripts.contract.order import order
@@ -173,6 +176,7 @@ SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
     "a3a": a3a,
     "tiles": tiles,
     "order": order,
+    "einsum": single_calls,
 }
 
 

@@ -252,7 +252,18 @@ CPP = ("operators.cpp", "products.h", "contractions.h", "kernels.h")
 WRITTEN_BY_HAND |= {f"trnqc/cg/torch/cpp/{name}" for name in CPP}
 WRITTEN_BY_HAND |= {f"trnqc/cg/jax/{name}" for name in ("products.cpp", "contraction.cpp", "kernels.h")}
 # The driver of MACE models calls generated kernels in their order; docs/architecture.md gives the reason.
-DRIVER = ("driver.cpp", "failure.h", "folder.h", "memory.h", "program.h", "structure.h", "team.h", "trnqc_mace.h")
+DRIVER = (
+    "driver.cpp",
+    "failure.h",
+    "folder.h",
+    "memory.h",
+    "partition.h",
+    "program.h",
+    "rows.h",
+    "structure.h",
+    "team.h",
+)
+DRIVER += ("trnqc_mace.h",)
 WRITTEN_BY_HAND |= {f"trnqc/mace/driver/{name}" for name in DRIVER}
 
 

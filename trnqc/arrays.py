@@ -77,9 +77,13 @@ def untransformed() -> Any:
 
 
 def has_numbers(x: Any) -> bool:
-    """Whether elements can be read. Meta and fake tensors, tensors under vmap and traced tensors have none."""
+    """Whether elements can be read. Meta and fake tensors, tensors under vmap and traced tensors have none.
+
+    Nor have arrays of JAX while a function of them is traced.
+    """
     if not is_tensor(x):
-        return True
+        jax = sys.modules.get("jax")
+        return jax is None or not isinstance(x, jax.core.Tracer)
     functorch = sys.modules["torch"]._C._functorch
     while functorch.is_functorch_wrapped_tensor(x):
         if functorch.is_batchedtensor(x):

@@ -5,7 +5,8 @@
 //     pair_coeff * * Cu O                          one element for each type of atom
 //
 // FOLDER is one that `trnqc mace MODEL --folder FOLDER` has written. Units are "metal". Atoms of other processes, and
-// periodic images, are copies, whose features LAMMPS communicates between the layers of the model.
+// periodic images, are copies (ghosts), whose features LAMMPS communicates between the layers of the model. Neighbours of
+// neighbours are therefore not needed, and copies reach as far as the cutoff distance of one layer.
 
 #include <cstring>
 #include <string>
@@ -41,6 +42,8 @@ class PairTrnqcMace : public Pair {
     restartinfo = 0;
     one_coeff = 1;
     manybody_flag = 1;
+    // The virial follows from the gradients of pairs, not from forces and positions.
+    no_virial_fdotr_compute = 1;
     centroidstressflag = CENTROID_NOTAVAIL;
   }
 
@@ -78,7 +81,8 @@ class PairTrnqcMace : public Pair {
     for (int type = 1; type <= types; ++type) {
       for (size_t n = 0; n < SYMBOLS.size(); ++n)
         if (SYMBOLS[n] == words[1 + type]) numbers_of_types_[type] = static_cast<int32_t>(n) + 1;
-      if (!numbers_of_types_[type]) error->all(FLERR, std::string("pair_coeff: unknown element ") + words[1 + type]);
+      if (!trnqc_mace_has_element(model_, numbers_of_types_[type]))
+        error->all(FLERR, std::string("pair_coeff: the model does not have the element ") + words[1 + type]);
       for (int other = 1; other <= types; ++other) setflag[type][other] = 1;
     }
   }
@@ -86,6 +90,12 @@ class PairTrnqcMace : public Pair {
   void init_style() override {
     if (!force->newton_pair) error->all(FLERR, "pair style trnqc/mace needs newton on");
     if (std::strcmp(update->unit_style, "metal")) error->all(FLERR, "pair style trnqc/mace needs units metal");
+    const double *lj = force->special_lj, *coulomb = force->special_coul;
+    for (int n = 1; n < 4; ++n)
+      if (atom->nbonds && !lj[n] && !coulomb[n])
+        error->all(FLERR, "pair style trnqc/mace needs bonded neighbors: set special_bonds lj/coul 1.0 1.0 1.0");
+    if (neighbor->nex_type || neighbor->nex_group || neighbor->nex_mol || neighbor->includegroup)
+      error->all(FLERR, "pair style trnqc/mace needs all neighbors: remove neigh_modify exclude or include");
     neighbor->add_request(this, NeighConst::REQ_FULL);
   }
 
@@ -93,7 +103,6 @@ class PairTrnqcMace : public Pair {
 
   void compute(int eflag, int vflag) override {
     ev_init(eflag, vflag);
-    if (vflag_atom) error->all(FLERR, "pair style trnqc/mace has no virials of atoms");
     const int local = atom->nlocal, copies = atom->nghost;
     collect(local + copies);
     energies_.resize(local);
@@ -111,16 +120,20 @@ class PairTrnqcMace : public Pair {
     trnqc_mace_result result = {};
     result.energies = energies_.data();
     result.forces = forces_.data();
+    if (vflag_atom) {
+      virials_.resize(9 * static_cast<size_t>(local + copies));
+      result.virials = virials_.data();
+    }
     check(trnqc_mace_evaluate(model_, &structure, &result));
     for (int i = 0; i < local + copies; ++i)
       for (int k = 0; k < 3; ++k) atom->f[i][k] += forces_[3 * i + k];
     if (eflag_global) eng_vdwl += result.energy;
     if (eflag_atom)
       for (int i = 0; i < local; ++i) eatom[i] += energies_[i];
-    // xx, yy, zz, xy, xz, yz of the derivative by the strain, of which LAMMPS wants the negative.
-    const int order[6] = {0, 4, 8, 1, 2, 5};
-    if (vflag_global)
-      for (int n = 0; n < 6; ++n) virial[n] -= result.virial[order[n]];
+    if (vflag_global) add_virial(result.virial, virial);
+    // LAMMPS adds what it has for copies to their atoms.
+    if (vflag_atom)
+      for (int i = 0; i < local + copies; ++i) add_virial(&virials_[9 * static_cast<size_t>(i)], vatom[i]);
   }
 
   int pack_forward_comm(int count, int* list, double* buffer, int, int*) override {
@@ -150,6 +163,12 @@ class PairTrnqcMace : public Pair {
  private:
   void check(int status) {
     if (status != TRNQC_MACE_OK) error->one(FLERR, std::string("trnqc/mace: ") + trnqc_mace_error());
+  }
+
+  // Add xx, yy, zz, xy, xz, yz of a derivative by the strain, of which LAMMPS wants the negative.
+  static void add_virial(const double* tensor, double* sum) {
+    const int order[6] = {0, 4, 8, 1, 2, 5};
+    for (int n = 0; n < 6; ++n) sum[n] -= tensor[order[n]];
   }
 
   // Numbers of all atoms, and all pairs of the neighbour list.
@@ -196,7 +215,7 @@ class PairTrnqcMace : public Pair {
   trnqc_mace* model_ = nullptr;
   std::vector<int32_t> numbers_of_types_, numbers_;
   std::vector<int64_t> receivers_, senders_;
-  std::vector<double> vectors_, energies_, forces_;
+  std::vector<double> vectors_, energies_, forces_, virials_;
   // The rows that are being exchanged.
   char* rows_ = nullptr;
   int64_t row_bytes_ = 0;

@@ -7,8 +7,9 @@
 A launch computes the panel from the panels before it, and the host launches the same program for each panel: which
 panel it is stands in the work list only. The number of instructions depends on the panel alone.
 
-The pivots of the diagonal block, which are the ratios of successive leading minors of A, follow the rows of the result.
-The first one that is not positive ends the factorisation; rows of that panel are undefined then.
+The margins of convergence of the diagonal block (``factor``) follow the rows of the result. The first one that is not
+positive ends the factorisation, because its tile of 128 rows is not positive definite in fp32. The rows of this tile
+and all rows after it are undefined then.
 
 Limits: n a multiple of ``panel``, which is a multiple of 128 and at most 1024; fewer than 2^31 elements in each array.
 One core computes everything.
@@ -19,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 
 from nki_kernels.blas.blocks import Kind, P, item, keep_parts, matrix, round_to_parts, work
-from nki_kernels.blas.factor import factor_on_chip, factorise, invert_factor
+from nki_kernels.blas.factor import LARGEST_ERROR, factor_on_chip, factorise, invert_factor
 from nki_kernels.lang import nisa, nki, nl
 from nki_kernels.precision.splits import sum_of_products
 
@@ -40,7 +41,7 @@ def _items(mem, limits, f: int, kind):
 
 
 def _diagonal_block(masks, out, solved, v, panel: int, n: int, column):
-    """U_kk and its pivots to the result, and V to its array; column: a register with the first column of the block."""
+    """U_kk and its margins to the result, and V to its array; column: a register with the first column of the block."""
     mem = factor_on_chip(masks, panel // P)
     elements = out.reshape(((panel + 1) * n, 1))
 
@@ -48,10 +49,10 @@ def _diagonal_block(masks, out, solved, v, panel: int, n: int, column):
         source = elements.ap(pattern=[[n, P], [1, panel]], offset=i * P * n, scalar_offset=column, indirect_dim=0)
         nisa.dma_copy(dst=mem.blocks.y[i], src=source)
 
-    def store_pivots(t, tile):
+    def store_margins(t, tile):
         nisa.dma_copy(dst=out[panel : panel + 1, t * P : (t + 1) * P], src=tile[0:1, :])
 
-    factorise(mem, store_pivots)
+    factorise(mem, store_margins)
     for i in range(mem.blocks.count):
         if i > 0:
             nisa.memset(dst=mem.blocks.y[i][:, 0 : i * P], value=0.0)
@@ -74,8 +75,8 @@ def _diagonal_block(masks, out, solved, v, panel: int, n: int, column):
 def blas_cholesky(u, row, first, masks, items, factors, limits, panel, cols):
     """u[parts, n, n]: the panels before; row [panel, n] fp32 and first [parts, panel, n]: rows k of A and their parts.
 
-    masks: ``inverse.masks``; items, factors, limits: as ``solve_plan.panel_list`` returns them. Returns [panel + 1, n]
-    fp32: rows k of U from the diagonal block on, then one row that begins with the pivots.
+    masks: ``factor.masks``; items, factors, limits: as ``solve_plan.panel_list`` returns them. Returns [panel + 1, n]
+    fp32: rows k of U from the diagonal block on, then one row that begins with the margins of convergence.
     """
     parts, n, _ = u.shape
     out = nl.ndarray((panel + 1, n), dtype=nl.float32, buffer=nl.shared_hbm)
@@ -116,6 +117,6 @@ def reference_blas_cholesky(u, row, first, masks, items, factors, limits, panel,
     out[:panel] = np.linalg.solve(lower, w)
     out[:panel, start : start + panel] = lower.T
     out[:panel, :start] = row[:, :start]
-    out[panel, :panel] = np.diag(lower) ** 2
+    out[panel, :panel] = LARGEST_ERROR**2
     out[panel, panel:] = np.nan
     return out.astype(np.float32)

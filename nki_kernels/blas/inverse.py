@@ -40,7 +40,7 @@ class Blocks(nl.NKIObject):
     """Tiles of one block and what its inversion needs. Lists over rows of tiles have a tile [128, 128 columns] each."""
 
     count: int  # rows of tiles
-    masks: Any  # identity and levels, each repeated for QUAD tiles
+    masks: Any  # identity and levels (or what else the kernel needs), each repeated for QUAD tiles
     block: Any  # rows of L
     v: Any  # rows of V
     y: Any  # rows of the transpose of V
@@ -62,24 +62,23 @@ def _tiles(count: int, width: int, buffer):
 
 
 def _load_masks(masks_in_hbm):
-    on_chip = _tiles(LEVELS + 1, QUAD * P, nl.sbuf)
-    for level in range(LEVELS + 1):
+    levels = masks_in_hbm.shape[0]
+    on_chip = _tiles(levels, QUAD * P, nl.sbuf)
+    for level in range(levels):
         for x in range(QUAD):
             nisa.dma_copy(dst=on_chip[level][:, x * P : (x + 1) * P], src=masks_in_hbm[level])
     return on_chip
 
 
-def blocks_on_chip(masks_in_hbm, count: int, shared=()):
-    """The `Blocks` of blocks of count x count tiles, with newly allocated tiles, V zero; shared: others whose banks and
-    masks are used."""
+def blocks_on_chip(masks_in_hbm, count: int):
+    """The `Blocks` of blocks of count x count tiles, with newly allocated tiles, V zero."""
     quads = (count + QUAD - 1) // QUAD
-    on_chip = shared[0].masks if len(shared) > 0 else _load_masks(masks_in_hbm)
     v = _tiles(count, count * P, nl.sbuf)
     for tile in v:
         nisa.memset(dst=tile, value=0.0)
     return Blocks(
         count=count,
-        masks=on_chip,
+        masks=_load_masks(masks_in_hbm),
         block=_tiles(count, count * P, nl.sbuf),
         v=v,
         y=_tiles(count, count * P, nl.sbuf),
@@ -90,7 +89,7 @@ def blocks_on_chip(masks_in_hbm, count: int, shared=()):
         product=_tiles(quads, QUAD * P, nl.sbuf),
         column=nl.ndarray((P, QUAD), dtype=nl.float32, buffer=nl.sbuf),
         t=nl.ndarray((P, count * P), dtype=nl.float32, buffer=nl.sbuf),
-        banks=shared[0].banks if len(shared) > 0 else _tiles(8, QUAD * P, nl.psum),
+        banks=_tiles(8, QUAD * P, nl.psum),
     )
 
 
@@ -171,6 +170,11 @@ def invert(mem):
         _begin(mem, q, tiles)
     for level in range(1, LEVELS + 1):
         _doubling(mem, level)
+    assemble(mem)
+
+
+def assemble(mem):
+    """V and its transpose of the block on chip, whose diagonal tiles are in ``v_diagonal`` and ``y_diagonal``."""
     for i in range(mem.count):
         q, x = i // QUAD, i % QUAD
         nisa.tensor_copy(dst=_at(mem.v[i], i), src=_at(mem.v_diagonal[q], x))

@@ -7,7 +7,7 @@ import numpy as np
 from nki_kernels.blas import solve_plan
 from nki_kernels.blas.blas_cholesky import blas_cholesky, reference_blas_cholesky
 from nki_kernels.blas.blocks import RUN
-from nki_kernels.blas.inverse import masks
+from nki_kernels.blas.factor import masks
 from nki_kernels.descriptors.blas import require_block
 from nki_kernels.descriptors.descriptor import PARTS, Fill, Launch, NkiKernel, P, Values, ceil, operand_dtype, require
 

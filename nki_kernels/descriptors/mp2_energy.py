@@ -26,7 +26,7 @@ from nki_kernels.descriptors.descriptor import (
     require_unrolled,
 )
 from nki_kernels.mp2_energy import mp2_energy, reference_mp2_energy
-from nki_kernels.mp2_products import tile_list
+from nki_kernels.mp2_plan import tile_list
 
 
 def tiles_of(shape: Values, constants: Values) -> mp2_plan.Mp2Tiles:
@@ -43,7 +43,7 @@ def pair_knobs(shape: Values) -> dict[str, list[int]]:
     return {
         "blocks": list(range(1, min(ceil(shape["nvir"], P), 12) + 1)),
         "chunks": ladder(ceil(shape["naux"], P)),
-        "group": [1, 2, 3, 4, 6, 8, 12, 16],
+        "group": [1, 2, 3, 4, 5, 6, 8, 10, 12, 16],
     }
 
 
@@ -91,9 +91,9 @@ def _example(shape: Values, precision: str, constants: Values, cores: int, fill:
 
 
 def _gate(shape: Values, precision: str, constants: Values, cores: int, fill: Fill) -> Launch:
-    """A launch with a group of pairs, a single pair and a diagonal pair."""
+    """A launch with a group of pairs and a single pair, and the same of pairs i = j."""
     i = constants["group"] + 1
-    pairs = np.stack([np.full(i + 1, i), np.arange(i + 1)], axis=1)
+    pairs = np.array([*((i, j) for j in range(i)), *((j, j) for j in range(i))])
     return _launch(shape, precision, constants, pairs, cores, fill)
 
 

@@ -27,6 +27,7 @@ import torch
 
 from nki_kernels import mp2_plan as plan
 from nki_kernels.descriptors.mp2_energy import KERNEL
+from scripts.device.shapes import GATE, PRESETS, factors, needed_tflop
 from scripts.measuring import command, record_file, slug, write_json
 from trnqc import __version__, backends
 from trnqc.backends.neuron.device import NeuronDevice, open_device
@@ -34,22 +35,6 @@ from trnqc.backends.neuron.launch import host_kernels, launch, synchronize, to_n
 from trnqc.backends.nki.device import PRECISIONS
 from trnqc.errors import TrnqcError
 from trnqc.tuning.conditions import instance_type
-
-PRESETS = {
-    "tiny": (4, 40, 70),
-    "small": (16, 112, 384),
-    "caffeine/cc-pVTZ": (37, 509, 1434),
-    "medium": (64, 448, 1536),
-    "large": (96, 672, 2304),
-}
-# Largest allowed error of either spin component, relative to the opposite-spin energy.
-GATE = {"fp32": 1e-6, "bf16x3": 1e-5, "bf16": 1e-2}
-
-
-def factors(nocc: int, nvir: int, naux: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    rng = np.random.default_rng([nocc, nvir, naux])
-    B = rng.standard_normal((nocc, nvir, naux)) * np.sqrt(0.05) / naux**0.25
-    return B, np.sort(-0.4 - rng.random(nocc)), np.sort(0.1 + 2 * rng.random(nvir))
 
 
 class Launches:
@@ -106,8 +91,7 @@ def measure(
     for _ in range(warmup):
         launches.run()
     times = [launches.run()[0] for _ in range(repeats)]
-    nocc, nvir, naux = shape
-    rows, median = nocc * nvir, statistics.median(times)
+    (nocc, nvir, naux), median = shape, statistics.median(times)
     return {
         "nocc": nocc,
         "nvir": nvir,
@@ -119,8 +103,8 @@ def measure(
         "first_pass_seconds": first,
         "repeat_seconds": times,
         "median_seconds": median,
-        "needed_tflop": rows * (rows + 1) * naux / 1e12,
-        "tflop_per_second": rows * (rows + 1) * naux / 1e12 / median,
+        "needed_tflop": needed_tflop(*shape),
+        "tflop_per_second": needed_tflop(*shape) / median,
         **{f"{stage}_seconds": seconds for stage, seconds in launches.seconds.items()},
     }
 

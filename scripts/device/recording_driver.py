@@ -98,7 +98,8 @@ class RecordingDriver:
             Stream=SimpleNamespace(from_handle=lambda handle: _Stream(self, handle)),
             launch=self._launch,
         )
-        functions = {name: getattr(self, f"_{name}") for name in ("cuMemGetInfo", "cuMemcpyHtoD", "cuMemcpyDtoH")}
+        names = ("cuMemGetInfo", "cuMemcpyHtoD", "cuMemcpyDtoH", "cuStreamSynchronize")
+        functions = {name: getattr(self, f"_{name}") for name in names}
         return Bindings(core, SimpleNamespace(**functions))
 
     def count(self, name: str) -> int:
@@ -150,6 +151,10 @@ class RecordingDriver:
         self.do(Call("cuMemcpyHtoD", nbytes=nbytes), lambda: ctypes.memmove(to, source, nbytes))
         return (0,)
 
+    def _cuStreamSynchronize(self, stream: int) -> tuple[int]:
+        self.do(Call("cuStreamSynchronize", stream=stream), lambda: None)
+        return (0,)
+
     def _cuMemcpyDtoH(self, to: int, source: int, nbytes: int) -> tuple[int]:
         self.do(Call("cuMemcpyDtoH", nbytes=nbytes), lambda: ctypes.memmove(to, source, nbytes))
         return (0,)
@@ -190,7 +195,7 @@ class _Kernel:
 
 class _Stream:
     def __init__(self, driver: RecordingDriver, number: int) -> None:
-        self.driver, self.number = driver, number
+        self.driver, self.number, self.handle = driver, number, number
 
     def sync(self) -> None:
         self.driver.do(Call("Stream.sync", stream=self.number), lambda: None)
@@ -218,6 +223,8 @@ class _Device:
             raise BackendUnavailable(f"expected a device below {driver.devices}, found {index}")
         self.driver, self.name, self.arch = driver, f"recorded {index}", "80"
         self.properties = SimpleNamespace(multiprocessor_count=2)
+        pool = SimpleNamespace(reserved_mem_current=0, used_mem_current=0)
+        self.memory_resource = SimpleNamespace(attributes=pool)
         self._streams = 0
 
     def set_current(self) -> None:

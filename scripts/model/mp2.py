@@ -1,6 +1,7 @@
 """Modelled time of the MP2 kernels and the GEMM kernels, beside the original request's design and published times.
 
-    python -m scripts.model.mp2 [--json profiles/modelled/mp2.json] [--shapes medium large] [--targets trn1 trn2]
+    python -m scripts.model.mp2 [--json profiles/modelled/mp2.json] [--shapes small medium large]
+        [--targets trn1 trn2]
 
 Everything printed is modelled on one NeuronCore by ``trnqc.sim.timeline``, except the lines called published,
 which are device times of earlier implementations on trn1. Launches are counted apart, at the table's overhead for each.
@@ -35,7 +36,8 @@ from trnqc.sim import (
 )
 from trnqc.sim.timeline.costs import TABLE, constants_for
 
-SHAPES = {"medium": (64, 448, 1536), "large": (96, 672, 2304)}  # nocc, nvir, naux
+# nocc, nvir, naux; the small shape is about that of benzene/cc-pVDZ
+SHAPES = {"small": (16, 100, 420), "medium": (64, 448, 1536), "large": (96, 672, 2304)}
 PUBLISHED = (
     ("medium", "the request's fused reduction, energy step", 5.43),
     ("medium", "two GEMMs a tile, one launch a pair", 9.17),

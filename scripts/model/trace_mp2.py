@@ -26,7 +26,6 @@ from nki_kernels import mp2_gamma_plan as gamma_plan
 from nki_kernels import mp2_plan as plan
 from nki_kernels.mp2_energy import mp2_energy
 from nki_kernels.mp2_gamma import mp2_gamma
-from nki_kernels.mp2_products import tile_list
 from scripts.measuring import command, write_json
 from trnqc import sim
 
@@ -69,21 +68,28 @@ def arguments(nocc: int, nvir: int, naux: int, precision: str) -> tuple[Any, ...
     return (bt, row, col, e_pair, work.rows, work.bounds, nvir, naux, tiles.kchunk), tiles
 
 
-def needed_products(nocc: int, tiles: plan.Mp2Tiles, products: int) -> int:
-    """Matmul instructions if each tile is computed once: T and U right of the diagonal, T on it and for i = j."""
-    tile_of_pair = tile_of_same = 0
+def needed_products(nocc: int, tiles: plan.Mp2Tiles, products: int, at_once: int) -> int:
+    """Matmul instructions if each tile is computed once: T and U right of the diagonal, T on it and for i = j.
+
+    Several pairs with one first index, ``at_once`` of them, take one instruction for T where it has columns for them.
+    """
+    pairs = nocc * (nocc - 1) // 2
+    grouped = len(plan.group_pairs(plan.star_pairs(nocc, tiles.group), tiles.group, 1)[0])
+    batches = [min(at_once, tiles.group - first) for first in range(0, tiles.group, at_once)]
+    needed = 0
     for kind, (rows, cols, same) in enumerate(plan.block_kinds(tiles.nvir, tiles.block)):
-        listed, count = tile_list(rows, cols, same), len(plan.block_pairs(tiles, kind))
-        tile_of_same += count * len(listed)
-        tile_of_pair += count * sum(1 if tile[4] else 2 for tile in listed)
-    return tiles.nk * products * (nocc * (nocc - 1) // 2 * tile_of_pair + nocc * tile_of_same)
+        for _, _, _, n, diagonal in plan.tile_list(rows, cols, same):
+            of_group = sum(-(-batch // max(1, plan.RUN // n)) for batch in batches)
+            of_tile = grouped * of_group + pairs - grouped * tiles.group + (0 if diagonal else pairs) + nocc
+            needed += len(plan.block_pairs(tiles, kind)) * of_tile
+    return tiles.nk * products * needed
 
 
 def needed_gamma(sides: gamma_plan.Sides, tiles: gamma_plan.GammaTiles, products: int) -> int:
     """Those of the pair energies for each unordered pair, and the tiles of the second product."""
     n, m, pairs = sides.nocc_left, sides.nocc_right, tiles.pairs
-    whole = needed_products(n + m, pairs, products)
-    first = whole - needed_products(n, pairs, products) - needed_products(m, pairs, products) if m else whole
+    whole, *parts = (needed_products(count, pairs, products, 1) if count else 0 for count in (n + m, n, m))
+    first = whole - sum(parts) if m else whole
     whole_columns, rest = divmod(pairs.naux, tiles.cols)
     runs = whole_columns * -(-tiles.cols // plan.RUN) + -(-rest // plan.RUN)
     return first + products * runs * -(-sides.left // plan.P) * -(-sides.right // plan.P) * (2 if m else 1)
@@ -94,7 +100,7 @@ def measure_energy(name: str, shape: tuple[int, int, int], target: str, precisio
     args, tiles = arguments(*shape, precision)
     start = time.perf_counter()
     trace = sim.trace(mp2_energy)(*args)
-    needed = needed_products(shape[0], tiles, 1 if precision == "fp32" else 3)
+    needed = needed_products(shape[0], tiles, 1 if precision == "fp32" else 3, tiles.at_once)
     return row("mp2_energy", name, shape, target, precision, tiles, [(1, trace)], needed, start)
 
 

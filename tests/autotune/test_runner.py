@@ -74,7 +74,7 @@ def test_a_finished_run_costs_nothing_again(tmp_path, monkeypatch):
 def test_misfortunes_are_recorded_and_the_search_goes_on(tmp_path):
     outcome = go(tmp_path, request("troubled", timeout=5.0), measure)
     by_group = {m.constants["group"]: m.trial.status for m in outcome.measurements}
-    assert by_group == {1: "crashed", 2: "ok", 3: "crashed", 4: "timeout", 6: "wrong", 8: "crashed"}
+    assert by_group == {1: "crashed", 2: "ok", 3: "crashed", 4: "timeout", 5: "ok", 6: "wrong", 8: "crashed"}
     assert outcome.record.constants["group"] == 2
     assert outcome.record.search["wrong"] >= 1 and outcome.record.search["timeout"] >= 1
 

@@ -270,6 +270,11 @@ class BackendContract:
             with pytest.raises(UnsupportedError, match="has no mp2_gamma"):
                 self.backend.mp2_gamma(factor_set((1, 1, 1)), None, print, direct=1, exchange=0, precision="fp32")
 
+    def test_says_whether_it_has_fitted_jk(self):
+        if not self.backend.fitted_precisions:
+            with pytest.raises(UnsupportedError, match="has no fitted_jk"):
+                self.backend.fitted_jk(np.ones((1, 1)), precision="fp32")
+
     def test_refuses_an_unknown_precision(self):
         arrays = random_factors(1, 1, 1)
         for refused in (

@@ -3,12 +3,10 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 
-import numpy as np
 import pytest
 
 from trnqc import backends
 from trnqc.backends.base import Backend, BackendStatus
-from trnqc.backends.cuda.backend import Cuda
 from trnqc.errors import BackendUnavailable, InputError, UnsupportedError, UnsupportedPrecision
 
 
@@ -48,11 +46,6 @@ def test_every_backend_has_a_status_and_its_own_name():
         assert status.usable or (status.reason and status.hint), name
         if status.usable:
             assert backends.get(name).name == name
-
-
-def test_every_backend_but_that_of_generated_programs_has_pair_energies():
-    assert backends.pair_backends() == tuple(name for name in backends.names() if backends._instance(name).precisions)
-    assert "cuda" not in backends.pair_backends()
 
 
 @pytest.mark.parametrize("name", backends.names())
@@ -108,14 +101,7 @@ def test_precision_that_a_named_backend_lacks(neuron):
         backends.select("neuron", "fp64")
 
 
-def test_a_backend_of_generated_programs_says_what_it_lacks():
-    with pytest.raises(
-        UnsupportedPrecision, match=r"'cuda' runs generated programs .* neither matrix products nor pair"
-    ):
-        Cuda().gemm(np.eye(2), np.eye(2), precision="fp64")
-
-
-@pytest.mark.parametrize("name", backends.pair_backends())
+@pytest.mark.parametrize("name", backends.names())
 def test_a_backend_defines_all_that_it_claims(name):
     cls = type(backends._instance(name))
     for method in ("status", "_product", "_pair_step"):

@@ -19,7 +19,7 @@ from trnqc.backends.cpu.backend import Cpu
 from trnqc.backends.cpu.formats import FORMATS, encode
 from trnqc.backends.cpu.pair_blocks import plan_triangle
 from trnqc.backends.cpu.pair_products import make_products, source_of
-from trnqc.errors import CompilerError, InputError, MemoryLimit
+from trnqc.errors import InputError, MemoryLimit
 from trnqc.host.blas import numpy_blas, single_threaded
 from trnqc.jit import find_compiler
 
@@ -226,13 +226,15 @@ def test_an_interrupted_run_stops():
         BACKEND.mp2_pairs(*random_factors(*SIZE), precision="fp64", progress=interrupt)
 
 
-def test_without_a_compiler_only_the_fused_pass_is_lost(monkeypatch):
+def test_without_a_compiler_numpy_takes_the_place_of_compiled_code(monkeypatch):
     monkeypatch.setenv("CC", "no-such-compiler")
     arrays = random_factors(3, 32, 127)
-    with pytest.raises(CompilerError, match="no-such-compiler"):
-        BACKEND.mp2_pairs(*arrays, precision="fp64")
+    with pytest.warns(RuntimeWarning, match="NumPy instead of compiled code: .*no-such-compiler|install one"):
+        fused = BACKEND.mp2_pairs(*arrays, precision="fp64")
+    assert "apart in NumPy (there is no C compiler)" in fused.ran_on
     apart = BACKEND.mp2_pairs(*arrays, precision="fp64", fused=False)
-    assert "apart" in apart.ran_on
+    assert "apart" in apart.ran_on and "no C compiler" not in apart.ran_on
+    np.testing.assert_array_equal(fused.os, apart.os)
     status = BACKEND.status()
     assert status.usable and "cannot be compiled" in status.reason and "install" in status.hint
 

@@ -57,6 +57,26 @@ def test_the_first_minor_that_is_not_positive_is_named(backend, precision, minor
     assert raised.value.minor == minor
 
 
+@pytest.mark.parametrize("condition", [1e2, 1e4, 1e6])
+@pytest.mark.parametrize("graded", [False, True])
+def test_ill_conditioned_matrices_on_the_simulator(condition, graded):
+    """Residuals relative to the roots of the diagonal do not grow with the condition, or with the scale of rows."""
+    rng = np.random.default_rng(0)
+    vectors = np.linalg.qr(rng.standard_normal((140, 140)))[0]
+    a = (vectors * np.geomspace(1.0, 1.0 / condition, 140)) @ vectors.T
+    scale = 10.0 ** rng.uniform(-6, 6, 140) if graded else np.ones(140)
+    a = a * scale[:, None] * scale
+    factor = blas.cholesky(a, backend="simulator", precision="fp32").astype(np.float64)
+    root = np.sqrt(np.diag(a))
+    assert abs((factor @ factor.T - a) / root[:, None] / root).max() < 5e-6
+
+
+def test_a_matrix_that_is_singular_in_fp32_is_refused():
+    """The eigenvalue 1e-9 of a matrix of ones is far below the rounding of its elements."""
+    with pytest.raises(NotPositiveDefinite, match="of 128"):
+        blas.cholesky(np.ones((128, 128)) + 1e-9 * np.eye(128), backend="simulator")
+
+
 def test_bad_input_has_one_clear_error():
     with pytest.raises(InputError, match=r"a must be square; found \[3, 4\]"):
         blas.cholesky(np.ones((3, 4)))

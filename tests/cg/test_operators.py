@@ -192,8 +192,8 @@ def other(name, problem, convolution):
     """Operands with one that is wrong, and what the error says."""
     x, y, w = operands(problem, convolution)[:3]
     return {
-        "half": ((x.half(), y.half(), w.half()), UnsupportedPrecision, "float32 or torch.float64, found torch.float16"),
-        "integers": ((x.long(), y, w), UnsupportedPrecision, "x: expected torch.float32 or .* found torch.int64"),
+        "half": ((x.half(), y.half(), w), OperandError, "w: expected torch.float16, as x has, found torch.float64"),
+        "integers": ((x.long(), y, w), UnsupportedPrecision, "x: expected torch.float32, .* found torch.int64"),
         "mixed": ((x, y.float(), w), OperandError, "y: expected torch.float64, as x has, found torch.float32"),
         "sparse": ((x, y.to_sparse(), w), OperandError, r"y: expected a dense tensor .*found torch.sparse_coo"),
         "device": ((x, y.to("meta"), w), OperandError, "y: expected device .*found"),

@@ -76,6 +76,30 @@ def test_compiled_by_the_default_backend():
         assert oracle.error(ours.numpy(), theirs.numpy()) < 1e-13
 
 
+def of_forces(module, x, y, w, *edges):
+    """The gradients of a loss of forces."""
+    (force,) = torch.autograd.grad(module(x, y, w, *edges).sum(), y, create_graph=True)
+    return torch.autograd.grad(force.pow(2).sum(), (x, w))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("convolution", [False, True], ids=["batch", "convolution"])
+def test_a_step_of_training_on_forces_compiled_by_the_default_backend(convolution):
+    module, args = Messages(convolution), inputs_of(convolution)
+    compiled = torch.compile(lambda *inputs: of_forces(module, *inputs), fullgraph=True)
+    with torch._dynamo.config.patch(trace_autograd_ops=True):
+        results = compiled(*args)
+    for ours, theirs in zip(results, of_forces(module, *args), strict=True):
+        assert oracle.error(ours.detach().numpy(), theirs.numpy()) < 1e-13
+
+
+@pytest.mark.parametrize("convolution", [False, True], ids=["batch", "convolution"])
+def test_derivatives_of_forces_outside_of_the_compiled_module_are_pytorch_s_error(convolution):
+    compiled = torch.compile(Messages(convolution), backend="aot_eager", fullgraph=True)
+    with pytest.raises(RuntimeError, match="does not currently support double backward"):
+        of_forces(compiled, *inputs_of(convolution))
+
+
 @pytest.mark.parametrize("convolution", [False, True], ids=["batch", "convolution"])
 def test_forces_inside_a_traced_function(convolution):
     """What trains on forces: a gradient in the function, and one of it."""

@@ -53,7 +53,7 @@ def test_the_machine_is_described(trnqc, tmp_path):
     assert status == 0
     assert set(facts) == {"backends", "processor", "blas", "gpu", "kernel cache", "accelerate"}
     assert facts["backends"]["cpu"]["usable"] is True
-    assert list(facts["gpu"]) == ["driver", "cuda-core", "nvcc", "devices"]
+    assert list(facts["gpu"]) == ["driver", "cuda-core", "nvmath-python", "nvcc", "devices"]
     assert facts["processor"]["threads"] == lib.num_threads()
     for words in (facts["processor"]["model"], "vectors", "driver", "nvcc", "cuda-core", "entries"):
         assert words in out

@@ -254,7 +254,7 @@ def test_tensors_without_data(operands):
     result = trnqc.einsum("ab,bc,cd->da", *(x.to("meta").float() for x in inputs))
     assert result.is_meta and result.shape == (9, 9) and result.dtype == torch.float32
     assert fake(PLACES["einsum"], inputs).shape == (9, 9)
-    with pytest.raises(UnsupportedError, match=r"A is a tensor without data \(meta, fake or traced\)"):
+    with pytest.raises(UnsupportedError, match=r"A is an array without data \(meta, fake or traced\)"):
         fake(PLACES["loops"], inputs)
 
 

@@ -224,7 +224,7 @@ def job(directory: Path, linger: str, then: str) -> list[str]:
         from trnqc.eri.classes import QuartetClass
         from trnqc.eri.arrays.writer import Writer
         wanted = [Writer(QuartetClass(*digits)).program for digits in ((2, 2, 2, 1), (2, 2, 2, 0))]
-        assert not background.Needed(wanted, "background").ready()
+        assert not background.Needed(lambda: wanted, "background").ready()
         print(background._builders[0].process.pid, flush=True)
         {then}
     """
@@ -313,7 +313,7 @@ def test_a_kernel_that_a_job_waits_for_is_left_to_it(directory):
     cache, name = library_cache(), library.entry(program)
     with cache._turn(name):
         assert cache.is_being_built(name)
-        assert not background.Needed([program], "background").ready()
+        assert not background.Needed(lambda: [program], "background").ready()
         time.sleep(3)
         assert not cache.has(name)
     assert not cache.is_being_built(name)

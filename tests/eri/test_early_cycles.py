@@ -130,7 +130,7 @@ def test_integrals_on_disk_are_not_rounded():
     fitting = trnqc.accelerate(fitted()).with_df
     fitting.max_memory = 0
     fitting.build()
-    with fitting.single_precision() as possible:
+    with fitting.reduced_precision() as possible:
         assert not possible and fitting.rounded is None
 
 
@@ -146,7 +146,7 @@ def test_single_precision_is_that_of_rounded_numbers(shape, with_j):
         tagged = lib.tag_array(dm, mo_coeff=c, mo_occ=occupation)
         vj, vk = fitting.get_jk(dm)
         if turn == 0:
-            context = fitting.single_precision()
+            context = fitting.reduced_precision()
             assert context.__enter__()
         ours = fitting.get_jk(tagged, with_j=with_j)
         assert 0 < np.abs(ours[1] - vk).max() < 1e-5 * np.abs(vk).max()

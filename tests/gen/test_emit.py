@@ -70,6 +70,8 @@ def test_every_operation(lanes, dtype):
         v.cast(v.cast(x * 8.0, "i64") % 3, dtype),
         v.cast(v.cast(x * 8.0, "i64") // 5, dtype),
         v.cast(v.cast(x, "f32"), dtype),
+        v.from_bits(v.bits(x * y) + 1),
+        v.cast(v.bits(y), dtype),
         const(-1.5, dtype) * x - (x - y),
         x - (y - x) * (x + y) / (x - 3.0),
     ]

@@ -96,14 +96,24 @@ def test_the_bindings_have_what_is_called():
     core = pytest.importorskip("cuda.core", reason="needs cuda-core")
     from cuda.bindings import driver
 
-    of_device = ("allocate", "create_stream", "get_all_devices", "set_current", "arch", "name", "properties")
+    of_device = (
+        "allocate",
+        "create_stream",
+        "get_all_devices",
+        "set_current",
+        "arch",
+        "name",
+        "properties",
+        "memory_resource",
+    )
     wanted = {
         core.Device: of_device,
         core.Kernel: ("attributes",),
         core.Buffer: ("fill", "close", "handle"),
+        core.DeviceMemoryResource: ("attributes",),
         core.ObjectCode: ("from_cubin", "get_kernel"),
-        core.Stream: ("sync",),
-        driver: ("cuMemcpyHtoD", "cuMemcpyDtoH", "cuMemGetInfo"),
+        core.Stream: ("sync", "handle"),
+        driver: ("cuMemcpyHtoD", "cuMemcpyDtoH", "cuMemGetInfo", "cuStreamSynchronize"),
     }
     assert not [(owner, name) for owner, names in wanted.items() for name in names if not hasattr(owner, name)]
     core.LaunchConfig(grid=1, block=32)

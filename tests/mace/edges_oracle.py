@@ -9,7 +9,7 @@ import numpy as np
 
 from trnqc.cg.problem.coefficients import clebsch_gordan
 from trnqc.cg.problem.problem import TPProblem
-from trnqc.mace.edges.kernels import Edges
+from trnqc.mace.edges.graph import Edges
 from trnqc.mace.model import Convolution, Layer, Network, RadialBasis, Transform
 
 RADII = np.array([0.31, 0.76, 0.66])

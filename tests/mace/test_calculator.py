@@ -35,6 +35,14 @@ def test_forces_and_stress_are_derivatives_of_the_energy():
     np.testing.assert_allclose(calculate_numerical_stress(system, eps=1e-5), stress, atol=1e-6 * np.abs(stress).max())
 
 
+def test_the_stress_is_the_sum_of_the_stresses_of_the_atoms():
+    system = atoms()
+    system.calc = Calculator(description(**CASES["density"]), dtype="float64")
+    stress, stresses = system.get_stress(), system.get_stresses()
+    assert stresses.shape == (len(system), 6)
+    np.testing.assert_allclose(stresses.sum(axis=0), stress, atol=1e-13 * np.abs(stress).max())
+
+
 def test_a_file_gives_the_same_and_clusters_have_no_stress(tmp_path):
     save(description(), tmp_path / "model.npz")
     by_file, by_value = atoms(), atoms()

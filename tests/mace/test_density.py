@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.mace import edge_runs
 from tests.mace import edges_oracle as oracle
 from trnqc.mace.edges.density import EdgeDensity
-from trnqc.mace.edges.kernels import Geometry
+from trnqc.mace.edges.geometry.kernels import Geometry
 from trnqc.mace.edges.splines.tables import spline_tables
 from trnqc.mace.model import Density, Transform
 
@@ -35,14 +36,11 @@ def test_densities(basis, radial, counts):
         tables = spline_tables([density], BASES[basis], [0, 1, 2], 3, SPLINE_TOLERANCE, "f64")
     values = Geometry(BASES[basis] if tables is None else tables.knots, 1, "f64").forward(edges)
     kernel = EdgeDensity(density, BASES[basis], "f64", tables)
-    rho, slope = kernel.forward(edges, values)
-    assert np.array_equal(rho, kernel.forward(edges, values, threads=3)[0])
+    rho, slope = edge_runs.density(kernel, edges, values)
+    assert np.array_equal(rho, edge_runs.density(kernel, edges, values, threads=3)[0])
     r, h, scale = np.linalg.norm(edges.vectors, axis=1), 1e-3, TOLERANCE[radial]
     exact = np.bincount(edges.receivers, exact_parts(density, basis, edges, r), len(counts))
     parts = {n: exact_parts(density, basis, edges, r + n * h) for n in (-2, -1, 1, 2)}
     difference = (8 * (parts[1] - parts[-1]) - (parts[2] - parts[-2])) / (12 * h)
     assert np.allclose(rho, exact, rtol=0, atol=100 * scale)
     assert np.abs(slope - difference).max(initial=0) < (1e-8 + 10 * scale) * np.abs(difference).max(initial=1)
-    g_density, g_lengths = np.arange(1.0, 1 + len(counts)), np.ones(edges.rows)
-    kernel.reverse(edges, slope, g_density, g_lengths)
-    assert np.allclose(g_lengths[: edges.count], 1 + g_density[edges.receivers] * slope, rtol=1e-15)

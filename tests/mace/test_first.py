@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 from tests.mace import edges_oracle as oracle
+from tests.mace.edge_runs import convolve, gradients
 from trnqc.mace.edges.first.kernels import FirstConvolution, applies, hidden_network
-from trnqc.mace.edges.kernels import Edges, Geometry, LayerConvolution
+from trnqc.mace.edges.geometry.kernels import Geometry
+from trnqc.mace.edges.graph import Edges
+from trnqc.mace.edges.kernels import LayerConvolution
 from trnqc.mace.edges.splines.tables import spline_tables
 from trnqc.mace.model import Convolution, RadialBasis, Transform
 
@@ -40,11 +43,11 @@ def results(
     x = np.zeros((edges.nodes, 1, layer.channels), layer.dtype)
     x[:, 0, : sent.shape[1]] = sent[edges.elements]
     z = np.full((edges.nodes, layer.layout.dims[2], layer.channels), np.nan, layer.dtype)
-    layer.forward(edges, values, x, z, threads)
+    convolve(layer, edges, values, x, z, threads)
     g_z = rng.normal(size=z.shape).astype(layer.dtype)
     g_z[:, :, sent.shape[1] :] = 0
     g_y, g_r = np.ones((edges.rows, layer.layout.dims[1]), layer.dtype), np.ones(edges.rows, layer.dtype)
-    layer.reverse(edges, values, x, g_z, g_y, g_r, threads)
+    gradients(layer, edges, values, x, g_z, g_y, g_r, threads)
     # The gradient of the first harmonic, which is constant, is not used.
     return z, g_y[:, 1:], g_r
 

@@ -8,10 +8,11 @@ import torch
 
 from tests.mace import oracle
 from tests.mace.descriptions import CASES, NUMBERS, description
+from tests.mace.node_run import NodeRun
 from trnqc.jit import find_compiler
 from trnqc.mace.gemm import Tile
 from trnqc.mace.model import Model
-from trnqc.mace.nodes.kernels import NodeKernels, NodeRun
+from trnqc.mace.nodes.kernels import NodeKernels
 from trnqc.mace.nodes.layout import Layout
 from trnqc.mace.nodes.plan import plan
 

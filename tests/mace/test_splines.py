@@ -10,8 +10,11 @@ import pytest
 from scipy.interpolate import BSpline
 
 from tests.mace import edges_oracle as oracle
+from tests.mace.edge_runs import convolve, gradients
 from trnqc.errors import InputError
-from trnqc.mace.edges.kernels import Edges, Geometry, LayerConvolution, spline_network
+from trnqc.mace.edges.geometry.kernels import Geometry
+from trnqc.mace.edges.graph import Edges
+from trnqc.mace.edges.kernels import LayerConvolution, spline_network
 from trnqc.mace.edges.splines import fitting
 from trnqc.mace.edges.splines.fitting import SHORTEST
 from trnqc.mace.edges.splines.knots import DEGREE, b_splines, slopes
@@ -70,9 +73,9 @@ def energy(case: str, edges: Edges, exact: bool = False) -> tuple[float, np.ndar
     rng, values = np.random.default_rng(0), geometry.forward(edges)
     x, factors = (rng.normal(size=(edges.nodes, layer.layout.dims[n], layer.channels)) for n in (0, 2))
     z = np.empty_like(factors)
-    layer.forward(edges, values, x, z)
+    convolve(layer, edges, values, x, z)
     g_y, g_r, g_vectors = np.zeros_like(values.harmonics), np.zeros(edges.rows), np.zeros((edges.count, 3))
-    layer.reverse(edges, values, x, factors, g_y, g_r)
+    gradients(layer, edges, values, x, factors, g_y, g_r)
     geometry.reverse(edges, values, g_y, g_r, g_vectors)
     return float((z * factors)[:, :, : layer.layout.channels].sum()), g_vectors
 

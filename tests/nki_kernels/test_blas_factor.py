@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nki_kernels.blas.blas_cholesky import blas_cholesky
-from nki_kernels.blas.inverse import masks
+from nki_kernels.blas.factor import masks
 from nki_kernels.blas.solve_plan import panel_list
 from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.descriptor import GATE, Infeasible, random_fill

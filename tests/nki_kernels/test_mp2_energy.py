@@ -7,7 +7,7 @@ from nki_kernels import mp2_plan as plan
 from nki_kernels.descriptors.descriptor import PARTS, operand_dtype
 from nki_kernels.lang import nki
 from nki_kernels.mp2_energy import mp2_energy, reference_mp2_energy
-from nki_kernels.mp2_products import tile_list
+from nki_kernels.mp2_plan import tile_list
 from trnqc import sim
 
 # Error over the largest pair energy: factors are rounded to 24, 16 and 8 bits.
@@ -56,6 +56,8 @@ def check(B, eps_occ, eps_vir, tiles, precision="fp32", cores=1):
 
 
 SIZES = [
+    pytest.param(6, 100, 150, id="five pairs side by side"),
+    pytest.param(11, 90, 20, id="a group of pairs i = j"),
     pytest.param(1, 1, 1, id="one of each"),
     pytest.param(2, 5, 7, id="tiny"),
     pytest.param(3, 128, 128, id="exactly one tile"),
@@ -114,7 +116,7 @@ def traced(nocc, nvir, naux, precision="fp32"):
 
 
 def needed_matmuls(nocc, nvir, naux, products=1):
-    """Every product tile once: T and U right of the diagonal, T on it; for i = j, T alone."""
+    """Every product tile once: T and U right of the diagonal, T on it; for i = j, T alone. None side by side."""
     nk = -(-naux // plan.P)
     tiles = tile_list(nvir, nvir, True)
     diagonal = sum(tile[4] for tile in tiles)
@@ -123,13 +125,33 @@ def needed_matmuls(nocc, nvir, naux, products=1):
     return nk * products * (unlike * (diagonal + 2 * right) + nocc * (diagonal + right))
 
 
-@pytest.mark.parametrize("precision, products", [("fp32", 1), ("bf16x3", 3), ("bf16x6", 6)])
-def test_program_does_not_grow_with_occupied_orbitals(precision, products):
-    small, _ = traced(4, 150, 140, precision)
-    large, _ = traced(64, 150, 140, precision)
+@pytest.mark.parametrize("nvir, naux", [(40, 70), (150, 140), (448, 1536)])
+@pytest.mark.parametrize("precision", ["fp32", "bf16x3", "bf16x6"])
+def test_program_does_not_grow_with_occupied_orbitals(precision, nvir, naux):
+    small, _ = traced(4, nvir, naux, precision)
+    large, _ = traced(64, nvir, naux, precision)
     assert small.static == large.static
-    assert small.executed["nc_matmul"] == needed_matmuls(4, 150, 140, products)
-    assert large.executed["nc_matmul"] == needed_matmuls(64, 150, 140, products)
+
+
+def needed_flops(nocc, nvir, naux):
+    """Those of `needed_matmuls` by their true sizes."""
+    flops = 0.0
+    for _, m, _, n, diagonal in tile_list(nvir, nvir, True):
+        flops += 2 * m * n * naux * (nocc * (nocc - 1) // 2 * (1 if diagonal else 2) + nocc)
+    return flops
+
+
+@pytest.mark.parametrize("nocc, nvir, naux", [(7, 40, 70), (19, 100, 420), (12, 243, 666), (9, 448, 300)])
+@pytest.mark.parametrize("precision, products", [("fp32", 1), ("bf16x3", 3)])
+def test_products_side_by_side_are_those_that_are_needed(nocc, nvir, naux, precision, products):
+    tiles = plan.choose_tiles(nvir, naux, 4)
+    assert tiles.at_once > 1
+    arrays = plan.pack_factors(np.ones((nocc, nvir, naux)), tiles, precision), *plan.pack_virtuals(np.ones(nvir), tiles)
+    work = plan.work_list(plan.star_pairs(nocc, tiles.group), -np.ones(nocc), tiles)
+    modelled = sim.timeline(mp2_energy, target="trn1", event_limit=0)(
+        *arrays, work.e_pair, work.rows, work.bounds, nvir, naux, tiles.kchunk
+    )
+    assert modelled.summary()["model_flops"] == pytest.approx(products * needed_flops(nocc, nvir, naux), rel=1e-9)
 
 
 @pytest.mark.parametrize("nocc, nvir, naux", [(64, 448, 1536), (96, 672, 2304), (37, 509, 1434)])

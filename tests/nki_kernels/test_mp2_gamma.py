@@ -11,7 +11,7 @@ from nki_kernels import mp2_plan as plan
 from nki_kernels.lang import nki
 from nki_kernels.mp2_gamma import mp2_gamma, reference_mp2_gamma
 from nki_kernels.mp2_gamma_plan import GammaTiles, Sides
-from nki_kernels.mp2_products import tile_list
+from nki_kernels.mp2_plan import tile_list
 from trnqc import sim
 
 # Largest error over the largest element of Gamma: factors and amplitudes are rounded to 24, 16 and 8 bits.

@@ -9,6 +9,7 @@ import numpy as np
 from trnqc.sim import jit
 from trnqc.sim.nki import isa as nisa
 from trnqc.sim.nki import language as nl
+from trnqc.sim.nki.language import dynamic_range
 
 
 def identity(x):
@@ -191,3 +192,29 @@ def clean(x, steps=(1, 2)):
 
     nl.fori_loop(0, 3, body)
     return out
+
+
+def bare_old_loop(x):
+    for i in dynamic_range(3):
+        nl.load(x.ap([[2, 1], [1, 2]], scalar_offset=i))
+
+
+def scalars(x):
+    nl.fori_loop(0, nisa.scalar_load(x), tile_of)
+
+
+def while_register(x):
+    register = nisa.register_alloc(3)
+    while register:
+        nisa.register_load(register, x)
+
+
+def static_loop(x):
+    for i in nl.affine_range(3):
+        nl.load(x[i])
+
+
+def compared_objects(x, first: Config):
+    second = Config(2)
+    if first == second:
+        nl.load(x)

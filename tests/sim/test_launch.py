@@ -8,7 +8,7 @@ import pytest
 
 from tests.sim.running import dry, run
 from trnqc.errors import SimulationError
-from trnqc.sim import Kernel, NkiValidationError, Spec, jit, last_trace, simulate
+from trnqc.sim import Kernel, NkiValidationError, Spec, install, jit, last_trace, simulate, uninstall
 from trnqc.sim.nki import isa as nisa
 from trnqc.sim.nki import language as nl
 
@@ -280,3 +280,43 @@ def test_records_say_what_ran_where():
     assert region.tile == fill.outputs[0].tile == trace.tiles[0].id
     assert trace.tiles[0].name == "acc"
     assert dry(body, Spec((40, 4), nl.float32)).records == ()
+
+
+@pytest.mark.parametrize(
+    "asked, configured, cores", [(None, "", 1), (None, "2", 2), (2, "2", 2), (2, "", 2), (1, "", 1)]
+)
+def test_nki_07_takes_the_number_of_cores_from_the_environment(monkeypatch, asked, configured, cores):
+    kernel = jit(lambda x: x)
+    monkeypatch.setenv("TRNQC_NKI", "0.7")
+    monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", configured)
+    assert (kernel if asked is None else kernel[asked]).lnc == cores
+    monkeypatch.setenv("TRNQC_NKI", "0.6")
+    assert (kernel if asked is None else kernel[asked]).lnc == (asked or 1)
+
+
+def test_nki_07_refuses_another_number_of_cores_than_the_compiler_uses(monkeypatch):
+    monkeypatch.setenv("TRNQC_NKI", "0.7")
+    monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", "2")
+    with pytest.raises(SimulationError, match=r"kernel\[1\] must agree with NEURON_LOGICAL_NC_CONFIG=2"):
+        simulate(jit(lambda x: x)[1])(np.ones((2, 2), np.float32))
+    monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", "4")
+    with pytest.raises(SimulationError, match="NEURON_LOGICAL_NC_CONFIG must be 1 or 2, got '4'"):
+        simulate(jit(lambda x: x))(np.ones((2, 2), np.float32))
+
+
+def test_options_of_nki_07_are_accepted_there_only(monkeypatch):
+    monkeypatch.setenv("TRNQC_NKI", "0.6")
+    with pytest.raises(TypeError, match="compile_config"):
+        jit(compile_config=None)
+    monkeypatch.setenv("TRNQC_NKI", "0.7")
+    install()
+    try:
+        from nki.compiler import CompileConfig, SpecializationConfig
+
+        options = {
+            "compile_config": CompileConfig(dead_code_elim=True),
+            "specialization_config": SpecializationConfig(),
+        }
+        assert jit(**options)(lambda x: x).lnc == 1
+    finally:
+        uninstall()

@@ -32,6 +32,11 @@ EXPECTED = {
     "through_a_helper": (None, "star-unpacking is not in the language"),
     "enumerates": ("enumerate", "loops run over ranges, lists and tuples, not over enumerate(x.shape)"),
     "old_loop": ("dynamic_range", "nl.dynamic_range is gone from NKI 0.7"),
+    "bare_old_loop": ("in dynamic_range", "dynamic_range is gone from NKI 0.7"),
+    "scalars": ("scalar_load", "nisa.scalar_load does not exist in NKI 0.6; use nisa.register_load"),
+    "while_register": ("while register", "while loops over a register are gone from NKI 0.7"),
+    "static_loop": ("affine_range", "nl.affine_range is deprecated since NKI 0.7"),
+    "compared_objects": ("first == second", "compares instances of Config"),
     "raises": ("raise", "raise is not in the language"),
     "with_file": ("with open", "with open('f') is not in the language"),
     "decorated_helper": ("def inner", "helpers are plain functions, without decorators"),
@@ -57,14 +62,24 @@ IN_BOTH = {
     *("product_of_tensors", "in_place", "negated", "of_an_argument", "assigned"),
     *("unknown_function", "unknown_instruction", "nested_loops"),
 }
+# Cases that concern NKI 0.7 and not 0.6.
+ONLY_IN_07 = {"old_loop", "bare_old_loop", "while_register", "static_loop", "compared_objects"}
 
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_each_version_has_its_own_rules(name):
     """0.7 runs the kernel as Python, so that most of the subset of 0.6 is no rule there."""
     _, message = EXPECTED[name]
+    only_in_07 = name in ONLY_IN_07
     in_version = {v: any(message in f.message for f in lint(getattr(cases, name), v)) for v in ("0.6", "0.7")}
-    assert in_version == {"0.6": name != "old_loop", "0.7": name in IN_BOTH or name == "old_loop"}
+    assert in_version == {"0.6": not only_in_07, "0.7": name in IN_BOTH or only_in_07}
+
+
+def test_effects():
+    effects = {name: {f.effect for f in lint(getattr(cases, name))} for name in EXPECTED}
+    assert effects.pop("static_loop") == {"deprecated"}
+    assert effects.pop("compared_objects") == {"differs"}
+    assert all(found == {"rejected"} for found in effects.values())
 
 
 def test_a_version_that_does_not_exist():

@@ -38,9 +38,11 @@ def doubled_rows(lower, upper, step=1):
 LOOPS = [(0, 20, 1), (3, 17, 4), (5, 6, 1), (7, 7, 1), (9, 2, 1)]
 
 
+@pytest.mark.parametrize("version", ["0.6", "0.7"])
 @pytest.mark.parametrize("from_memory", [False, True])
 @pytest.mark.parametrize(("lower", "upper", "step"), LOOPS)
-def test_fori_loop(lower, upper, step, from_memory):
+def test_fori_loop(lower, upper, step, from_memory, version, monkeypatch):
+    monkeypatch.setenv("TRNQC_NKI", version)
     bounds = np.array([[lower, upper]], np.int32)
     body = doubled_rows(*((None, None) if from_memory else (lower, upper)), step)
     want = np.full_like(TABLE, np.nan)
@@ -120,7 +122,9 @@ def test_while_loop_body_returns_the_condition():
         run(lambda x: nl.while_loop(nisa.register_alloc(1), lambda r: None), TABLE)
 
 
-def test_dynamic_range_warns_and_works():
+def test_dynamic_range_warns_and_works(monkeypatch):
+    monkeypatch.setenv("TRNQC_NKI", "0.6")
+
     def body(x):
         out = nl.ndarray(x.shape, nl.float32, nl.shared_hbm)
         for i in nl.dynamic_range(0, 20, 3):
@@ -189,7 +193,8 @@ def test_a_trace_refuses_trip_counts_that_may_vary():
         dry(body, TABLE, counts)
 
 
-def test_the_loop_index_belongs_to_the_loop():
+def test_the_loop_index_belongs_to_the_loop(monkeypatch):
+    monkeypatch.setenv("TRNQC_NKI", "0.6")
     with pytest.raises(SimulationError, match="is a loop index, which the loop alone may change"):
         run(lambda x: nl.fori_loop(0, 2, lambda i: nisa.register_move(i, 0)), TABLE)
 

@@ -44,6 +44,8 @@ register_alloc(x=None)
 register_move(dst, src)
 register_load(dst, src)
 register_store(dst, src)
+scalar_load(src)
+scalar_store(dst, value)
 """
 
 LANGUAGE = """

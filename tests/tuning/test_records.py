@@ -156,7 +156,7 @@ def test_concurrent_writers_keep_the_best(tmp_path):
 
 
 def test_shipped_records_are_sound():
-    """Readable, of known kernels, within the rules of their target; they may be older than the kernels of today."""
+    """Readable, of known kernels, within the rules of their target."""
     from nki_kernels.descriptors import kernels
 
     result = records.read_all(records.shipped_directory(), writable=False)
@@ -166,3 +166,14 @@ def test_shipped_records_are_sound():
         assert path.name == one.file_name() and one.time_ns <= one.default_ns
         if one.point:
             assert known.realise(one.point, one.shape, one.precision, one.target) == one.constants
+
+
+def test_shipped_records_fit_the_kernels_of_today():
+    """A record of another source is never used: `python -m scripts.bench_autotune --stale` replaces it."""
+    from nki_kernels.descriptors import kernels
+    from trnqc.tuning.sources import kernel_hash
+
+    sources = {name: kernel_hash(kernel) for name, kernel in kernels().items()}
+    shipped = records.read_all(records.shipped_directory(), writable=False)
+    stale = [path.name for path, one in shipped if one.source != sources[one.kernel]]
+    assert not stale, "run python -m scripts.bench_autotune --stale"

@@ -26,7 +26,6 @@ __all__ = [
     "devices",
     "get",
     "names",
-    "pair_backends",
     "program_backend",
     "select",
     "statuses",
@@ -41,8 +40,6 @@ _CLASSES = {
 
 # Backends that run generated programs, for integrals and tensor products.
 _GENERATED = ("cpu", "cuda")
-# Backends without matrix products and pair energies. This list makes it unnecessary to import the others.
-_GENERATED_ONLY = ("cuda",)
 
 
 def names() -> tuple[str, ...]:
@@ -58,11 +55,6 @@ def program_backend(name: str) -> str:
     if name not in ("auto", *_GENERATED):
         raise InputError(f"backend is auto or one of {', '.join(_GENERATED)}, found {name!r}")
     return "cpu" if name == "auto" else name
-
-
-def pair_backends() -> tuple[str, ...]:
-    """The names of the backends with matrix products and MP2 pair energies, usable or not."""
-    return tuple(name for name in _CLASSES if name not in _GENERATED_ONLY)
 
 
 @functools.cache
@@ -126,7 +118,8 @@ def select(name: str, precision: str) -> Selection:
     ----------
     name
         The name of a backend, or "auto". "auto" stands for neuron if it is usable and has `precision`, and for cpu
-        otherwise. It never stands for the simulator, which computes the same numbers slowly.
+        otherwise. It never stands for the simulator, which computes the same numbers slowly, nor for cuda, whose speed
+        has not been measured.
     precision
         One of `trnqc.types.PRECISIONS`.
 

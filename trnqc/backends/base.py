@@ -4,7 +4,7 @@ The folders of the backends, ``cpu``, ``simulator``, ``neuron`` and ``cuda``, co
 
     backend.py   the class: its name, its precisions, and whether it can run on this machine
     device.py    its devices, to which programs are sent; the CPU has none, and those of ``cuda`` are `trnqc.jit.device`
-    pairs.py     the MP2 pair step; ``nki`` has it for both backends of NKI kernels, and ``cuda`` has none
+    pairs.py     the MP2 pair step; ``nki`` has it for both backends of NKI kernels
 
 A method that a backend does not define raises an error that says so.
 """
@@ -19,6 +19,7 @@ import numpy as np
 
 from trnqc.arrays import host_array
 from trnqc.backends.blas import Blas
+from trnqc.backends.fitted_jk import FittedJK
 from trnqc.backends.gamma import AddRows, FactorSet, GammaOptions
 from trnqc.backends.pair_step import PairOptions, PairStep, Progress
 from trnqc.errors import InputError, UnsupportedError, UnsupportedPrecision
@@ -61,15 +62,18 @@ class Backend:
     name : str
         The name, as in ``--backend``.
     precisions : tuple of str
-        The precisions of matrix products and pair energies, out of `trnqc.types.PRECISIONS`. It is empty for a backend
-        that has neither. docs/conventions.md defines them.
+        The precisions of matrix products and pair energies, out of `trnqc.types.PRECISIONS`. docs/conventions.md
+        defines them.
     gamma_precisions : tuple of str
         The precisions of `mp2_gamma`. It is empty for a backend that does not have it.
+    fitted_precisions : tuple of str
+        The precisions of `fitted_jk`. It is empty for a backend that does not have it.
     """
 
     name: str
     precisions: tuple[str, ...] = ()
     gamma_precisions: tuple[str, ...] = ()
+    fitted_precisions: tuple[str, ...] = ()
 
     def status(self) -> BackendStatus:
         """Whether the backend can run here, and on what. It never raises an error."""
@@ -160,7 +164,7 @@ class Backend:
         MemoryLimit
             If `max_memory` is too small. The message contains the necessary and the allowed size.
         CompilerError
-            If the fused step of the CPU needs a C compiler and there is none.
+            If compiled code of the CPU cannot be built, although there is a C compiler.
         """
         check_precision(self, precision)
         step = self._pair_step(PairOptions(precision, fused, threads, progress))
@@ -204,7 +208,7 @@ class Backend:
         UnsupportedPrecision
             If the backend does not have the precision.
         CompilerError
-            If the fused step of the CPU needs a C compiler and there is none.
+            If compiled code of the CPU cannot be built, although there is a C compiler.
         """
         check_precision(self, precision)
         step = self._pair_step(PairOptions(precision, fused, threads, progress))
@@ -330,6 +334,37 @@ class Backend:
             raise InputError(f"pairs of electrons of two spins have no exchange; found the weight {exchange}")
         return self._gamma(left, right, GammaOptions(direct, exchange, precision, max_memory, progress), add)
 
+    def fitted_jk(self, rows: np.ndarray, *, precision: str, max_memory: float | None = None) -> FittedJK:
+        """Copy fitted integrals to the device, for J and K of many densities.
+
+        Parameters
+        ----------
+        rows
+            B of (ij|kl) = Σ_Q B[Q, ij] B[Q, kl], packed pairs i >= j, float64 [naux, nao (nao + 1) / 2].
+        precision
+            One of `fitted_precisions`.
+        max_memory
+            Bytes that this call may allocate on the host.
+
+        Raises
+        ------
+        InputError
+            If an integral is not finite.
+        UnsupportedPrecision
+            For another precision.
+        UnsupportedError
+            From a backend whose `fitted_precisions` are empty, and for more functions than its kernels can take.
+        MemoryLimit
+            If `max_memory` is too little.
+        """
+        if not self.fitted_precisions:
+            raise self._without("fitted_jk")
+        check_precision(self, precision)
+        if precision not in self.fitted_precisions:
+            names = ", ".join(self.fitted_precisions)
+            raise UnsupportedPrecision(f"backend {self.name!r} computes J and K in {names}; found {precision!r}")
+        return self._fitted_jk(rows, precision, max_memory)
+
     def _product(self, a_t: np.ndarray, b: np.ndarray, precision: str) -> np.ndarray:
         """The product a_t.T @ b, [M, N], of a_t[K, M] and b[K, N], or a stack of such products."""
         raise self._without("_product")
@@ -342,6 +377,9 @@ class Backend:
 
     def _gamma(self, left: FactorSet, right: FactorSet | None, options: GammaOptions, add: AddRows) -> str:
         raise self._without("_gamma")
+
+    def _fitted_jk(self, rows: np.ndarray, precision: str, max_memory: float | None) -> FittedJK:
+        raise self._without("_fitted_jk")
 
     def _without(self, what: str) -> UnsupportedError:
         return UnsupportedError(f"backend {self.name!r} has no {what}")
@@ -395,11 +433,6 @@ def check_precision(backend: Backend, precision: str) -> None:
     if precision in backend.precisions:
         backend.require_accuracy(precision)
         return
-    if not backend.precisions:
-        raise UnsupportedPrecision(
-            f"backend {backend.name!r} runs generated programs (integrals, tensor products) only: "
-            "it has neither matrix products nor pair energies"
-        )
     raise UnsupportedPrecision(
         f"backend {backend.name!r} computes in {', '.join(backend.precisions)}; precision {precision!r} was asked for"
     )

@@ -114,7 +114,7 @@ def _machine(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add(
         "--backend",
-        choices=("auto", *backends.pair_backends()),
+        choices=("auto", *backends.names()),
         default="auto",
         help="auto: a usable Trainium device, else cpu (default: %(default)s)",
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
+from math import isfinite, prod
 from typing import Any
 
 import numpy as np
@@ -24,11 +26,15 @@ from trnqc.contraction.plan import Plan
 from trnqc.contraction.planning import Optimize, plan_statements, plan_subscripts, requested_path
 from trnqc.contraction.run.dispatch import run_arrays
 from trnqc.contraction.run.operands import as_arrays
+from trnqc.contraction.run.prepared import Run
 from trnqc.contraction.time_limit import TIME_LIMIT, planning
 from trnqc.errors import ArgumentError, InputError, UnsupportedError
 from trnqc.expression.program import Program
+from trnqc.expression.subscripts import Shape
 from trnqc.expression.text import parse
 
+# Multiply-adds of all labels together, for each step, up to which one loop over all labels is faster than the steps.
+WHOLE = 4000
 # Factor by which planning for arrays on disk may exceed the time limit (see `_einsum_stored`).
 STORED = 30
 
@@ -52,7 +58,7 @@ def einsum(
     Parameters
     ----------
     subscripts, *operands
-        Subscripts and arrays of one library (NumPy, PyTorch or one with NumPy's functions), or NumPy's interleaved
+        Subscripts and arrays of one library (NumPy, PyTorch or one of the array API standard), or NumPy's interleaved
         form. Operands may be h5py datasets beside NumPy arrays.
     backend : str, optional
         Multiply the matrices of NumPy arrays on this backend ("cpu", "simulator", "neuron") instead of with the library
@@ -108,8 +114,14 @@ def einsum(
         from trnqc.contraction.run import traced  # PyTorch is imported already
 
         options = {"memory_limit": memory_limit, "check_finite": check_finite, "symmetries": symmetries}
-        run = traced.einsum if memory_limit is None and not symmetries else traced.einsum_in_loops
-        return run(subscripts, operands, options)
+        traced_run = traced.einsum if memory_limit is None and not symmetries else traced.einsum_in_loops
+        return traced_run(subscripts, operands, options)
+    own = backend is None and memory_limit is None and gemm is None and out is None and not (symmetries or unknown)
+    if own and optimize is True:
+        run = numpy_run(subscripts, operands, time_limit)
+        result = None if run is None else _run_on_numpy(run, operands, check_finite)
+        if result is not None:
+            return result
     if unknown:
         raise unknown_argument(next(iter(unknown)))
     if not isinstance(subscripts, str):
@@ -119,6 +131,56 @@ def einsum(
             raise ArgumentError("gemm and backend both say what multiplies matrices; leave one of them out")
         gemm = backend_kernels(backend, precision, operands).gemm
     return contracted(subscripts, operands, memory_limit, gemm, check_finite, out, symmetries, time_limit, optimize)
+
+
+def numpy_run(subscripts: Any, operands: Sequence[Any], time_limit: float | None = TIME_LIMIT) -> Run | None:
+    """Return a function with little overhead for a product of plain NumPy arrays of one floating-point type.
+
+    None for other operands, and where `_steps_of` has none.
+    """
+    if not operands or type(subscripts) is not str:
+        return None
+    kind = getattr(operands[0], "dtype", None)
+    for x in operands:
+        if type(x) is not np.ndarray or x.dtype != kind or kind.kind not in "fc":
+            return None
+    return _steps_of(subscripts, tuple(x.shape for x in operands), time_limit)
+
+
+def _run_on_numpy(run: Run, operands: Sequence[np.ndarray], check_finite: bool) -> np.ndarray | None:
+    """Return the product, or None if its elements should be checked and the operands may not be finite.
+
+    Elements that are not finite make the result so. It is looked at instead of the operands, which are often larger.
+    Beyond 1e154 the sum of squares is infinite; then the general way looks at every element.
+    """
+    if not check_finite:
+        return run(operands)
+    with np.errstate(all="ignore"):
+        result = run(operands)
+        contiguous = result if result.flags.c_contiguous else result.T
+        total = np.vdot(contiguous, contiguous) if contiguous.flags.c_contiguous else result.sum()
+    return result if isfinite(total.real) and isfinite(total.imag) else None
+
+
+@lru_cache(maxsize=1024)
+def _steps_of(subscripts: str, shapes: tuple[Shape, ...], time_limit: float | None) -> Run | None:
+    """Return the steps of a product as calls of NumPy.
+
+    None if it runs in loops, over pairs of labels, or with axes of extent one spread.
+    """
+    plan, parsed = plan_subscripts(subscripts, shapes, 8, None, time_limit)
+    (part,) = plan.assignments[0].parts
+    if part.in_loops or any(parsed.squeezed):
+        return None
+    if subscripts.isascii() and prod(parsed.extents.values()) <= WHOLE * len(part.steps):
+        return lambda arrays: np.asarray(np.einsum(subscripts, *arrays))
+    run = part.calls
+    # The tree may have the operands in another order.
+    order = [[name for name, _ in plan.inputs].index(name) for name in part.names]
+    if run is None or order == list(range(len(order))):
+        return run
+    calls = run
+    return lambda arrays: calls([arrays[place] for place in order])
 
 
 # The name under which users of opt_einsum look for it.

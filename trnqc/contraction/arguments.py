@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from trnqc.contraction.planning import Exchanges
-from trnqc.contraction.run.arrays import itemsize
+from trnqc.contraction.run.arrays import itemsize, reshaped
 from trnqc.contraction.run.operands import as_arrays
 from trnqc.errors import ArgumentError, InputError
 from trnqc.expression.subscripts import Shape, interleaved
@@ -68,4 +68,4 @@ def itemsize_of(operands: Sequence[Any]) -> int:
 
 def squeezed(x: Any, axes: tuple[int, ...]) -> Any:
     """Return the array without these axes, which have extent one."""
-    return x.reshape(tuple(n for axis, n in enumerate(x.shape) if axis not in axes)) if axes else x
+    return reshaped(x, tuple(n for axis, n in enumerate(x.shape) if axis not in axes)) if axes else x

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 from trnqc.contraction.cost.counts import Count
 from trnqc.contraction.distribute.distribution import Distribution, distribute
@@ -23,6 +24,7 @@ from trnqc.contraction.order.block_sparsity import Blocked
 from trnqc.contraction.order.symmetric_pairs import unique
 from trnqc.contraction.pair_energy import PairForm
 from trnqc.contraction.run.lower import lower
+from trnqc.contraction.run.prepared import Run, prepared
 from trnqc.contraction.run.steps import Step
 from trnqc.contraction.tree import Tree
 from trnqc.expression.symmetry import Exchange
@@ -56,6 +58,20 @@ class Part:
     def steps(self) -> tuple[Step, ...]:
         """The tree as array operations, in order."""
         return lower(self.tree)
+
+    @cached_property
+    def calls(self) -> Run | None:
+        """The steps as calls of NumPy for whole operands in the order of `names`; None if `run_steps` runs them."""
+        return prepared(self.tree, self.steps, self.names)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the operands, each once."""
+        return tuple(dict.fromkeys(leaf.name for leaf in self.tree.leaves))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Functions are made anew from the tree.
+        return {name: value for name, value in self.__dict__.items() if name != "calls"}
 
     @property
     def in_loops(self) -> LadderLoops | Schedule | None:

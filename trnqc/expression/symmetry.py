@@ -4,9 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, permutations
 
 from trnqc.errors import ExpressionError
+
+Permutations = list[tuple[int, dict[str, str]]]
+"""Signs and permutations of labels, label -> new label."""
+
+
+def permutations_of(groups: Sequence[Sequence[str]]) -> Permutations:
+    """Return the distributions of labels over the groups but for the identity, with the signs of the permutations.
+
+    Labels that stay in their group keep their places, and the others take the places that are left in their order:
+    P(ij/kl) = 1 - P(ik) - P(il) - P(jk) - P(jl) + P(ik) P(jl).
+    """
+    home = [number for number, group in enumerate(groups) for _ in group]
+    labels = [label for group in groups for label in group]
+    signed: Permutations = []
+    for owner in sorted(set(permutations(home)), reverse=True):
+        # owner[k] is the group that gets label k.
+        order = [k if owner[k] == home[k] else -1 for k in range(len(labels))]
+        for number in range(len(groups)):
+            coming = iter(k for k in range(len(labels)) if owner[k] == number != home[k])
+            for place in range(len(labels)):
+                if home[place] == number and order[place] < 0:
+                    order[place] = next(coming)
+        inversions = sum(x > y for k, x in enumerate(order) for y in order[k + 1 :])
+        if inversions:
+            signed.append(((-1) ** inversions, {label: labels[place] for label, place in zip(labels, order)}))
+    return signed
 
 
 @dataclass(frozen=True)

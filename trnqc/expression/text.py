@@ -9,8 +9,10 @@
     R[a,b,i,j]  = 1/2 * g[a,b,c,d] * t[c,d,i,j]
     R[a,b,i,j] += P(i,j) * (t[a,c,i,k] * w[k,b,c,j] - t[a,c,k,i] * w[k,b,c,j]) / d[a,b,i,j]
 
-P(i,j) subtracts from the product in which it stands the same product with i and j exchanged. A line that begins with an
-operator continues the previous line. symmetric(0,1)(2,3) exchanges both pairs of axes at once: t_efij = t_feji.
+P(i,j) subtracts from the product in which it stands the same product with i and j exchanged. P(i/jk) is
+1 - P(ij) - P(ik), which antisymmetrises a product that is antisymmetric in j and k. There may be any number of groups,
+and labels of several letters are separated by commas. A line that begins with an operator continues the previous line.
+symmetric(0,1)(2,3) exchanges both pairs of axes at once: t_efij = t_feji.
 blocks(00 11) lists the blocks of a tensor that may differ from zero. conserving(0,1|2,3) allows those blocks whose
 numbers have equal sums over both groups of axes.
 """
@@ -25,7 +27,7 @@ from trnqc.errors import ExpressionError
 from trnqc.expression.messages import error_at
 from trnqc.expression.program import Program, Statement, check_factor, check_target
 from trnqc.expression.spaces import Space
-from trnqc.expression.symmetry import Exchange, Symmetry
+from trnqc.expression.symmetry import Exchange, Permutations, Symmetry, permutations_of
 from trnqc.expression.terms import Factor, Sum, Tensor, Term
 from trnqc.expression.tokens import Token, logical_lines
 
@@ -65,7 +67,7 @@ class _Parser:
         self.labels: dict[str, str] = {}
         self.tensors: dict[str, Tensor] = {}
         self.shapes: dict[str, tuple[str, ...]] = {}
-        self.exchanged: list[tuple[Token, Token]] = []
+        self.exchanged: list[Token] = []
 
     def program(self) -> Program:
         statements = []
@@ -206,10 +208,9 @@ class _Parser:
         value = self._sum()
         if sign.text == "-=":
             value = -value
-        for pair in self.exchanged:
-            for token in pair:
-                if token.text not in target.labels:
-                    raise self.error(f"P exchanges indices of the target; {token.text} is summed", token)
+        for token in self.exchanged:
+            if token.text not in target.labels:
+                raise self.error(f"P exchanges indices of the target; {token.text} is summed", token)
         statement = Statement(target, value.terms, accumulate=sign.text != "=")
         spaces = tuple(self.labels.get(label, "") for label in target.labels)
         self._point(places, lambda: check_target(statement, self.shapes))
@@ -242,7 +243,7 @@ class _Parser:
         return total
 
     def _product(self) -> Sum:
-        swaps: list[tuple[str, str]] = []
+        swaps: list[Permutations] = []
         value = self._atom(swaps)
         while self.here.text in ("*", "/"):
             sign = self.take()
@@ -251,12 +252,40 @@ class _Parser:
                 value = value * other if sign.text == "*" else value / other
             except ExpressionError as error:
                 raise self.error(str(error), sign) from None
-        for i, j in swaps:
-            exchanged = tuple(term.renamed({i: j, j: i}) for term in value.terms)
-            value = value - Sum(exchanged)
+        for permutations in swaps:
+            original = value
+            for sign_of, names in permutations:
+                permuted = Sum(tuple(term.renamed(names) for term in original.terms))
+                value = value + permuted if sign_of > 0 else value - permuted
         return value
 
-    def _atom(self, swaps: list[tuple[str, str]]) -> Sum:
+    def _antisymmetriser(self) -> Permutations:
+        """Read P(i,j) or P(i/jk) and return its permutations but the identity."""
+        name = self.take()
+        self.take("(")
+        groups = [self._labels()]
+        has_groups = self.here.text == "/"
+        while self.skip("/"):
+            groups.append(self._labels())
+        self.take(")")
+        tokens = [token for group in groups for token in group]
+        labels = [token.text for token in tokens]
+        if len(set(labels)) < len(labels) or len(labels) < 2 or (not has_groups and len(labels) > 2):
+            raise self.error("P takes two labels, P(i,j), or groups of different labels, P(i/jk)", name)
+        self.exchanged += tokens
+        return permutations_of([[t.text for t in group] for group in (groups if has_groups else [[t] for t in tokens])])
+
+    def _labels(self) -> list[Token]:
+        """Read labels with commas between them, or in one word of labels of one letter."""
+        tokens = [self.take(kind="name")]
+        while self.skip(","):
+            tokens.append(self.take(kind="name"))
+        word = tokens[0]
+        if len(tokens) == 1 and word.text not in self.labels:
+            return [replace(word, text=letter, column=word.column + k) for k, letter in enumerate(word.text)]
+        return tokens
+
+    def _atom(self, swaps: list[Permutations]) -> Sum:
         if self.here.kind == "number":
             return Sum((Term(Fraction(self.take().text), ()),))
         if self.skip("("):
@@ -264,14 +293,7 @@ class _Parser:
             self.take(")")
             return value
         if self.here.text == "P" and self.tokens[self.position + 1].text == "(":
-            self.take()
-            self.take("(")
-            first = self.take(kind="name")
-            self.take(",")
-            second = self.take(kind="name")
-            self.take(")")
-            swaps.append((first.text, second.text))
-            self.exchanged.append((first, second))
+            swaps.append(self._antisymmetriser())
             return Sum((Term(Fraction(1), ()),))
         factor, places = self._reference()
         self._point(places, lambda: check_factor(factor, self.labels, self.shapes))

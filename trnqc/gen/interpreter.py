@@ -247,4 +247,6 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "or": lambda a, b: a | b,
     "not": np.logical_not,
     "select": lambda c, a, b: _where(c, a, b),
+    "bits": lambda a: a.view(f"i{a.itemsize}"),
+    "from_bits": lambda a: a.view(f"f{a.itemsize}"),
 }

@@ -217,6 +217,16 @@ def cast(a: Value, dtype: str) -> Value:
     return a if a.dtype == dtype else Value("cast", dtype, (a,))
 
 
+def bits(a: Value) -> Value:
+    """The bits of a float as an integer of the same size."""
+    return Value("bits", {"f64": "i64", "f32": "i32"}[_float(a).dtype], (a,))
+
+
+def from_bits(a: Value) -> Value:
+    """The float with the bits of an integer of the same size."""
+    return Value("from_bits", {"i64": "f64", "i32": "f32"}[_integer(a).dtype], (a,))
+
+
 def walk(roots: tuple[Value, ...], stop: Callable[[Value], bool] = lambda value: False) -> Iterator[Value]:
     """Yield all values of the roots' expressions, each once and after its operands.
 

@@ -8,7 +8,13 @@ from typing import Any
 from trnqc.errors import BackendUnavailable
 
 # The extra of trnqc (`pip install trnqc[EXTRA]`) that installs each optional package.
-EXTRAS = {"ase": "ase", "qcelemental": "qcschema", "qcengine": "qcschema", "geometric": "optimize"}
+EXTRAS = {
+    "ase": "ase",
+    "qcelemental": "qcschema",
+    "qcengine": "qcschema",
+    "geometric": "optimize",
+    "opt_einsum": "test",
+}
 
 
 def optional(module: str) -> Any:

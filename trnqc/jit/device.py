@@ -189,7 +189,9 @@ class CudaDevice:
         self._core, self.streams, self.most_lanes = core, streams, 1024
 
     def free_memory(self) -> int:
-        return int(self._driver("cuMemGetInfo")[0])
+        # The pool from which arrays are allocated keeps the memory of those that have been released.
+        pool = self._device.memory_resource.attributes
+        return int(self._driver("cuMemGetInfo")[0]) + int(pool.reserved_mem_current) - int(pool.used_mem_current)
 
     def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
         (signature,) = recipe.signatures
@@ -215,6 +217,8 @@ class CudaDevice:
             raise no_memory(f"an array of {self.name}", array.nbytes, memory.nbytes)
         if array.nbytes:
             self._driver("cuMemcpyHtoD", int(memory.handle.handle), array.ctypes.data, array.nbytes)
+            # The call may return while the last part is still on its way, and our streams do not wait for stream 0.
+            self._driver("cuStreamSynchronize", 0)
 
     def zeros(self, *shape: int, dtype: Any = np.float64) -> DeviceArray:
         memory = self._allocate(shape, np.dtype(dtype))
@@ -234,6 +238,7 @@ class CudaDevice:
         for memory in memories:
             memory.handle.close(self._streams[0])
             memory.handle = None
+        self._streams[0].sync()
 
     def launch(
         self, built: Built, groups: int, arguments: Mapping[str, Argument], stream: int | ExternalStream = 0
@@ -251,6 +256,19 @@ class CudaDevice:
         self._device.set_current()
         for each in self._streams if stream is None else [self._streams[stream]]:
             each.sync()
+
+    def make_current(self) -> None:
+        """Make this device the current one of the calling thread, as libraries of CUDA expect."""
+        self._device.set_current()
+
+    def address(self, memory: DeviceArray) -> int:
+        """The address of an array in the memory of this device, for libraries of CUDA."""
+        return int(memory.handle.handle)
+
+    def stream_address(self, stream: int) -> int:
+        """The address of a stream of this device, which becomes the current one, for libraries of CUDA."""
+        self.make_current()
+        return int(self._streams[stream].handle)
 
     def _allocate(self, shape: tuple[int, ...], dtype: np.dtype) -> DeviceArray:
         memory = DeviceArray(None, shape, dtype)

@@ -32,6 +32,8 @@ class SimulatedDevice:
         The largest number of lanes of a group.
     streams : int
         The number of streams.
+    arch : str
+        The architecture that it reports, for tests of what depends on it.
 
     Attributes
     ----------
@@ -41,8 +43,15 @@ class SimulatedDevice:
         The number of launches so far.
     """
 
-    def __init__(self, name: str = "simulated", memory: int = 1 << 34, lanes: int = 32, streams: int = 2) -> None:
-        self.name, self.arch, self.streams, self.most_lanes = name, "simulated", streams, lanes
+    def __init__(
+        self,
+        name: str = "simulated",
+        memory: int = 1 << 34,
+        lanes: int = 32,
+        streams: int = 2,
+        arch: str = "simulated",
+    ) -> None:
+        self.name, self.arch, self.streams, self.most_lanes = name, arch, streams, lanes
         self.multiprocessors, self.memory = 2, memory
         self.used = self.most_used = self.launches = 0
 

@@ -25,6 +25,9 @@ except ImportError as error:
         f"the calculator needs ASE, which cannot be imported ({error}): pip install 'trnqc[ase]'"
     ) from error
 
+# Places of xx, yy, zz, yz, xz and xy in a tensor, the order of ASE.
+VOIGT = [0, 4, 8, 5, 2, 1]
+
 
 class Calculator(Base):
     """An ASE calculator with the energies, forces and stress of a MACE model.
@@ -60,10 +63,11 @@ class Calculator(Base):
     Notes
     -----
     Energies are in eV, forces in eV/Angstrom, and stress in eV/Angstrom^3 in the order xx, yy, zz, yz, xz, xy. There is
-    a stress for structures that are periodic in three directions.
+    a stress for structures that are periodic in three directions. `get_stresses` returns the contributions of the atoms
+    to it, as that of mace-torch does; half of the contribution of a pair belongs to each of its atoms.
     """
 
-    implemented_properties = ["energy", "free_energy", "energies", "forces", "stress"]  # noqa: RUF012 - ASE's
+    implemented_properties = ["energy", "free_energy", "energies", "forces", "stress", "stresses"]  # noqa: RUF012 - ASE's
 
     def __init__(
         self,
@@ -96,9 +100,12 @@ class Calculator(Base):
         """Compute all properties of atoms."""
         super().calculate(atoms, properties, system_changes)
         a = self.atoms
-        result = self.evaluator(a.numbers, a.positions, np.asarray(a.cell), tuple(map(bool, a.pbc)))
+        system = a.numbers, a.positions, np.asarray(a.cell), tuple(map(bool, a.pbc))
+        result = self.evaluator(*system, virials="stresses" in properties)
         energy = result.energy
         self.results |= {"energy": energy, "free_energy": energy, "energies": result.energies, "forces": result.forces}
         if a.pbc.all():
-            stress = result.virial / abs(np.linalg.det(a.cell))
-            self.results["stress"] = stress.flat[[0, 4, 8, 5, 2, 1]]
+            volume = abs(np.linalg.det(a.cell))
+            self.results["stress"] = (result.virial / volume).flat[VOIGT]
+            if result.virials is not None:
+                self.results["stresses"] = result.virials.reshape(-1, 9)[:, VOIGT] / volume

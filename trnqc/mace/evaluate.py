@@ -40,11 +40,15 @@ class Result:
         [N, 3] in eV/Angstrom.
     virial : numpy.ndarray
         Derivative of the energy with respect to a symmetric strain, [3, 3] in eV. The stress is virial / volume.
+    virials : numpy.ndarray or None
+        Contributions of the atoms to the virial [N, 3, 3], if they were asked for. Half of the contribution of a pair
+        belongs to each of its atoms, as in mace-torch and LAMMPS.
     """
 
     energies: np.ndarray
     forces: np.ndarray
     virial: np.ndarray
+    virials: np.ndarray | None = None
 
     @property
     def energy(self) -> float:
@@ -104,7 +108,13 @@ class Evaluator:
         self._driven: Convolutions | None = None
 
     def __call__(
-        self, numbers: np.ndarray, positions: np.ndarray, cell: np.ndarray, periodic: tuple[bool, ...]
+        self,
+        numbers: np.ndarray,
+        positions: np.ndarray,
+        cell: np.ndarray,
+        periodic: tuple[bool, ...],
+        *,
+        virials: bool = False,
     ) -> Result:
         """Evaluate a structure.
 
@@ -118,6 +128,8 @@ class Evaluator:
             Cell vectors as rows, [3, 3] in Angstrom. Those of directions without periodicity may be zero.
         periodic : tuple of bool
             Whether the structure is periodic along each cell vector.
+        virials : bool
+            Whether to return the contributions of the atoms to the virial too.
 
         Raises
         ------
@@ -129,7 +141,9 @@ class Evaluator:
         driver = self.driver(self._elements_of(numbers))
         positions = np.array(positions, np.float64).reshape(-1, 3)
         pairs = self._neighbours(positions, np.asarray(cell, np.float64), periodic)
-        return Result(*driver(numbers, pairs.receivers, pairs.senders, pairs.vectors(positions)))
+        of_atoms = np.empty((len(numbers), 3, 3)) if virials else None
+        listed = pairs.receivers, pairs.senders, pairs.vectors(positions)
+        return Result(*driver(numbers, *listed, virials=of_atoms), of_atoms)
 
     def program(self, elements: np.ndarray) -> Program:
         """The program of evaluations for structures of some elements, int64 numbers in the model.

@@ -11,6 +11,9 @@ from trnqc.lazy import lazy_names
 
 if TYPE_CHECKING:
     from trnqc.sparse.api import contract, plan
+    from trnqc.sparse.decompose.cp import cp_als, nonneg_cp
+    from trnqc.sparse.decompose.tensor_train import tensor_train
+    from trnqc.sparse.decompose.tucker import tucker_hooi
     from trnqc.sparse.run.plan import Plan
     from trnqc.sparse.tensors.convert import from_scipy, from_torch, read_tns
     from trnqc.sparse.tensors.storage import SparseTensor, from_coo, from_dense
@@ -19,12 +22,16 @@ __all__ = [
     "Plan",
     "SparseTensor",
     "contract",
+    "cp_als",
     "from_coo",
     "from_dense",
     "from_scipy",
     "from_torch",
+    "nonneg_cp",
     "plan",
     "read_tns",
+    "tensor_train",
+    "tucker_hooi",
 ]
 
 # Modules are imported when a name is first used, because plans need more imports than tensors.
@@ -32,12 +39,16 @@ _HOMES = {
     "Plan": "trnqc.sparse.run.plan",
     "SparseTensor": "trnqc.sparse.tensors.storage",
     "contract": "trnqc.sparse.api",
+    "cp_als": "trnqc.sparse.decompose.cp",
     "from_coo": "trnqc.sparse.tensors.storage",
     "from_dense": "trnqc.sparse.tensors.storage",
     "from_scipy": "trnqc.sparse.tensors.convert",
     "from_torch": "trnqc.sparse.tensors.convert",
+    "nonneg_cp": "trnqc.sparse.decompose.cp",
     "plan": "trnqc.sparse.api",
     "read_tns": "trnqc.sparse.tensors.convert",
+    "tensor_train": "trnqc.sparse.decompose.tensor_train",
+    "tucker_hooi": "trnqc.sparse.decompose.tucker",
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -113,7 +113,7 @@ class _AcceleratedGrids(lib.StreamObject):
     def _is_compiled(self, becke_scheme: Callable[..., Any]) -> bool:
         """Return whether our program computes the weights of a scheme now."""
         scheme = SCHEMES.get(becke_scheme)
-        return scheme is not None and background.Needed([recipe(scheme)], self.kernels).ready()
+        return scheme is not None and background.Needed(lambda: [recipe(scheme)], self.kernels).ready()
 
 
 def shifts(mol: gto.Mole, radii_adjust: Callable[..., Any] | None, atomic_radii: Any) -> np.ndarray:

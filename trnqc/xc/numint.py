@@ -6,7 +6,7 @@ NumInt of PySCF -> object of a subclass with the same state -> electrons, energy
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -141,7 +141,7 @@ class NumInt(Response):
 
         `dm` is the density matrix of electrons of both spins.
         """
-        if not self.serves(mol, "GGA", [dm], [vv10_program.recipe()]):
+        if not self.serves(mol, "GGA", [dm], lambda: [vv10_program.recipe()]):
             return super().nr_nlc_vxc(mol, grids, xc_code, dm, relativity, hermi, max_memory, verbose)
         densities = densities_of(dm, hermi)
         quadrature = Quadrature(self._blocks_of(mol, grids, "GGA"), "GGA", lib.num_threads(), self.seconds)
@@ -162,20 +162,23 @@ class NumInt(Response):
         rho[blocks.index] = part[0, 0]
         return rho
 
-    def serves(self, mol: gto.Mole, kind: str, dms: Any, more: Sequence[Recipe] = ()) -> bool:
+    def serves(self, mol: gto.Mole, kind: str, dms: Any, more: Callable[[], Sequence[Recipe]] = tuple) -> bool:
         """Return whether our programs compute the result, and note in `ran_on` what does.
 
-        `more` are programs that are needed besides those of the kind of functional.
+        `more` returns programs that are needed besides those of the kind of functional.
         """
         if kind not in ORDER:
             return False
         if any(np.iscomplexobj(dm) for dm in dms):
             self.ran_on = "PySCF: the density is complex"
             return False
-        recipes = (*programs_for(mol, ORDER[kind]), *point_programs.programs_for(kind), *more)
+        if background.lacks_compiler(self.kernels):
+            self.ran_on = f"PySCF ({background.NO_COMPILER})"
+            return False
+        recipes = (*programs_for(mol, ORDER[kind]), *point_programs.programs_for(kind), *more())
         key = tuple(recipe.name for recipe in recipes)
         if key not in self._needed:
-            self._needed[key] = background.Needed(recipes, self.kernels)
+            self._needed[key] = background.Needed(lambda: recipes, self.kernels)
         ready = self._needed[key].ready()
         self.ran_on = "generated programs" if ready else f"PySCF ({self._needed[key].reason})"
         return ready

@@ -24,7 +24,8 @@ def results(model, compiled, batch):
 
 
 @pytest.mark.slow
-def test_a_step_of_training_is_one_graph():
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_step_of_training_is_one_graph(backend):
     from mace.tools.compile import configure_autograd_for_compile, simplify
 
     from examples.deploy_mace import without_script
@@ -35,8 +36,9 @@ def test_a_step_of_training_is_one_graph():
     simplify(model)
     expected = results(model, model, batch)
     configure_autograd_for_compile()
+    torch.compiler.reset()
     counters.clear()
-    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    compiled = torch.compile(model, backend=backend, fullgraph=True)
     for ours, theirs in zip(results(model, compiled, batch), expected, strict=True):
         assert (ours is None) == (theirs is None)
         assert ours is None or (ours - theirs).abs().max() <= 1e-12 * theirs.abs().max()

@@ -153,3 +153,12 @@ def test_symmetric_contractions_are_those_of_mace(package, correlation):
         torch.set_default_dtype(before)
     ordered = [w for c in theirs.contractions for w in (*reversed(list(c.weights)), c.weights_max)]
     assert (ours(x, elements, torch.cat(ordered, 1)) - b).abs().max() <= 1e-13 * b.abs().max()
+
+
+def test_without_a_compiler_a_model_is_left_as_it_is(case, monkeypatch):
+    monkeypatch.setenv("CC", "no-such-compiler")
+    before = case.run()
+    with pytest.warns(RuntimeWarning, match="left to PyTorch.*install one"):
+        assert accelerate(case.model) == ()
+    after = case.run()
+    assert torch.equal(after[0], before[0]) and torch.equal(after[1], before[1])

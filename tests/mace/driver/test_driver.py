@@ -14,6 +14,7 @@ from tests.mace.test_evaluate import PERIODIC, structure
 from trnqc.errors import InputError
 from trnqc.mace import Evaluator
 from trnqc.mace.driver.driver import Driver
+from trnqc.mace.driver.steps import Pass
 from trnqc.mace.edges.neighbours import neighbours
 
 PAIRS = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -44,12 +45,36 @@ def test_pairs_may_have_any_order(threads):
         np.testing.assert_allclose(b, a, rtol=0, atol=1e-12 * np.abs(a).max())
 
 
+def test_pairs_may_have_vectors_that_are_not_exactly_opposite():
+    """Weights are computed once for both edges of a pair whose vectors are, and twice otherwise."""
+    numbers, positions, cell = structure(23)
+    receivers, senders, vectors = pairs(positions, cell)
+    rounded = vectors * np.random.default_rng(2).choice([1.0, 1.0 + 2e-16], len(vectors))[:, None]
+    run = driver()
+    for a, b in zip(run(numbers, receivers, senders, vectors), run(numbers, receivers, senders, rounded)):
+        np.testing.assert_allclose(b, a, rtol=0, atol=1e-12 * np.abs(a).max())
+
+
+@pytest.mark.parametrize(("case", "radial"), [("residual", "exact"), ("nonlinear", "exact"), ("residual", "spline")])
+def test_weights_are_shared_where_both_edges_of_a_pair_have_the_same(case, radial):
+    made = Evaluator(description(**CASES[case]), "float64", radial=radial).program(np.arange(3))
+    assert made.paired == (case == "residual" and radial == "exact")
+
+
+def test_buffers_take_the_place_of_those_that_a_pass_has_read():
+    """Rows of the skip connection are read in the last pass, and their gradients are written there."""
+    program = evaluator().program(np.arange(3))
+    assert "h0" in program.buffers and "gs1" not in program.buffers
+    names = {name for step in program.steps if isinstance(step, Pass) for part in step.steps for name in part.values}
+    assert "gs1" not in names and {"h0", "a0", "ga0"} <= names
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("case", ["three layers", "density", "one layer"])
 def test_copies_of_atoms_stand_for_periodic_images(case, threads):
     """Every image is a copy, as in LAMMPS: features go to copies, and gradients and forces come back from them."""
     numbers, positions, cell = structure(9)
-    expected = evaluator(case)(numbers, positions, cell, PERIODIC)
+    expected = evaluator(case)(numbers, positions, cell, PERIODIC, virials=True)
     receivers, senders, vectors = pairs(positions, cell)
     places = np.round(np.column_stack([senders, positions[receivers] - vectors - positions[senders]]), 6)
     images, copy_of = np.unique(places, axis=0, return_inverse=True)
@@ -65,12 +90,40 @@ def test_copies_of_atoms_stand_for_periodic_images(case, threads):
 
     every = np.concatenate([numbers, numbers[owners[order]]])
     senders = len(numbers) + np.argsort(order)[copy_of.ravel()]
-    run = driver(case, threads)
-    energies, forces, virial = run(every, receivers, senders, vectors, copies=len(owners), exchange=exchange)
-    total = forces[: len(numbers)].copy()
-    np.add.at(total, owners[order], forces[len(numbers) :])
-    for ours, exact in ((energies, expected.energies), (total, expected.forces), (virial, expected.virial)):
-        np.testing.assert_allclose(ours, exact, rtol=0, atol=1e-11 * np.abs(exact).max())
+    run, virials = driver(case, threads), np.empty((len(every), 3, 3))
+    listed, copied = (every, receivers, senders, vectors), {"copies": len(owners), "exchange": exchange}
+    energies, forces, virial = run(*listed, **copied, virials=virials)
+    for of_copies in (forces, virials):
+        np.add.at(of_copies, owners[order], of_copies[len(numbers) :])
+    ours = {
+        "energies": energies,
+        "forces": forces[: len(numbers)],
+        "virial": virial,
+        "virials": virials[: len(numbers)],
+    }
+    for name, value in ours.items():
+        exact = getattr(expected, name)
+        np.testing.assert_allclose(value, exact, rtol=0, atol=1e-11 * np.abs(exact).max(), err_msg=name)
+
+
+def test_a_process_without_copies_or_without_atoms_exchanges_too():
+    """Exchanges are collective: others may have copies of its atoms, or it has copies but no atoms."""
+    numbers, positions, cell = structure()
+    listed, run = pairs(positions, cell), driver()
+    calls: list[tuple[bool, tuple[int, ...]]] = []
+
+    def exchange(reverse: bool, rows: np.ndarray, row_of: np.ndarray) -> None:
+        calls.append((reverse, rows.shape))
+
+    energies, _, _ = run(numbers, *listed, exchange=exchange)
+    assert [reverse for reverse, _ in calls] == [False, True]
+    np.testing.assert_array_equal(energies, run(numbers, *listed)[0])
+    none = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 3))
+    for copies in (0, 7):
+        calls.clear()
+        energies, forces, virial = run(numbers[:copies], *none, copies=copies, exchange=exchange)
+        assert [shape[0] for _, shape in calls] == [copies, copies]
+        assert energies.size == 0 and forces.shape == (copies, 3) and not forces.any() and not virial.any()
 
 
 def test_wrong_structures_are_one_error_each():
@@ -92,6 +145,8 @@ def test_wrong_structures_are_one_error_each():
     for part, value in ((0, 7), (0, -1), (1, 7), (1, -1)):
         with pytest.raises(InputError, match="pair 5: expected a receiver below 7 and a sender below 7, found"):
             run(numbers, *changed(part, value))
+    with pytest.raises(InputError, match=r"virials: expected a C-ordered array of float64 \[7, 3, 3\]"):
+        run(numbers, *listed, virials=np.empty((7, 9)))
     with pytest.raises(InputError, match="several layers needs the function `exchange`"):
         run(np.append(numbers, 8), *listed, copies=1)
     # The driver can be used after an error.

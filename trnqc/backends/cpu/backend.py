@@ -39,7 +39,7 @@ class Cpu(Backend):
     precisions = tuple(FORMATS)
 
     def status(self) -> BackendStatus:
-        """Versions of NumPy, the BLAS and the C compiler. Without a compiler, only the fused pair step is unusable."""
+        """Versions of NumPy, the BLAS and the C compiler. Without a compiler, NumPy computes the pairs."""
         blas = numpy_blas()
         versions = {"numpy": np.__version__, "BLAS": f"{blas} (threads a call: {blas.threads or 'unknown'})"}
         reason = hint = ""
@@ -49,7 +49,7 @@ class Cpu(Backend):
             versions["pair kernel"] = "compiled"
         except CompilerError as error:
             versions["pair kernel"] = "not compiled"
-            reason = "the fused pair kernel cannot be compiled; GEMMs and the unfused pair step work"
+            reason = "the pair kernel cannot be compiled, NumPy takes its place"
             hint = str(error)
         device = f"{platform.processor() or platform.machine()}, {cpus()} CPUs"
         return BackendStatus(True, reason, hint, versions, (device,))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from trnqc import jit
 from trnqc.backends.cpu.formats import FORMATS
 from trnqc.backends.cpu.pair_blocks import plan_block
 from trnqc.backends.cpu.pair_energies import (
@@ -19,6 +22,7 @@ from trnqc.backends.cpu.pair_energies import (
 from trnqc.backends.cpu.pair_loop import block_sums, triangle_sums
 from trnqc.backends.cpu.pair_products import PairProducts, make_products
 from trnqc.backends.pair_step import PairOptions
+from trnqc.errors import CompilerError
 from trnqc.host.threads import default_threads
 from trnqc.types import PairEnergies
 
@@ -65,7 +69,7 @@ class CpuPairStep:
     ) -> PairEnergies:
         threads, progress = self._threads(), self.options.progress
         virtual = _fp64(eps_vir[0]), _fp64(eps_vir[1])
-        if self.options.fused:
+        if self._fused:
             energies = compiled_opposite_pass(virtual, FORMATS[self.options.precision].dtype)
         else:
             energies = numpy_opposite_pass(virtual)
@@ -82,20 +86,39 @@ class CpuPairStep:
         scratch = threads * max(rows.scratch_bytes, columns.scratch_bytes)
         return plan_block(m, n, rows, columns, threads=threads).bytes + scratch
 
+    @functools.cached_property
+    def _fused(self) -> bool:
+        """Whether compiled code runs. Without a C compiler NumPy does, with a warning."""
+        if not self.options.fused:
+            return False
+        try:
+            jit.find_compiler()
+        except CompilerError as error:
+            _warn_of_numpy(str(error))
+            return False
+        return True
+
     def _threads(self) -> int:
         return self.options.threads or default_threads()
 
     def _products(self, B: Any, columns: int | None = None) -> PairProducts:
-        return make_products(B, self.options.precision, self.options.fused, columns)
+        return make_products(B, self.options.precision, self._fused, columns)
 
     def _energy_pass(self, eps_vir: np.ndarray) -> EnergyPass:
-        if self.options.fused:
+        if self._fused:
             return compiled_pass(_fp64(eps_vir), FORMATS[self.options.precision].dtype)
         return numpy_pass(_fp64(eps_vir))
 
     def _ran_on(self, products: PairProducts) -> str:
-        how = "compiled energy pass" if self.options.fused else "energy expression apart in NumPy"
+        how = "compiled energy pass" if self._fused else "energy expression apart in NumPy"
+        how += " (there is no C compiler)" if self.options.fused and not self._fused else ""
         return f"{products.label}, {how}, {self._threads()} threads"
+
+
+@functools.cache
+def _warn_of_numpy(reason: str) -> None:
+    """Warn in the first call of this process."""
+    warnings.warn(f"the MP2 pair step runs in NumPy instead of compiled code: {reason}", RuntimeWarning, stacklevel=5)
 
 
 def _fp64(eps: np.ndarray) -> np.ndarray:

@@ -1,4 +1,1 @@
-"""NVIDIA GPUs, for the programs that `trnqc.gen` emits: integrals and tensor products.
-
-This backend has neither matrix products nor pair energies, and therefore no ``pairs.py``.
-"""
+"""NVIDIA GPUs: MP2 by cuBLAS and generated programs, and the devices of the integrals and tensor products."""

@@ -3,6 +3,7 @@
 a_t, b -> split into the parts of the precision -> one launch -> product
 operands of `trnqc.blas` -> one launch -> result (blas.py)
 B      -> packed factors and work lists -> launches -> pair energies (pairs.py), Γ (gamma.py)
+fitted integrals -> kept on the device -> launches for each density -> J and K (fitted_jk.py)
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from trnqc.backends.gamma import AddRows, FactorSet, GammaOptions
 from trnqc.backends.nki.accuracy import accuracy_of, require_accuracy
 from trnqc.backends.nki.blas import NkiBlas
 from trnqc.backends.nki.device import PRECISIONS, NkiDevice
+from trnqc.backends.nki.fitted_jk import NkiFittedJK, fitted_jk
 from trnqc.backends.nki.gamma import NkiGamma
 from trnqc.backends.nki.pairs import NkiPairStep
 from trnqc.backends.pair_step import PairOptions
@@ -25,8 +27,8 @@ class NkiBackend(Backend):
     """The base class of both backends. Subclasses define name, status and devices; the first device is used."""
 
     precisions = PRECISIONS
-    # Kernels split amplitudes by rounding them to bf16, which does not give parts of fewer bits.
-    gamma_precisions = tuple(name for name in PRECISIONS if name != "bf16x15")
+    # Kernels split amplitudes and half-transformed integrals by rounding to bf16, which gives no parts of fewer bits.
+    gamma_precisions = fitted_precisions = tuple(name for name in PRECISIONS if name != "bf16x15")
 
     def devices(self) -> tuple[NkiDevice, ...]:
         raise self._without("devices")
@@ -58,3 +60,6 @@ class NkiBackend(Backend):
 
     def _gamma(self, left: FactorSet, right: FactorSet | None, options: GammaOptions, add: AddRows) -> str:
         return NkiGamma(self.devices()[0], left, right, options).run(add)
+
+    def _fitted_jk(self, rows: np.ndarray, precision: str, max_memory: float | None) -> NkiFittedJK:
+        return fitted_jk(self.devices()[0], rows, precision, max_memory)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.linalg import lapack
 
-from nki_kernels.blas import plan, solve_plan
-from nki_kernels.blas.inverse import masks
+from nki_kernels.blas import factor, inverse, plan, solve_plan
+from nki_kernels.blas.blocks import P
 from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.blas import sizes_of
 from nki_kernels.precision.splits import split
@@ -73,7 +74,7 @@ class NkiBlas:
             self.parts_of(whole.swapaxes(0, 1), self.precision),
             *(self.parts_of(x, "fp32")[0] for x in (diagonal, right)),
             self.parts_of(right[:panel], self.precision),
-            *(masks(), places, items, factors),
+            *(inverse.masks(), places, items, factors),
         )
         return self.device.call(kernels()["blas_trsm"], *map(self.device.put, arrays), **constants)[:n]
 
@@ -86,7 +87,7 @@ class NkiBlas:
         _check_sizes(rows * rows)
         whole = _identity_beyond(a, rows)
         upper = whole.new_zeros((rows, rows)) if is_tensor(a) else np.zeros((rows, rows), np.float32)
-        shared = self.device.put(masks())
+        shared = self.device.put(factor.masks())
         for k in range(rows // panel):
             at = slice(k * panel, (k + 1) * panel)
             lists = solve_plan.panel_list(rows, k, panel, cols)
@@ -99,8 +100,8 @@ class NkiBlas:
                 *map(self.device.put, lists),
                 **constants,
             )
-            _require_positive(result[panel, :panel], k * panel, n)
             upper[at] = result[:panel]
+            _require_positive(a, upper, result[panel, :panel], k * panel)
         lower = upper.swapaxes(0, 1)[:n, :n]
         return self.parts_of(lower, "fp32")[0]
 
@@ -133,12 +134,27 @@ class NkiBlas:
         return self.device.call(kernels()[kernel], *operands, *arrays, **constants, update=int(c is not None))
 
 
-def _require_positive(pivots: Any, before: int, n: int) -> None:
-    """Raise NotPositiveDefinite if a pivot is not positive; this waits for the device."""
-    values = pivots.cpu().numpy() if is_tensor(pivots) else pivots
-    wrong = np.flatnonzero(~(values > 0.0))
-    if len(wrong):
-        raise NotPositiveDefinite(before + int(wrong[0]) + 1, n)
+def _require_positive(a: Any, upper: Any, margins: Any, before: int) -> None:
+    """Raise NotPositiveDefinite if a margin of a panel is not positive; this waits for the device.
+
+    The panel follows ``before`` rows. Of the tile of 128 rows that the kernel could not factorise, the host factorises
+    what the rows before leave of it, to name the minor.
+    """
+    wrong = np.flatnonzero(~(_on_host(margins) > 0.0))
+    if not len(wrong):
+        return
+    start = before + int(wrong[0]) // P * P
+    tile = slice(start, min(start + P, len(a)))
+    known = _on_host(upper[:start, tile]).astype(np.float64)
+    rest = _on_host(a[tile, tile]).astype(np.float64) - known.T @ known
+    lower, minor = lapack.dpotrf(rest, lower=1)
+    if minor == 0:  # positive in fp64 only: the pivot that loses most digits to those before it
+        minor = int(np.argmin(np.diag(lower) ** 2 / np.diag(rest))) + 1
+    raise NotPositiveDefinite(start + minor, len(a))
+
+
+def _on_host(x: Any) -> np.ndarray:
+    return np.asarray(x.cpu().numpy() if is_tensor(x) else x)
 
 
 def _zeros_beyond(b: Any, rows: int) -> Any:

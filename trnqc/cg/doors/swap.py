@@ -6,12 +6,14 @@ The modules mace.py, nequip.py and sevenn.py find the layers of a model and repl
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 from torch import nn
 
-from trnqc.errors import InputError, UnsupportedError
+from trnqc import jit
+from trnqc.errors import CompilerError, InputError, UnsupportedError
 
 # Module that swaps the layers of a model, by the package that defines the model's classes.
 DOORS = {package: f"trnqc.cg.doors.{package}" for package in ("mace", "nequip", "sevenn")}
@@ -43,15 +45,27 @@ def accelerate(model: Any) -> tuple[str, ...]:
     -----
     Parameters, buffers, the state dict, devices and dtypes stay as they are; energies and forces agree to rounding.
     Models can be copied, pickled (and read where trnqc is installed), trained and moved afterwards.
-    Kernels are compiled at the first call.
+    Kernels are compiled at the first call. Without a C compiler a model on the CPU is not changed, with a warning.
     """
     swaps = []
     for prefix, module in _models(model):
         door = _door(module)
         swaps += [(prefix + name, door, *rest) for name, *rest in door.prepare(module)]
+        if not any(parameter.is_cuda for parameter in module.parameters()) and _lacks_compiler():
+            return ()
     for _, door, owner, replacement in swaps:
         door.swap(owner, replacement)
     return tuple(name for name, *_ in swaps)
+
+
+def _lacks_compiler() -> bool:
+    """Return whether there is no C compiler, and warn then."""
+    try:
+        jit.find_compiler()
+    except CompilerError as error:
+        warnings.warn(f"the model is left to PyTorch: {error}", RuntimeWarning, stacklevel=3)
+        return True
+    return False
 
 
 def undo(model: Any) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from trnqc.cg.problem.contraction import ContractionProblem, contraction_problem, contraction_text
 from trnqc.cg.torch.contraction_operators import CONTRACTION
+from trnqc.cg.torch.storage import widened
 from trnqc.cg.torch.transforms import traced
 from trnqc.errors import OperandError, UnsupportedError
 
@@ -74,7 +75,10 @@ class PolynomialContraction(nn.Module):
             present, elements = torch.unique(elements, return_inverse=True)
             self._check_elements(present, len(weight))
             weight = weight[present]
-        c = torch.matmul(self.folding.to(weight.dtype), weight)
+        # The coefficients are few. They are never rounded to half precision, under autocast neither.
+        with torch.autocast(x.device.type, enabled=False):
+            weight = widened(weight)
+            c = torch.matmul(self.folding.to(weight.dtype), weight)
         x = x.transpose(1, 2)
         b: Tensor = CONTRACTION.apply("value", c, x, x.new_empty(0, *x.shape), elements, self._text)
         return self._joined(b)
@@ -101,7 +105,7 @@ class PolynomialContraction(nn.Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
         """Convert the module, as by ``.to(dtype)``, without rounding twice."""
         done = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self.folding = self._exact.to(self.folding)
+        self.folding = self._exact.to(widened(self.folding))
         return done
 
 

@@ -3,7 +3,8 @@
 ``value`` is the derivative of B along directions h1, ..., hn, and ``gradient`` returns the gradients of <gb, value>
 with respect to x and the coefficients c. Without directions these are B and its gradients. B is linear in c, and
 derivatives along directions do not depend on their order, so derivatives of every order are composed of these two. The
-directions are stacked in one operand, [n, nodes, components, channels]. See `CONTRACTION`.
+directions are stacked in one operand, [n, nodes, components, channels]. Where x, the directions and gb are stored in
+half precision, c and its gradient are float32. See `CONTRACTION`.
 """
 
 # No `from __future__ import annotations`, as in operators.py.
@@ -17,9 +18,10 @@ from torch import Tensor
 from trnqc.cg.problem.contraction import ContractionProblem, problem_of_text
 from trnqc.cg.torch.contraction_derivatives import Calls
 from trnqc.cg.torch.engines import contraction_engine_of
-from trnqc.cg.torch.operators import SUPPORTED, as_array
+from trnqc.cg.torch.operators import as_array
+from trnqc.cg.torch.storage import COMPUTED, HALVES, all_widened, check_type, widened
 from trnqc.cg.torch.transforms import active, function_of, refuse_dual_level
-from trnqc.errors import OperandError, UnsupportedError, UnsupportedPrecision
+from trnqc.errors import OperandError, UnsupportedError
 
 # The operands of each operator that can be differentiated.
 OPERANDS = {"value": ("c", "x", "along"), "gradient": ("c", "x", "along", "gb")}
@@ -33,12 +35,11 @@ def check(problem: ContractionProblem, tensors: Sequence[Tensor], elements: Tens
     OperandError
         For an operand of another shape, dtype, layout or device than expected.
     UnsupportedPrecision
-        For operands that are neither float32 nor float64.
+        For operands of another type than float16, bfloat16, float32 and float64.
     """
     (dim_x, dim_b), channels = problem.dims, problem.channels
     x, nodes = tensors[1], tensors[1].shape[0]
-    if x.dtype not in SUPPORTED:
-        raise UnsupportedPrecision(f"x: expected torch.float32 or torch.float64, found {x.dtype}")
+    check_type(x)
     shapes: dict[str, tuple[Any, ...]] = {
         "c": (tensors[0].shape[0], len(problem.terms), channels),
         "x": (nodes, dim_x, channels),
@@ -46,9 +47,10 @@ def check(problem: ContractionProblem, tensors: Sequence[Tensor], elements: Tens
         "gb": (nodes, dim_b, channels),
     }
     for name, tensor in zip(OPERANDS["gradient"], tensors):
-        if tensor.layout != torch.strided or tensor.dtype != x.dtype or tensor.device != x.device:
+        dtype = torch.float32 if name == "c" and x.dtype in HALVES else x.dtype
+        if tensor.layout != torch.strided or tensor.dtype != dtype or tensor.device != x.device:
             raise OperandError(
-                f"{name}: expected a dense tensor of {x.dtype} on {x.device}, as x is, found {tensor.dtype} on "
+                f"{name}: expected a dense tensor of {dtype} on {x.device}, where x lies, found {tensor.dtype} on "
                 f"{tensor.device} ({tensor.layout})"
             )
         if tuple(tensor.shape) != shapes[name]:
@@ -62,19 +64,19 @@ def check(problem: ContractionProblem, tensors: Sequence[Tensor], elements: Tens
 
 def _value(c: Tensor, x: Tensor, along: Tensor, elements: Tensor, problem: str) -> Tensor:
     engine = _engine(problem, (c, x, along), elements)
-    arrays = [as_array(t) for t in (c, x, elements, *along)]
-    return torch.from_numpy(engine.value(*arrays))
+    arrays = [as_array(t) for t in all_widened((c, x, elements, *along))]
+    return torch.from_numpy(engine.value(*arrays)).to(x.dtype)
 
 
 def _gradient(
     c: Tensor, x: Tensor, along: Tensor, gb: Tensor, elements: Tensor, problem: str, of_c: bool
 ) -> tuple[Tensor, Tensor]:
     engine = _engine(problem, (c, x, along, gb), elements)
-    arrays = [as_array(t) for t in (c, x, elements, gb, *along)]
+    arrays = [as_array(t) for t in all_widened((c, x, elements, gb, *along))]
     if not of_c:
-        return torch.from_numpy(engine.gradient(*arrays)), x.new_empty(0)
+        return torch.from_numpy(engine.gradient(*arrays)).to(x.dtype), c.new_empty(0)
     gx, gc = engine.gradients(*arrays)
-    return torch.from_numpy(gx), torch.from_numpy(gc)
+    return torch.from_numpy(gx).to(x.dtype), torch.from_numpy(gc)
 
 
 def _engine(problem: str, tensors: Sequence[Tensor], elements: Tensor) -> Any:
@@ -82,7 +84,7 @@ def _engine(problem: str, tensors: Sequence[Tensor], elements: Tensor) -> Any:
     check(problem_of_text(problem), tensors, elements)
     if tensors[1].device.type != "cpu":
         raise UnsupportedError(f"symmetric contractions run on the cpu; found operands on {tensors[1].device}")
-    return contraction_engine_of(problem, SUPPORTED[tensors[1].dtype], torch.get_num_threads())
+    return contraction_engine_of(problem, COMPUTED[widened(tensors[1]).dtype], torch.get_num_threads())
 
 
 def _fake_value(c: Tensor, x: Tensor, along: Tensor, elements: Tensor, problem: str) -> Tensor:

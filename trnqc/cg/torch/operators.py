@@ -4,8 +4,9 @@ Derivatives of every order are composed of three operators (derivatives.py). tor
 call as one node. For the transforms of torch.func and the dual numbers of torch.autograd.forward_ad, `Family.apply`
 calls the same operators through autograd functions that have forward-mode derivatives (transforms.py).
 
-A problem is passed as text (`text_of`). Results are new dense tensors of the operands' dtype. Under autocast, operands
-of half precision are converted to float32. The number of CPU threads is that of torch.get_num_threads.
+A problem is passed as text (`text_of`). Results are new dense tensors of the operands' dtype. Operands in half
+precision are computed in float32 (storage.py). Under autocast they are converted to float32, and the result is float32.
+The number of CPU threads is that of torch.get_num_threads.
 """
 
 # No `from __future__ import annotations`: torch reads schemas from annotations as objects.
@@ -24,6 +25,7 @@ from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.problem.text import problem_of, weighted_part
 from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.cg.torch.engines import cpu_engine, cuda_engine, nki_engine, no_engine
+from trnqc.cg.torch.storage import COMPUTED, HALVES, all_widened, by_blocks, check_type, rounded
 from trnqc.cg.torch.transforms import active, function_of, refuse_dual_level
 from trnqc.errors import EdgeIndexError, OperandError, UnsupportedPrecision
 from trnqc.host.memory import require_memory
@@ -32,8 +34,6 @@ from trnqc.host.memory import require_memory
 OPERATORS = ("forward", "backward", "double_backward")
 # Operand names in the order of the arguments; each operator takes the first few of them.
 NAMES = DIRECTIONS["double_backward"].reads
-# Types of operands, by the names that the engines use.
-SUPPORTED = {torch.float32: "float32", torch.float64: "float64"}
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,11 @@ def check(problem: TPProblem, tensors: Sequence[Tensor], sizes: Sizes) -> None:
     OperandError
         For an operand of another shape, dtype, layout or device than expected.
     UnsupportedPrecision
-        For operands that are neither float32 nor float64.
+        For operands of another type than float16, bfloat16, float32 and float64.
     """
     first = tensors[0]
-    if first.dtype not in SUPPORTED:
-        raise UnsupportedPrecision(f"x: expected torch.float32 or torch.float64, found {first.dtype}")
-    if problem.dtype is not None and SUPPORTED[first.dtype] != problem.dtype:
+    check_type(first)
+    if problem.dtype is not None and COMPUTED.get(first.dtype) != problem.dtype:
         raise OperandError(f"x: expected torch.{problem.dtype}, which the problem was made for, found {first.dtype}")
     for name, tensor in zip(NAMES, tensors):
         if tensor.layout != torch.strided:
@@ -114,19 +113,41 @@ def _run(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], opt
     deterministic, kahan = choices or (True, False)
     sizes = _sizes(tensors, edges)
     check(problem_of(text), tensors, sizes)
-    device, dtype = tensors[0].device, SUPPORTED[tensors[0].dtype]
+    device, stored = tensors[0].device, tensors[0].dtype
     if device.type not in ("cpu", "cuda"):
         raise no_engine(str(device))
+    if stored in HALVES and device.type == "cpu" and not edges:
+        return _run_half(direction, tensors, text)
+    tensors = all_widened(tensors)
+    dtype = COMPUTED[tensors[0].dtype]
     name = f"conv_{direction}" if edges else direction
     if device.type == "cuda":
         there = [DeviceGraph(edges[0], edges[1], sizes.x)] if edges else []
         atomic = bool(edges) and not deterministic
-        return getattr(cuda_engine(text, dtype, device.index, kahan, atomic), name)(*tensors, *there)
+        results = getattr(cuda_engine(text, dtype, device.index, kahan, atomic), name)(*tensors, *there)
+        return rounded(results, stored)
     rows_cols = [e.numpy() for e in edges]
     graph = [graph_of(rows_cols[0], rows_cols[1], sizes.x)] if edges else []
     engine = cpu_engine(text, dtype, torch.get_num_threads())
     extra = {"kahan": True} if kahan else {}
     results = getattr(engine, name)(*map(as_array, tensors), *graph, **extra)
+    return rounded(_as_tensors(results), stored)
+
+
+def _run_half(direction: str, tensors: Sequence[Tensor], text: str) -> Any:
+    """Run a batch that is stored in half precision on the CPU, block by block."""
+    engine, shared = cpu_engine(text, "float32", torch.get_num_threads()), problem_of(text).shared_weights
+
+    def run(*operands: Tensor) -> tuple[Tensor, ...]:
+        results = _as_tensors(getattr(engine, direction)(*map(as_array, operands)))
+        return results if isinstance(results, tuple) else (results,)
+
+    results = by_blocks(run, tensors, [shared and name == "gw" for name in DIRECTIONS[direction].writes])
+    return results if len(results) > 1 else results[0]
+
+
+def _as_tensors(results: Any) -> Any:
+    """Return an array, or a tuple of arrays, as tensors that share their memory."""
     return tuple(map(torch.from_numpy, results)) if isinstance(results, tuple) else torch.from_numpy(results)
 
 
@@ -151,7 +172,7 @@ def as_array(tensor: Tensor) -> Any:
     if not tensor.is_contiguous():
         # Expanded tensors can be larger than any memory.
         size = tensor.numel() * tensor.element_size()
-        require_memory(size, f"a contiguous copy of {list(tensor.shape)} {SUPPORTED[tensor.dtype]}", "split the batch")
+        require_memory(size, f"a contiguous copy of {list(tensor.shape)} {COMPUTED[tensor.dtype]}", "split the batch")
         tensor = tensor.contiguous()
     if tensor.data_ptr() % 8 and tensor.data_ptr() % tensor.element_size():
         tensor = tensor.clone()

@@ -86,7 +86,7 @@ class _Half:
         self.chosen, self.partner, self.source, places = (
             vector(library, values, like) for values in (chosen, partner[chosen], source, signs)
         )
-        self.signs = cast(places, like.dtype)
+        self.signs = cast(library, places, like.dtype)
 
 
 class _Run:

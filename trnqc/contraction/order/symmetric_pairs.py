@@ -179,6 +179,8 @@ def _taken(library: ModuleType, array: Any, places: np.ndarray, axis: int) -> An
     """Return the elements at these positions along an axis."""
     if library is np:
         return np.take(array, places, axis)
+    if library.__name__ != "torch":
+        return library.take(array, library.asarray(places), axis=axis)
     return library.index_select(array, axis, library.as_tensor(places, device=array.device))
 
 
@@ -187,6 +189,8 @@ def _along(library: ModuleType, values: np.ndarray, axis: int, array: Any) -> An
     shaped = values.reshape(tuple(-1 if k == axis else 1 for k in range(array.ndim)))
     if library is np:
         return shaped.astype(array.dtype)
+    if library.__name__ != "torch":
+        return library.asarray(shaped, dtype=array.dtype)
     return library.as_tensor(shaped, dtype=array.dtype, device=array.device)
 
 

@@ -20,32 +20,43 @@ Array = Any
 
 
 def library_of(operands: Sequence[Array]) -> ModuleType:
-    """Return the library that all operands belong to: numpy, torch, or another one with NumPy's function names.
+    """Return the library that all operands belong to: numpy, torch, or another one of Python's array API standard.
 
     Raises
     ------
     InputError
         If operands belong to several libraries.
     UnsupportedError
-        If the library lacks a function that is needed.
+        If the library does not follow the standard, or lacks a function that is needed.
     """
-    names = list(dict.fromkeys(_library_name(x) for x in operands))
-    if len(names) > 1:
-        raise InputError(f"operands are arrays of one library; found {' and '.join(names)}: convert them first")
-    library = sys.modules.get(names[0], np) if names else np
-    for needed in ("matmul", "einsum", "result_type"):
+    libraries = list(dict.fromkeys(_library(x) for x in operands))
+    if len(libraries) > 1:
+        names = " and ".join(library.__name__ for library in libraries)
+        raise InputError(f"operands are arrays of one library; found {names}: convert them first")
+    library = libraries[0] if libraries else np
+    for needed in ("matmul", "permute_dims", "result_type") if is_other(library) else ():
         if not hasattr(library, needed):
-            raise UnsupportedError(
-                f"arrays of {library.__name__}: it has no {needed}; arrays of numpy and torch are supported"
-            )
+            raise UnsupportedError(f"arrays of {library.__name__}: it has no {needed}; convert them to NumPy's")
     return library
 
 
-def _library_name(x: Array) -> str:
-    """Return the name of the library of an array, of subclasses too."""
+def is_other(library: ModuleType) -> bool:
+    """Return whether a library is neither NumPy nor PyTorch, so that only functions of the array API are called."""
+    return library is not np and library.__name__ != "torch"
+
+
+def _library(x: Array) -> ModuleType:
+    """Return the library of an array, of subclasses too."""
     if isinstance(x, np.ndarray | np.generic):
-        return "numpy"
-    return "torch" if is_tensor(x) else type(x).__module__.partition(".")[0]
+        return np
+    if is_tensor(x):
+        return sys.modules["torch"]
+    if hasattr(x, "__array_namespace__"):
+        library: ModuleType = x.__array_namespace__()
+        return library
+    kind = f"{type(x).__module__}.{type(x).__qualname__}"
+    hint = "take its .data; xarray.apply_ufunc keeps the labels" if kind.startswith("xarray.") else "convert them"
+    raise UnsupportedError(f"operands are arrays of NumPy, PyTorch or the array API standard; found {kind}: {hint}")
 
 
 def one_type(library: ModuleType, operands: Sequence[Array]) -> list[Array]:
@@ -56,22 +67,46 @@ def one_type(library: ModuleType, operands: Sequence[Array]) -> list[Array]:
     first, *others = operands
     kind = first.dtype
     for other in others:
-        kind = np.promote_types(kind, other.dtype) if library is np else library.promote_types(kind, other.dtype)
-    return [cast(x, kind) for x in operands]
+        kind = promoted(library, kind, other.dtype)
+    return [cast(library, x, kind) for x in operands]
 
 
-def cast(x: Array, kind: Any) -> Array:
+def promoted(library: ModuleType, first: Any, second: Any) -> Any:
+    """Return the element type that holds both."""
+    return library.result_type(first, second) if is_other(library) else library.promote_types(first, second)
+
+
+def cast(library: ModuleType, x: Array, kind: Any) -> Array:
     """Return the array in this element type."""
     if x.dtype == kind:
         return x
-    return x.astype(kind) if hasattr(x, "astype") else x.to(kind)
+    if is_other(library):
+        return library.astype(x, kind)
+    return x.astype(kind) if library is np else x.to(kind)
 
 
 def transpose(x: Array, axes: Sequence[int]) -> Array:
     """Return a view with its axes in this order."""
     if tuple(axes) == tuple(range(len(axes))):
         return x
-    return x.permute(tuple(axes)) if hasattr(x, "permute") else x.transpose(tuple(axes))
+    if isinstance(x, np.ndarray):
+        return x.transpose(tuple(axes))
+    return x.permute(tuple(axes)) if is_tensor(x) else _library(x).permute_dims(x, tuple(axes))
+
+
+def swapped(x: Array) -> Array:
+    """Return a view of the matrices with rows and columns exchanged."""
+    return x.mT
+
+
+def reshaped(x: Array, shape: tuple[int, ...]) -> Array:
+    """Return the array in another shape."""
+    return x.reshape(shape) if hasattr(x, "reshape") else _library(x).reshape(x, shape)
+
+
+def summed(x: Array, axes: tuple[int, ...]) -> Array:
+    """Return the array summed over axes."""
+    return x.sum(axes) if hasattr(x, "sum") else _library(x).sum(x, axis=axes)
 
 
 def matmul(library: ModuleType, a: Array, b: Array) -> Array:
@@ -80,19 +115,32 @@ def matmul(library: ModuleType, a: Array, b: Array) -> Array:
     NumPy does not call BLAS if no axis of a matrix is contiguous; such operands are copied first.
     """
     if library is np:
-        a, b = _for_blas(a), _for_blas(b)
+        a, b = for_blas(a), for_blas(b)
     elif str(a.dtype) == "torch.bool":
         raise InputError("PyTorch forms no products of bool matrices: convert the operands, to torch.int64 for counts")
     return library.matmul(a, b)
 
 
-def _for_blas(x: np.ndarray) -> np.ndarray:
+def for_blas(x: np.ndarray) -> np.ndarray:
     """Return the matrices, copied if BLAS cannot read them."""
     rows, columns = x.shape[-2:]
     step, stride = x.strides[-2:]
     by_row = stride == x.itemsize and step >= columns * x.itemsize
     by_column = step == x.itemsize and stride >= rows * x.itemsize
     return x if by_row or by_column else np.ascontiguousarray(x)
+
+
+def count(library: ModuleType, truth: Array) -> int:
+    """Return how many elements are true."""
+    return int(library.sum(library.astype(truth, library.int64)) if is_other(library) else truth.sum())
+
+
+def elements_at(library: ModuleType, x: Array, places: tuple[np.ndarray, ...]) -> Array:
+    """Return the elements at these positions, one array of positions for each axis."""
+    if not is_other(library):
+        return x[places]
+    flat = library.asarray(np.ravel_multi_index(places, tuple(x.shape)))
+    return library.take(library.reshape(x, (-1,)), flat, axis=0)
 
 
 def diagonal(library: ModuleType, x: Array, labels: Sequence[str]) -> tuple[Array, tuple[str, ...]]:
@@ -102,6 +150,8 @@ def diagonal(library: ModuleType, x: Array, labels: Sequence[str]) -> tuple[Arra
         return x, left
     letters = dict(zip(left, ascii_letters))
     text = "".join(letters[label] for label in labels) + "->" + "".join(letters[label] for label in left)
+    if not hasattr(library, "einsum"):
+        raise UnsupportedError(f"{library.__name__} has no einsum, which takes the diagonal {text}: take it before")
     return library.einsum(text, x), left
 
 
@@ -113,8 +163,17 @@ def itemsize(arrays: Sequence[Array]) -> int:
     kind, *others = kinds
     library = library_of(arrays)
     for other in others:
-        kind = (np if library is np else library).promote_types(kind, other)
-    return int(kind.itemsize)
+        kind = promoted(library, kind, other)
+    return int(kind.itemsize) if hasattr(kind, "itemsize") else _bits(library, kind) // 8
+
+
+def _bits(library: ModuleType, kind: Any) -> int:
+    """Return the bits of a number of an element type by the functions of the array API."""
+    if library.isdtype(kind, "bool"):
+        return 8
+    if library.isdtype(kind, "integral"):
+        return int(library.iinfo(kind).bits)
+    return int(library.finfo(kind).bits) * (2 if library.isdtype(kind, "complex floating") else 1)
 
 
 def host_array(x: Array, name: str) -> np.ndarray:
@@ -125,9 +184,11 @@ def host_array(x: Array, name: str) -> np.ndarray:
     UnsupportedError
         If PyTorch would lose a derivative, or NumPy lacks the element type.
     """
+    if isinstance(x, np.ndarray):
+        return x
+    require_no_transform(x, name)
     if not is_tensor(x):
         return np.asarray(x)
-    require_no_transform(x, name)
     if "bfloat16" in str(x.dtype):
         raise UnsupportedError(
             f"fused loops within a memory limit run on NumPy; {name} holds bfloat16, which NumPy lacks: convert it, "
@@ -139,7 +200,7 @@ def host_array(x: Array, name: str) -> np.ndarray:
 
 def require_no_transform(x: Array, name: str) -> None:
     """Raise UnsupportedError if loops, which write into memory of their own, would lose a derivative of x."""
-    reason = transform_of(x) or ("" if has_numbers(x) else "is a tensor without data (meta, fake or traced)")
+    reason = transform_of(x) or ("" if has_numbers(x) else "is an array without data (meta, fake or traced)")
     if reason:
         raise UnsupportedError(
             f"loops within a memory limit, or over symmetric pairs, carry no gradient, tangent or batch; {name} "

@@ -14,7 +14,7 @@ from trnqc.contraction.computation import Assignment, Computation, Part
 from trnqc.contraction.kernels import Gemm
 from trnqc.contraction.ladder.run import run_ladder
 from trnqc.contraction.pair_energy import pair_energies
-from trnqc.contraction.run.arrays import Array, host_array, library_of, one_type
+from trnqc.contraction.run.arrays import Array, host_array, is_other, library_of, one_type
 from trnqc.contraction.run.device import run_on_device
 from trnqc.contraction.run.execute import run_steps
 from trnqc.contraction.run.loop_nest import run_schedule
@@ -99,13 +99,20 @@ def _kind(part: Part, operands: Mapping[str, Any]) -> str:
 
 def _by_ladder(library: ModuleType, part: Part, operands: Mapping[str, Any], gemm: Gemm | None) -> tuple[Array, bool]:
     assert part.loops is not None
+    if is_other(library):
+        # The loops write into slices, which arrays of other libraries may not allow.
+        on_host = {name: host_array(x, name) for name, x in operands.items()}
+        return library.asarray(run_ladder(np, part.loops, on_host, gemm)), True
     return run_ladder(library, part.loops, operands, gemm), True
 
 
 def _by_steps(library: ModuleType, part: Part, operands: Mapping[str, Any], gemm: Gemm | None) -> tuple[Array, bool]:
     whole = {leaf.name: _whole(leaf, part.tree, operands[leaf.name]) for leaf in part.tree.leaves}
     # If the last step only permutes axes, the result is a view of another array.
-    return run_steps(library, part.steps, whole, gemm), part.steps[-1].operation.kind != "copy"
+    is_new = part.steps[-1].operation.kind != "copy"
+    if library is np and gemm is None and part.calls:
+        return part.calls([whole[name] for name in part.names]), is_new
+    return run_steps(library, part.steps, whole, gemm), is_new
 
 
 def _by_loops(library: ModuleType, part: Part, operands: Mapping[str, Any], gemm: Gemm | None) -> tuple[Array, bool]:

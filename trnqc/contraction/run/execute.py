@@ -11,7 +11,7 @@ from types import ModuleType
 
 from trnqc.contraction.kernels import Gemm
 from trnqc.contraction.order.symmetric_pairs import packed, spread
-from trnqc.contraction.run.arrays import Array, diagonal, matmul, transpose
+from trnqc.contraction.run.arrays import Array, diagonal, matmul, reshaped, summed, swapped, transpose
 from trnqc.contraction.run.steps import Labels, Packed, Product, Reduction, Side, Step
 from trnqc.contraction.tree import Node
 from trnqc.expression.operand import Leaf
@@ -89,7 +89,7 @@ def _summed(operand: Labelled, labels: Labels) -> Labelled:
         return operand
     array, have = operand
     left = tuple(x for x in have if x not in labels)
-    return array.sum(tuple(axis for axis, x in enumerate(have) if x in labels)), left
+    return summed(array, tuple(axis for axis, x in enumerate(have) if x in labels)), left
 
 
 def _side(operand: Labelled, side: Side) -> Array:
@@ -102,7 +102,7 @@ def _by_elements(left: Array, right: Array, operation: Product) -> Labelled:
     shaped = []
     for array, side in ((left, operation.left), (right, operation.right)):
         extents = dict(zip(side.order, array.shape))
-        shaped.append(array.reshape(tuple(extents.get(label, 1) for label in operation.order)))
+        shaped.append(reshaped(array, tuple(extents.get(label, 1) for label in operation.order)))
     return shaped[0] * shaped[1], operation.order
 
 
@@ -117,14 +117,14 @@ def _by_matrices(library: ModuleType, left: Array, right: Array, operation: Prod
     a_t = _matrices(left, stack, rows, inner, operation.left.flipped)
     b = _matrices(right, stack, columns, inner, operation.right.flipped)
     if gemm is None:
-        result = matmul(library, a_t.swapaxes(-1, -2), b)
+        result = matmul(library, swapped(a_t), b)
     else:
         result = gemm(a_t.reshape(prod(stack), inner, rows), b.reshape(prod(stack), inner, columns))
-    return result.reshape(tuple(extents[x] for x in operation.order)), operation.order
+    return reshaped(result, tuple(extents[x] for x in operation.order)), operation.order
 
 
 def _matrices(array: Array, stack: tuple[int, ...], own: int, inner: int, flipped: bool) -> Array:
     """Return the operand as a stack of matrices [inner, own]; a view where its axes allow it."""
     if flipped:
-        return array.reshape((*stack, inner, own))
-    return array.reshape((*stack, own, inner)).swapaxes(-1, -2)
+        return reshaped(array, (*stack, inner, own))
+    return swapped(reshaped(array, (*stack, own, inner)))

@@ -11,7 +11,7 @@ import numpy as np
 
 from trnqc.arrays import has_numbers, is_tensor, plain
 from trnqc.contraction.computation import Computation
-from trnqc.contraction.run.arrays import Array, library_of, one_type
+from trnqc.contraction.run.arrays import Array, count, elements_at, library_of, one_type
 from trnqc.errors import InputError
 
 # Largest number of elements for which a declared symmetry of an array is checked, and the number compared at once.
@@ -116,8 +116,9 @@ def require_numbers(x: Array, name: str) -> None:
 
 def require_divisors(x: Array, name: str) -> None:
     """Raise InputError if x, which something is divided by, has a zero."""
-    if has_numbers(x) and not bool(x.all()):
-        bad = int((x == 0).sum())
+    library = library_of([x])
+    if has_numbers(x) and not bool(library.all(x != 0)):
+        bad = count(library, x == 0)
         raise InputError(f"operand {name} divides and has {bad} zeros; check_finite=False lets them pass")
 
 
@@ -143,9 +144,11 @@ def require_finite(library: ModuleType, x: Array, name: str) -> None:
         return
     # The sum is finite in nearly every case, and unlike isfinite(x) it needs no array of truth values.
     with np.errstate(all="ignore"):
-        if bool(library.isfinite(x.sum())):
+        total = library.isfinite(library.sum(x))
+        # While JAX traces a function, sums of its constants are traced too.
+        if not has_numbers(total) or bool(total):
             return
-    bad = int((~library.isfinite(x)).sum())
+    bad = count(library, ~library.isfinite(x))
     if bad:
         raise InputError(f"operand {name} has {bad} elements that are not finite; check_finite=False lets them pass")
 
@@ -168,9 +171,9 @@ def require_exchange(library: ModuleType, x: Array, name: str, order: Sequence[i
         flat = np.arange(start, min(start + CHUNK, size, CHECKED)) * step % max(size, 1)
         here = np.unravel_index(flat, shape)
         there = tuple(here[axis] for axis in order)
-        one, two = x[here], sign * x[there]
-        wrong = abs(one - two) > tolerance * (abs(one) + abs(two)).max()
-        if bool(wrong.any()):
+        one, two = elements_at(library, x, here), sign * elements_at(library, x, there)
+        wrong = abs(one - two) > tolerance * library.max(abs(one) + abs(two))
+        if bool(library.any(wrong)):
             k = int(np.flatnonzero(np.asarray(wrong.cpu() if hasattr(wrong, "cpu") else wrong))[0])
             elements = " and ".join(f"[{', '.join(str(int(i[k])) for i in at)}]" for at in (here, there))
             raise InputError(

@@ -5,7 +5,7 @@ molecule, fitting set -> fitted integrals in _cderi (fitted_integrals.py) -> J a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,7 +17,7 @@ from pyscf.lib import logger
 from trnqc.eri.fitting import half_transform, jk
 from trnqc.eri.fitting.file_rows import FileRows
 from trnqc.eri.fitting.fitted_integrals import fitted_integrals
-from trnqc.eri.fitting.rounded import RoundedJK
+from trnqc.eri.fitting.rounded import HostProducts, ReducedProducts, RoundedJK
 from trnqc.eri.fitting.tagged import fitted_jk, has_orbitals
 from trnqc.eri.library import background, needs, programs
 from trnqc.errors import CompilerError, InputError, StorageError, UnsupportedClass
@@ -112,16 +112,12 @@ class DF(df.DF):
         """Return why our kernels cannot be used yet, or "". Raises UnsupportedClass, CompilerError."""
         if self.kernels == "wait":
             return ""
-        needed = background.Needed(needs.for_fitting(self.mol, auxmol), self.kernels)
+        needed = background.Needed(lambda: needs.for_fitting(self.mol, auxmol), self.kernels)
         return "" if needed.ready() else needed.reason
 
     def _can_transform(self) -> bool:
         """Return whether the program of J and K can be used now. Without a C compiler PySCF computes them."""
-        needed = background.Needed([half_transform.recipe("f64")], self.kernels)
-        try:
-            return needed.ready()
-        except CompilerError:
-            return False
+        return background.Needed(lambda: [half_transform.recipe("f64")], self.kernels).ready()
 
     def _why_pyscf(self, auxmol: gto.Mole) -> str:
         """Return why PySCF has to compute the integrals, or ""."""
@@ -153,7 +149,8 @@ class DF(df.DF):
                 return fitted.get_jk(dm, hermi, with_j, with_k, direct_scf_tol)
         if with_k and self._cderi is None:
             self.build()
-        if self._cderi is None or np.iscomplexobj(dm) or not self._can_transform():
+        rounded = self.rounded if with_k and has_orbitals(dm) else None
+        if self._cderi is None or np.iscomplexobj(dm) or not (rounded or self._can_transform()):
             return df_jk.get_jk(self, dm, hermi, with_j, with_k, direct_scf_tol)
         start = logger.process_clock(), logger.perf_counter()
         dms = np.asarray(dm, float)
@@ -161,18 +158,19 @@ class DF(df.DF):
         if dms.shape[-2:] != (nao, nao):
             raise InputError(f"dm is [{nao}, {nao}] or [..., {nao}, {nao}] for this molecule, found {dms.shape}")
         if isinstance(self._cderi, np.ndarray):
-            vj, vk = self._jk_from_memory(dm, with_j, with_k)
+            norms, room = self._norms_in_memory(), memory_left(self.max_memory)
+            if rounded:
+                vj, vk = rounded(dm, norms, with_j, room)
+            else:
+                vj, vk = fitted_jk(self._cderi, dm, norms, with_j, with_k, room)
         else:
             vj, vk = self._jk_from_file(dm, with_j, with_k)
         logger.timer(self, "df vj and vk", *start)
         return vj, vk
 
-    def _jk_from_memory(self, dm: Any, with_j: bool, with_k: bool) -> tuple[Any, Any]:
-        norms = self.__dict__.setdefault("_norms", jk.Norms())(self._cderi)
-        room = memory_left(self.max_memory)
-        if self.rounded and with_k and has_orbitals(dm):
-            return self.rounded(dm, norms, with_j, room)
-        return fitted_jk(self._cderi, dm, norms, with_j, with_k, room)
+    def _norms_in_memory(self) -> np.ndarray:
+        norms: jk.Norms = self.__dict__.setdefault("_norms", jk.Norms())
+        return norms(self._cderi)
 
     def _jk_from_file(self, dm: Any, with_j: bool, with_k: bool) -> tuple[Any, Any]:
         """Compute J and K block by block, while the next block is read."""
@@ -200,23 +198,31 @@ class DF(df.DF):
         return norms
 
     @contextmanager
-    def single_precision(self) -> Iterator[bool]:
-        """A context in which J and K of densities with orbitals are computed from integrals rounded to float32.
+    def reduced_precision(
+        self, products: Callable[[np.ndarray], ReducedProducts] = HostProducts
+    ) -> Iterator[RoundedJK | None]:
+        """A context in which J and K of densities with orbitals are computed in less than double precision.
+
+        Parameters
+        ----------
+        products
+            Called with the fitted integrals; returns what computes J and K, by default in single precision on the host.
 
         Yields
         ------
-        bool
-            False if that is not possible, because the integrals are not in memory, or PySCF computes J and K. Then J
-            and K are as outside of the context.
+        RoundedJK or None
+            What computes J and K. None if the integrals are not in memory, or if the program for products of the host
+            is missing. J and K are then as outside of the context.
         """
         if self._cderi is None:
             self.build()
-        if not isinstance(self._cderi, np.ndarray) or not self._can_transform():
-            yield False
+        possible = products is not HostProducts or self._can_transform()
+        if not isinstance(self._cderi, np.ndarray) or not possible:
+            yield None
             return
-        self.rounded = RoundedJK(self._cderi)
+        self.rounded = RoundedJK(self._cderi, products(self._cderi))
         try:
-            yield True
+            yield self.rounded
         finally:
             self.rounded = None
 

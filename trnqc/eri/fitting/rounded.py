@@ -1,15 +1,16 @@
-"""J and K from fitted integrals that are rounded to single precision as they are read.
+"""J and K from fitted integrals in less than double precision, for the early cycles of an SCF.
 
-rows of (Q|ij), a few at a time -> rounded into the cache -> K of a density, and J of its difference from the first
-density, whose J is exact
+density, tagged with its orbitals -> K of the density, and J of its difference from the first density, whose J is exact
 
 The elements of J are large and cancel with the attraction of the nuclei. Between two densities of one SCF J changes by
-a hundredth of itself or less, so that the rounding error of J stays below that of K.
+a hundredth of itself or less, so that the rounding error of J stays below that of K. The products are those of the host
+in single precision (`HostProducts`) or those of a device (`on_device`).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from pyscf import lib
@@ -25,13 +26,39 @@ from trnqc.ranks import ALONE
 NEAR = 16
 
 
+class ReducedProducts(Protocol):
+    """Computes J and K from the fitted integrals of one molecule in reduced precision.
+
+    Attributes
+    ----------
+    words
+        The precision and, if it is not the host, the device, in words.
+    rounding
+        The relative error with which one number is represented.
+    """
+
+    @property
+    def words(self) -> str: ...
+
+    @property
+    def rounding(self) -> float: ...
+
+    def __call__(
+        self, orbitals: Sequence[np.ndarray], changes: np.ndarray | None, norms: np.ndarray, room: float
+    ) -> tuple[np.ndarray | None, np.ndarray]:
+        """Return J [n, nao, nao] of changes of densities, or None without them, and K of orbitals."""
+        ...
+
+
 class RoundedJK:
-    """J and K in single precision for the densities of one SCF.
+    """J and K in reduced precision for the densities of one SCF.
 
     Parameters
     ----------
     rows [naux, pairs]
         The fitted integrals in double precision.
+    products
+        What computes J and K of them.
 
     Attributes
     ----------
@@ -39,8 +66,8 @@ class RoundedJK:
         K of the last call.
     """
 
-    def __init__(self, rows: np.ndarray) -> None:
-        self._rows = rows
+    def __init__(self, rows: np.ndarray, products: ReducedProducts) -> None:
+        self._rows, self.products = rows, products
         self._first: tuple[np.ndarray, np.ndarray] | None = None
         self.exchange = np.zeros((0, 0))
 
@@ -50,18 +77,41 @@ class RoundedJK:
         Other arguments are as in `trnqc.eri.fitting.jk`.
         """
         dms = np.asarray(dm).reshape(-1, *np.shape(dm)[-2:])
-        orbitals = occupied(dm, *dms.shape[:2])
         first, exact = self._reference(dms, norms) if with_j else (None, 0.0)
-        changes = [None] * len(dms) if first is None else dms - first
-        vjs, vks = zip(*(rounded_jk(self._rows, c, d, norms, room) for c, d in zip(orbitals, changes)))
-        self.exchange = np.array(vks).reshape(np.shape(dm))
-        return ((exact + np.array(vjs)).reshape(np.shape(dm)) if with_j else None), self.exchange
+        changes = None if first is None else dms - first
+        vj, vk = self.products(occupied(dm, *dms.shape[:2]), changes, norms, room)
+        self.exchange = vk.reshape(np.shape(dm))
+        return (None if vj is None else (exact + vj).reshape(np.shape(dm))), self.exchange
 
     def _reference(self, dms: np.ndarray, norms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the first densities of this shape, and their J in double precision."""
         if self._first is None or self._first[0].shape != dms.shape:
             self._first = dms.copy(), jk.coulomb(self._rows, dms, norms)
         return self._first
+
+
+class HostProducts:
+    """Products of the host in single precision; the integrals are rounded as they are read.
+
+    Parameters
+    ----------
+    rows [naux, pairs]
+        The fitted integrals in double precision.
+    """
+
+    words = "single precision"
+    rounding = 2.0**-24
+
+    def __init__(self, rows: np.ndarray) -> None:
+        self._rows = rows
+
+    def __call__(
+        self, orbitals: Sequence[np.ndarray], changes: np.ndarray | None, norms: np.ndarray, room: float
+    ) -> tuple[np.ndarray | None, np.ndarray]:
+        """See `ReducedProducts`."""
+        each = [None] * len(orbitals) if changes is None else list(changes)
+        vjs, vks = zip(*(rounded_jk(self._rows, c, d, norms, room) for c, d in zip(orbitals, each)))
+        return (None if changes is None else np.array(vjs)), np.array(vks)
 
 
 def rounded_jk(

@@ -13,14 +13,14 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import IO
 
 from trnqc.eri.library import programs as library
-from trnqc.errors import InputError
+from trnqc.errors import CompilerError, InputError
 from trnqc.host.files import DIRECTORY_VARIABLE, cache_directory
-from trnqc.jit import Recipe
+from trnqc.jit import Recipe, find_compiler
 from trnqc.jit.cache import library_cache
 
 KERNELS = ("background", "wait", "cached")
@@ -28,6 +28,7 @@ VARIABLE = "TRNQC_KERNELS"
 LINGER_VARIABLE = "TRNQC_BUILD_LINGER"
 # Seconds for which compiling may continue after the end of the job, by default.
 LINGER = 600.0
+NO_COMPILER = "there is no C compiler"
 
 _START = """
 import pickle, sys
@@ -58,18 +59,38 @@ def linger() -> float:
     return seconds if library_cache().directory == cache_directory() else 0.0
 
 
-class Needed:
-    """The programs that one purpose needs, and what happens while they are not compiled: one of KERNELS."""
+def lacks_compiler(kernels: str) -> bool:
+    """Return whether PySCF serves because there is no C compiler, which one warning says.
 
-    def __init__(self, programs: Sequence[Recipe], kernels: str) -> None:
-        self.kernels = kernels
-        self._missing: list[Recipe] = [] if kernels == "wait" else list(programs)
-        self._asked = False
+    Raises CompilerError if kernels is "wait".
+    """
+    try:
+        find_compiler()
+    except CompilerError as error:
+        if kernels == "wait":
+            raise
+        _warn(f"PySCF's own code is used instead of compiled kernels: {error}")
+        return True
+    return False
+
+
+class Needed:
+    """The programs that one purpose needs, and what happens while they are not compiled: one of KERNELS.
+
+    `programs` returns them. It is called once there is a C compiler, because programs are written for its target.
+    """
+
+    def __init__(self, programs: Callable[[], Sequence[Recipe]], kernels: str) -> None:
+        self.kernels, self._programs = kernels, programs
+        self._missing: list[Recipe] = []
+        self._asked = kernels == "wait"
 
     def ready(self) -> bool:
-        """Return whether our kernels can be used now. Raises CompilerError if there is no compiler."""
+        """Return whether our kernels can be used now. Without a C compiler they cannot, and one warning says so."""
+        if lacks_compiler(self.kernels):
+            return False
         if not self._asked:
-            self._missing = [program for program in self._missing if not library.is_compiled(program)]
+            self._missing = [program for program in self._programs() if not library.is_compiled(program)]
         while self._missing and library.is_compiled(self._missing[-1]):
             self._missing.pop()
         if self._missing and self.kernels == "background":
@@ -82,6 +103,8 @@ class Needed:
     @property
     def reason(self) -> str:
         """Why PySCF's integrals are used, if `ready` is false."""
+        if lacks_compiler(self.kernels):
+            return NO_COMPILER
         if self.kernels == "cached":
             return "kernels='cached', and not all that are needed are compiled"
         return "kernels are being compiled" if _warned is None else "kernels could not be compiled"
@@ -136,7 +159,6 @@ def _write_request(request: IO[bytes], programs: Sequence[Recipe]) -> None:
 
 def _look_after() -> None:
     """Warn once if a builder has failed; the job continues with PySCF's integrals."""
-    global _warned
     for builder in _builders[:]:
         if builder.process.poll() is None:
             continue
@@ -144,13 +166,17 @@ def _look_after() -> None:
         if builder.process.returncode and _warned is None:
             builder.errors.seek(0)
             text = builder.errors.read().decode(errors="replace").strip()
-            _warned = text or f"the compiling process ended with status {builder.process.returncode}"
-            warnings.warn(
-                f"integral kernels cannot be compiled in the background, PySCF's integrals are used instead: {_warned}",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            text = text or f"the compiling process ended with status {builder.process.returncode}"
+            _warn(f"integral kernels cannot be compiled in the background, PySCF's integrals are used instead: {text}")
         builder.errors.close()
+
+
+def _warn(text: str) -> None:
+    """Warn in the first call of this process."""
+    global _warned
+    if _warned is None:
+        _warned = text
+        warnings.warn(text, RuntimeWarning, stacklevel=4)
 
 
 @atexit.register

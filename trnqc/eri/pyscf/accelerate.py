@@ -15,13 +15,15 @@ from pyscf import df, gto, lib, scf
 from pyscf.df.df_jk import _DFHF
 from pyscf.lib import logger
 
+from trnqc.eri.fitting import on_device
 from trnqc.eri.fitting.density_fitting import DF
 from trnqc.eri.jk.builder import builder
 from trnqc.eri.library import background
+from trnqc.eri.pyscf import early_cycles
 from trnqc.eri.pyscf import exchange as exchange_methods
 from trnqc.eri.pyscf.coulomb_exchange import COVERED, CoulombExchange
 from trnqc.eri.pyscf.diis import CDIIS
-from trnqc.eri.pyscf.early_cycles import SMALLEST, EarlyCycles, why_not
+from trnqc.eri.pyscf.early_cycles import SMALLEST, EarlyCycles
 from trnqc.eri.pyscf.fitted_gradients import accelerate_fitted_gradients
 from trnqc.eri.pyscf.gradients import accelerate_gradients
 from trnqc.eri.pyscf.hessians import accelerate_hessian
@@ -51,7 +53,9 @@ def accelerate(
         RHF, UHF, ROHF, RKS, UKS or ROKS of a molecule, with or without symmetry, density fitting, solvent or spin-free
         X2C. Call `newton()` and make scanners afterwards.
     backend : str
-        Where J and K are computed, as in `trnqc.eri.get_jk`.
+        Where J and K are computed: "auto" (the CPU), "cpu", "cuda" (see `trnqc.eri.get_jk`), or with density fitting
+        also "neuron" and "simulator". These compute the J and K of early cycles by NKI kernels in `early_precision`;
+        integrals, and J and K of the cycles that follow, are computed on the host in double precision.
     kernels : str, optional
         What happens while the kernels of the basis set are not compiled yet. $TRNQC_KERNELS sets the default.
 
@@ -61,9 +65,10 @@ def accelerate(
         - "cached": nothing is compiled. PySCF's integrals are used if a kernel is missing.
 
     early_precision : str
-        The precision of fitted J and K in the first cycles of a large SCF, "fp32" or "fp64". With "fp32" all cycles are
-        in double precision from the one on in which the orbital gradient comes near the error of single precision or
-        the threshold of convergence, so that the converged numbers are those of double precision.
+        The precision of fitted J and K in the first cycles of a large SCF, "fp32" or "fp64"; on "neuron" and
+        "simulator", in the first cycles of any SCF, "fp32", "bf16x6", "bf16x3" or "bf16". All cycles are in double
+        precision from the one on in which the orbital gradient comes near the error of this precision or the threshold
+        of convergence, so that the converged numbers are those of double precision.
     exchange : str, optional
         How K is computed. By default as PySCF would: from fitted integrals with density fitting, else exactly.
 
@@ -83,11 +88,16 @@ def accelerate(
     Raises
     ------
     UnsupportedError
-        For other kinds of objects.
+        For other kinds of objects, and without density fitting for a backend that needs it.
+    UnsupportedPrecision
+        If the backend does not have `early_precision`. If its device turns out to be less accurate than the precision
+        promises, the SCF raises this error, or PrecisionError.
+    BackendUnavailable
+        If the backend cannot run here.
     InputError
         For an unknown word, and for `exchange` that the object or the backend does not have.
     CompilerError
-        Without a C compiler, when integrals are first needed.
+        With kernels="wait" and without a C compiler, when integrals are first needed. Otherwise PySCF serves then.
 
     Notes
     -----
@@ -98,9 +108,12 @@ def accelerate(
     its log and in `ran_on`.
     """
     _check(mf)
-    builder(backend)
-    if early_precision not in ("fp32", "fp64"):
-        raise InputError(f"early_precision is fp32 or fp64, found {early_precision!r}")
+    if backend in on_device.BACKENDS:
+        early_cycles.check_device(mf, backend, early_precision, exchange)
+    else:
+        builder(backend)
+        if early_precision not in ("fp32", "fp64"):
+            raise InputError(f"early_precision is fp32 or fp64, found {early_precision!r}")
     kernels = background.chosen(kernels)
     if isinstance(mf, _Accelerated):
         mf = mf.undo()
@@ -204,31 +217,36 @@ class _Accelerated(CoulombExchange):
     def scf(self, dm0: Any = None, **options: Any) -> Any:
         """Run the SCF as PySCF does."""
         self.timings.clear()
+        early = None
         few = self.mol.nao_nr() < FEW_FUNCTIONS
         with self.timings.measure("SCF"), single_threaded() if few else nullcontext(), ExitStack() as run:
             if self._may_round(dm0):
-                self._run = run.enter_context(EarlyCycles(self))
+                early = self._run = run.enter_context(EarlyCycles(self, self.backend, self.early_precision))
             if self._on_grid(self.mol) and exchange_methods.EarlyGrid.suits(self, dm0):
                 self._early_grid = exchange_methods.EarlyGrid()
             try:
                 energy = super().scf(dm0, **options)
             finally:
                 self._run = self._early_grid = None
+        if self.backend in on_device.BACKENDS:
+            words = early.words if early else f"no J and K on {self.backend} ({early_cycles.why_not(self, dm0)})"
+            self.ran_on = f"{words}; the others in fp64: {self.ran_on}"
         logger.info(self, "%s", self.timings)
         return energy
 
     def _may_round(self, dm0: Any) -> bool:
-        """Return whether early cycles are in single precision."""
-        if self.early_precision == "fp64" or not self._own_fitting() or self.only_dfj or self.mol.nao_nr() < SMALLEST:
-            return False
-        if self.exchange == "direct" or self._on_grid(self.mol):
-            return False
-        if reason := why_not(self, dm0):
+        """Return whether early cycles are in reduced precision."""
+        if self.backend not in on_device.BACKENDS:
+            if self.early_precision == "fp64" or not self._own_fitting() or self.mol.nao_nr() < SMALLEST:
+                return False
+            if self.only_dfj or self.exchange == "direct" or self._on_grid(self.mol):
+                return False
+        if reason := early_cycles.why_not(self, dm0):
             logger.debug(self, "all cycles are in double precision: %s", reason)
         return not reason
 
     def get_veff(self, mol: Any = None, dm: Any = None, *last: Any, **options: Any) -> Any:
-        """Return the potential of a density as PySCF does, in early cycles from J and K in single precision."""
+        """Return the potential of a density as PySCF does, in early cycles from J and K in reduced precision."""
         if self._on_grid(self.mol if mol is None else mol):
             # The screening bounds the error of a whole density's energy, and not that of a difference of densities.
             options = {name: value for name, value in options.items() if name not in ("dm_last", "vhf_last")}
@@ -260,8 +278,8 @@ class _Accelerated(CoulombExchange):
         """Return J and K [..., nao, nao] of densities as PySCF does; None for what is not asked for."""
         with_fitted_k = with_k and not self._on_grid(self.mol if mol is None else mol)
         fitting = self._built_fitting(with_fitted_k) if with_j or with_fitted_k else None
-        single = ", single precision" * bool(fitting and fitting.rounded is not None)
-        with self.timings.measure(f"J and K{single}"):
+        rounded = fitting.rounded if fitting else None
+        with self.timings.measure(f"J and K, {rounded.products.words}" if rounded else "J and K"):
             return self._jk(mol, dm, hermi, with_j, with_k, omega)
 
     def nuc_grad_method(self) -> Any:

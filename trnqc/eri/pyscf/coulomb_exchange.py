@@ -13,6 +13,7 @@ from pyscf import gto, lib, scf
 from pyscf.df.df_jk import _DFHF
 from pyscf.lib import logger
 
+from trnqc.eri.fitting import on_device
 from trnqc.eri.fitting.density_fitting import DF
 from trnqc.eri.integrals import int2e
 from trnqc.eri.jk.builder import JKBuilder, builder
@@ -40,6 +41,11 @@ class CoulombExchange(lib.StreamObject):
     _cache: MoleculeCache
     _early_grid: exchange_methods.EarlyGrid | None = None
     _eri: Any
+
+    @property
+    def _program_backend(self) -> str:
+        """Where generated programs run. Backends that compute J and K from fitted integrals have no such programs."""
+        return "cpu" if self.backend in on_device.BACKENDS else self.backend
 
     def _own_fitting(self) -> DF | None:
         """Return the density-fitting object if it is ours and of one process."""
@@ -126,7 +132,7 @@ class CoulombExchange(lib.StreamObject):
         try:
             matrices = own.get_jk(dm, hermi, with_j, with_k)
         except MemoryLimit as error:
-            if self.backend not in ("auto", "cpu"):
+            if self._program_backend not in ("auto", "cpu"):
                 raise
             self._leave_to_pyscf(str(error))
             return scf.hf.SCF.get_jk(self, mol, dm, hermi, with_j, with_k, omega)
@@ -139,17 +145,17 @@ class CoulombExchange(lib.StreamObject):
         """Return in words what is used instead of our kernels now, or "" if they are to be used."""
         if not self._cache.get(mol, "covered", lambda: is_covered(mol)):
             return "PySCF"
-        if self.backend not in ("auto", "cpu"):  # A device compiles its own when it needs them.
+        if self._program_backend not in ("auto", "cpu"):  # A device compiles its own when it needs them.
             return ""
-        needed = self._cache.get(mol, ("needed", purpose), lambda: background.Needed(programs(), self.kernels))
+        needed = self._cache.get(mol, ("needed", purpose), lambda: background.Needed(programs, self.kernels))
         return "" if needed.ready() else f"PySCF ({needed.reason})"
 
     def _is_for_memory(self, mol: gto.Mole) -> bool:
         """Return whether integrals are kept in memory: by PySCF's rule, but not for a device that was asked for."""
-        return self.backend in ("auto", "cpu") and (mol.incore_anyway or self._is_mem_enough())
+        return self._program_backend in ("auto", "cpu") and (mol.incore_anyway or self._is_mem_enough())
 
     def _builder(self, mol: gto.Mole, omega: float | None) -> JKBuilder:
-        make = builder(self.backend)
+        make = builder(self._program_backend)
         return make(mol, omega=signed_omega(mol, omega), cutoff=self.direct_scf_tol)
 
 

@@ -1,36 +1,41 @@
-"""Early cycles of a density-fitted SCF in single precision.
+"""Early cycles of a density-fitted SCF in reduced precision, on the host or on an accelerator.
 
-density -> K from integrals rounded to float32, and J -> accepted while the orbital gradient is far above their error
-                                                     -> else computed again in double precision, as are all that follow
+density -> J and K in reduced precision -> accepted while the orbital gradient is far above their error
+                                        -> else computed again in double precision, as are all that follow
 
-An SCF that has converged has thus never used single precision in its last cycles: a density whose potential is accepted
-has an orbital gradient of at least MARGIN times the convergence threshold.
+An SCF that has converged has thus never used reduced precision in its last cycles: a density whose potential is
+accepted has an orbital gradient of at least MARGIN times the convergence threshold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import numpy as np
-from pyscf import scf
+from pyscf import df, scf
+from pyscf.df.df_jk import _DFHF
 from pyscf.lib import logger
 
-# The rounding error of a float32 number, relative.
-EPSILON = 2.0**-24
-# The error of the orbital gradient in units of EPSILON and `gradient_scale`. Measured errors were 0.4 to 1.3 times this
-# in all cycles of benzene, its cation, aspirin and caffeine with def2-SVP, cc-pVDZ and cc-pVTZ.
+from trnqc.eri.fitting import on_device
+from trnqc.eri.fitting.density_fitting import DF, memory_left
+from trnqc.eri.fitting.rounded import RoundedJK
+from trnqc.errors import MemoryLimit, UnsupportedError
+
+# The error of the orbital gradient in units of the rounding error of a number and of `gradient_scale`. Measured errors
+# in single precision were 0.4 to 1.3 times this in all cycles of benzene, its cation, aspirin and caffeine with
+# def2-SVP, cc-pVDZ and cc-pVTZ.
 GROWTH = 0.5
-# How many times its error the orbital gradient has to be for single precision: the steps of DIIS are then the same.
+# How many times its error the orbital gradient has to be for reduced precision: the steps of DIIS are then the same.
 SAFETY = 5.0
-# How many times the convergence threshold the orbital gradient has to be for single precision.
+# How many times the convergence threshold the orbital gradient has to be for reduced precision.
 MARGIN = 5.0
 # The gradient falls by about this factor from one cycle to the next.
 STEP = 3.0
-# Cycles without a smaller gradient after which single precision is given up.
+# Cycles without a smaller gradient after which reduced precision is given up.
 PATIENCE = 4
-# Functions below which single precision saves less than a tenth of a second a cycle.
+# Functions below which single precision on the host saves less than a tenth of a second a cycle.
 SMALLEST = 200
 
 
@@ -54,6 +59,28 @@ def why_not(mf: Any, dm0: Any) -> str:
     return ""
 
 
+def check_device(mf: Any, backend: str, precision: str, exchange: str | None) -> None:
+    """Raise the error for an SCF object whose J and K a backend cannot compute from fitted integrals.
+
+    Raises
+    ------
+    UnsupportedError, UnsupportedPrecision, BackendUnavailable
+    """
+    if not isinstance(mf, _DFHF) or not mf.with_df:
+        raise UnsupportedError(
+            f"backend {backend!r} computes J and K from fitted integrals, and {type(mf).__name__} has none: call "
+            ".density_fit() first, or use backend='cpu' or 'cuda'"
+        )
+    if mf.only_dfj or exchange == "direct":
+        raise UnsupportedError(f"backend {backend!r} has no exact K beside a fitted J: use backend='cpu'")
+    if type(mf.with_df) not in (df.DF, DF):
+        raise UnsupportedError(
+            f"backend {backend!r} takes fitted integrals of one molecule in one process (pyscf.df.DF), found "
+            f"{type(mf.with_df).__name__}"
+        )
+    on_device.check(backend, precision)
+
+
 class EarlyCycles:
     """Decides the precision of each cycle of one SCF. A context: at its end the rounded integrals are freed.
 
@@ -61,29 +88,43 @@ class EarlyCycles:
     ----------
     mf
         The SCF object, whose `with_df` is ours.
+    backend
+        What computes J and K in reduced precision: "cpu", or one of `on_device.BACKENDS`.
+    precision
+        The precision of a device.
+
+    Attributes
+    ----------
+    cycles : int
+        How many potentials have been computed and judged.
+    words : str
+        After the SCF, what a device computed; else empty.
     """
 
-    def __init__(self, mf: Any) -> None:
-        self.mf, self.cycles = mf, 0
+    def __init__(self, mf: Any, backend: str, precision: str) -> None:
+        self.mf, self.cycles, self.words = mf, 0, ""
+        self._device = (backend, precision) if backend in on_device.BACKENDS else None
         threshold = mf.conv_tol_grad
         self._least = MARGIN * (np.sqrt(mf.conv_tol) if threshold is None else threshold)
         self._norms: list[float] = []
         self._single = ExitStack()
+        self._rounded: RoundedJK | None = None
         self._active: bool | None = None
 
     def __enter__(self) -> EarlyCycles:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._single.close()
+        self._close()
 
     def veff(self, dm: Any, compute: Callable[[], Any]) -> Any:
-        """Return the potential of a density, in single precision if that is accurate enough.
+        """Return the potential of a density, in reduced precision if that is accurate enough.
 
         compute: returns the potential of `dm`.
         """
         if self._active is None:
-            self._active = self._single.enter_context(self.mf.with_df.single_precision())
+            self._rounded = self._single.enter_context(self._reduced())
+            self._active = self._rounded is not None
             self._hcore = np.asarray(self.mf.get_hcore())
         potential = compute()
         if not self._active or getattr(dm, "mo_coeff", None) is None:
@@ -92,6 +133,22 @@ class EarlyCycles:
         if not norm:  # No orbital is virtual in the initial guess, which is not tested for convergence.
             return potential
         return potential if self._accepts(norm, max(self._least, SAFETY * error)) else compute()
+
+    def _reduced(self) -> AbstractContextManager[RoundedJK | None]:
+        """Return the context of J and K in reduced precision."""
+        fitting = self.mf.with_df
+        if self._device is None:
+            return fitting.reduced_precision()
+        if type(fitting) is not DF:
+            raise UnsupportedError(
+                f"with_df was replaced by {type(fitting).__name__} after trnqc.accelerate: call it again on this object"
+            )
+        if not isinstance(fitting._cderi, np.ndarray):
+            raise MemoryLimit(
+                f"J and K on backend {self._device[0]!r} need the fitted integrals in memory, where max_memory is "
+                f"{fitting.max_memory:.0f} MB and leaves them on disk: raise mf.max_memory, or use backend='cpu'"
+            )
+        return fitting.reduced_precision(on_device.on_device(*self._device, memory_left(fitting.max_memory)))
 
     def _accepts(self, norm: float, least: float) -> bool:
         """Return whether a gradient is large enough, and end the early cycles if that of the next may not be."""
@@ -105,13 +162,22 @@ class EarlyCycles:
 
     def _end(self, reason: str) -> None:
         self._active = False
+        self._close()
+        logger.info(self.mf, "double precision after %d cycles in reduced precision: %s", self.cycles, reason)
+
+    def _close(self) -> None:
+        """Free the integrals in reduced precision, and keep in words what a device computed of them."""
+        if self._rounded is not None and isinstance(self._rounded.products, on_device.DeviceProducts):
+            products = self._rounded.products
+            self.words = f"the first {products.builds} J and K by {products.label}"
+        self._rounded = None
         self._single.close()
-        logger.info(self.mf, "double precision after %d cycles in single precision: %s", self.cycles, reason)
 
     def _gradient(self, dm: Any, potential: np.ndarray) -> tuple[float, float]:
         """Return the norm of the orbital gradient and an estimate of its rounding error."""
         gradient = self.mf.get_grad(dm.mo_coeff, dm.mo_occ, self._hcore + potential)
-        error = GROWTH * EPSILON * gradient_scale(dm, self.mf.with_df.rounded.exchange)
+        rounded = self.mf.with_df.rounded
+        error = GROWTH * rounded.products.rounding * gradient_scale(dm, rounded.exchange)
         return float(np.linalg.norm(gradient)), error
 
 

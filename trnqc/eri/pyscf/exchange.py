@@ -8,7 +8,7 @@ import numpy as np
 from pyscf import df, gto
 from pyscf.df.df_jk import _DFHF
 
-from trnqc.eri.library import background
+from trnqc.eri.library import background, needs
 from trnqc.eri.seminumerical.exchange import LEVEL, SeminumericalExchange
 from trnqc.eri.seminumerical.field import programs_for
 from trnqc.eri.seminumerical.work import is_cheaper
@@ -90,7 +90,11 @@ def builder(mol: Any, omega: float, kernels: str, level: int = LEVEL) -> Seminum
     see as a change of the density. Raises UnsupportedError where kernels="cached" and a program is not compiled.
     """
     exchange = SeminumericalExchange(mol, omega, level)
-    if kernels == "cached" and not background.Needed(programs_for(mol, exchange.operator.name), "cached").ready():
+
+    def programs() -> needs.Programs:
+        return programs_for(mol, exchange.operator.name)
+
+    if kernels == "cached" and not background.Needed(programs, "cached").ready():
         raise UnsupportedError(
             "kernels='cached' compiles nothing, and kernels of seminumerical exchange are missing: use kernels='wait'"
         )

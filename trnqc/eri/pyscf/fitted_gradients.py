@@ -157,7 +157,7 @@ class _FittedGradients(lib.StreamObject):
             if omega:
                 operators |= {-omega if alpha == 0 else omega}
         kernels = background.chosen(getattr(self.base, "kernels", None))
-        return background.Needed(needs.for_fitted_gradients(mol, auxmol, sorted(operators)), kernels)
+        return background.Needed(lambda: needs.for_fitted_gradients(mol, auxmol, sorted(operators)), kernels)
 
 
 def _are_covered(mol: gto.Mole, auxmol: gto.Mole) -> bool:

@@ -85,7 +85,7 @@ class _AcceleratedGradients(lib.StreamObject):
 
     def _needed(self, mol: gto.Mole, omega: float) -> background.Needed:
         kernels = background.chosen(getattr(self.base, "kernels", None))
-        return background.Needed(needs.for_gradients(mol, omega), kernels)
+        return background.Needed(lambda: needs.for_gradients(mol, omega), kernels)
 
     def _builder(self, mol: gto.Mole, omega: float) -> GradientBuilder:
         return GradientBuilder(mol, omega, self.base.direct_scf_tol, lib.num_threads())

@@ -12,7 +12,7 @@ from pyscf.lib import logger
 from pyscf.scf._response_functions import _gen_rhf_response, _gen_uhf_response
 
 from trnqc.eri.hessian.one_electron import one_electron_energy
-from trnqc.eri.library import background, programs
+from trnqc.eri.library import background, needs, programs
 from trnqc.eri.pyscf.hessian_terms import ExactTerms, FittedTerms, Orbitals
 from trnqc.eri.pyscf.molecule_cache import MoleculeCache
 from trnqc.eri.pyscf.orbital_response import OrbitalResponse
@@ -169,9 +169,11 @@ class _AcceleratedHessian(lib.StreamObject):
         return self._terms.why_not()
 
     def _needed(self) -> background.Needed:
-        kernels = background.chosen(getattr(self.base, "kernels", None))
+        return background.Needed(self._programs, background.chosen(getattr(self.base, "kernels", None)))
+
+    def _programs(self) -> needs.Programs:
         wanted = self._terms.programs()
         if (functional := self._functional) is not None:
             for order in range(functional.order, functional.order + 3):
                 wanted += programs_for(self.mol, order)
-        return background.Needed(tuple(dict.fromkeys(wanted)), kernels)
+        return tuple(dict.fromkeys(wanted))

@@ -16,7 +16,7 @@ from pyscf.dft import numint
 from pyscf.grad.rks import _initialize_grids
 from pyscf.lib import logger
 
-from trnqc.eri.library import background
+from trnqc.eri.library import background, needs
 from trnqc.eri.pyscf.molecule_cache import MoleculeCache
 from trnqc.xc.densities import VARIABLES
 from trnqc.xc.forces import nonlocal_gradient, nonlocal_programs_for, programs_for, xc_gradient
@@ -116,11 +116,11 @@ class _XCGradients(lib.StreamObject):
         kernels = background.chosen(getattr(self.base, "kernels", None))
         with_nonlocal = self.base.do_nlc()
 
-        def needed() -> background.Needed:
-            recipes = programs_for(mol, kind) + (nonlocal_programs_for(mol) if with_nonlocal else ())
-            return background.Needed(recipes, kernels)
+        def recipes() -> needs.Programs:
+            return programs_for(mol, kind) + (nonlocal_programs_for(mol) if with_nonlocal else ())
 
-        programs = self._programs.get(mol, (kind, with_nonlocal), needed)
+        needed = background.Needed(recipes, kernels)
+        programs = self._programs.get(mol, (kind, with_nonlocal), lambda: needed)
         return "" if programs.ready() else f"PySCF ({programs.reason})"
 
 

@@ -29,6 +29,8 @@ INFIX = {
     "and": ("&&", AND),
     "or": ("||", OR),
 }
+# The names of types in CUDA's functions such as __float_as_int.
+BITS = {"f64": "double", "f32": "float", "i64": "longlong", "i32": "int"}
 # The text of an expression and its precedence.
 Fragment = tuple[str, int]
 
@@ -170,6 +172,21 @@ class Scalars:
 
     def on_cast(self, value: Value) -> Fragment:
         return f"({self.dialect.types[value.dtype]}){self.inside(value.args[0], ATOM)}", PREFIX
+
+    def on_bits(self, value: Value) -> Fragment:
+        """The value of another type with the same bits: a built-in function of CUDA, or a helper function."""
+        (a,), types = value.args, self.dialect.types
+        source, target = types[a.dtype], types[value.dtype]
+        if self.dialect.threads:
+            words = (BITS[dtype] for dtype in (a.dtype, value.dtype))
+            return f"__{'_as_'.join(words)}({self.text(a)})", ATOM
+        name = f"{value.dtype}_with_bits_of_{a.dtype}"
+        self.helpers[name] = (
+            f"static inline {target} {name}({source} x) {{ {target} y; __builtin_memcpy(&y, &x, sizeof y); return y; }}"
+        )
+        return f"{name}({self.text(a)})", ATOM
+
+    on_from_bits = on_bits
 
     def store(self, s: st.Store) -> str:
         return f"{self.element(s.array, s.index)} = {self.text(s.value)};"

@@ -155,6 +155,11 @@ class Vectors(Scalars):
     def lanes_cast(self, value: Value) -> Fragment:
         return self.converted(self.text(value.args[0]), value.dtype), ATOM
 
+    def lanes_bits(self, value: Value) -> Fragment:
+        return f"(({self.vector(value.dtype)})({self.text(value.args[0])}))", ATOM
+
+    lanes_from_bits = lanes_bits
+
     def store(self, s: st.Store) -> str:
         if self.differs(s.index):
             return self.scatter(s, "=")

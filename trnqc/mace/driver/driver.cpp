@@ -56,7 +56,13 @@ void check_threads(int threads) {
   if (threads < 1) throw Failure(TRNQC_MACE_INPUT, "expected a positive number of threads, found " + std::to_string(threads));
 }
 
-// Forces of the atoms, and the virial, from the gradients with respect to the vectors.
+// The symmetric part of a tensor.
+void symmetrise(double* t) {
+  for (int k = 0; k < 3; ++k)
+    for (int l = 0; l < k; ++l) t[3 * k + l] = t[3 * l + k] = (t[3 * k + l] + t[3 * l + k]) / 2;
+}
+
+// Forces of the atoms, and virials, from the gradients with respect to the vectors.
 void write(const trnqc_mace_structure& given, const Structure& s, const Program& program, trnqc_mace_result& result) {
   result.energy = 0;
   for (int64_t n = 0; n < given.atoms; ++n) {
@@ -66,7 +72,8 @@ void write(const trnqc_mace_structure& given, const Structure& s, const Program&
   }
   if (result.forces) std::fill_n(result.forces, 3 * (given.atoms + given.copies), 0.0);
   if (result.pair_gradients) std::fill_n(result.pair_gradients, 3 * given.pairs, 0.0);
-  double virial[9] = {};
+  if (result.virials) std::fill_n(result.virials, 9 * (given.atoms + given.copies), 0.0);
+  std::fill_n(result.virial, 9, 0.0);
   for (int64_t edge = 0; edge < s.edges(); ++edge) {
     const int64_t pair = s.pairs[edge];
     const double *g = program.gradients() + 3 * edge, *v = s.vectors.data() + 3 * edge;
@@ -76,11 +83,18 @@ void write(const trnqc_mace_structure& given, const Structure& s, const Program&
         result.forces[3 * given.senders[pair] + k] += g[k];
       }
       if (result.pair_gradients) result.pair_gradients[3 * pair + k] = g[k];
-      for (int l = 0; l < 3; ++l) virial[3 * k + l] += v[k] * g[l];
+      for (int l = 0; l < 3; ++l) {
+        const double part = v[k] * g[l];
+        result.virial[3 * k + l] += part;
+        if (result.virials)
+          for (const int64_t end : {given.receivers[pair], given.senders[pair]})
+            result.virials[9 * end + 3 * k + l] += part / 2;
+      }
     }
   }
-  for (int k = 0; k < 3; ++k)
-    for (int l = 0; l < 3; ++l) result.virial[3 * k + l] = (virial[3 * k + l] + virial[3 * l + k]) / 2;
+  symmetrise(result.virial);
+  if (result.virials)
+    for (int64_t n = 0; n < given.atoms + given.copies; ++n) symmetrise(result.virials + 9 * n);
 }
 
 }  // namespace
@@ -111,6 +125,10 @@ void trnqc_mace_close(trnqc_mace* model) { delete model; }
 
 double trnqc_mace_cutoff(const trnqc_mace* model) { return model->program.elements.cutoff; }
 
+int trnqc_mace_has_element(const trnqc_mace* model, int32_t number) {
+  return static_cast<int>(model->program.elements.places.count(number));
+}
+
 int64_t trnqc_mace_row_bytes(const trnqc_mace* model) { return model->program.row_bytes(); }
 
 int trnqc_mace_evaluate(trnqc_mace* model, const trnqc_mace_structure* given, trnqc_mace_result* result) {
@@ -118,7 +136,8 @@ int trnqc_mace_evaluate(trnqc_mace* model, const trnqc_mace_structure* given, tr
     const std::lock_guard<std::mutex> guard(model->mutex);
     if (given->copies && !given->exchange && model->program.row_bytes())
       throw Failure(TRNQC_MACE_INPUT, "a model with several layers needs the function `exchange` for copies of atoms");
-    model->structure.set(*given, model->program.elements, model->threads);
+    model->structure.set(*given, model->program.elements, model->threads, trnqc::mace::RANGE,
+                         trnqc::mace::TILE);
     model->program.run(model->structure, *given, model->threads);
     write(*given, model->structure, model->program, *result);
   });

@@ -20,7 +20,10 @@ from trnqc.mace.driver.steps import Program
 
 SOURCES = Path(__file__).parent
 HEADER = SOURCES / "trnqc_mace.h"
-OWN = tuple(SOURCES / f"{name}.h" for name in ("failure", "memory", "team", "structure", "program", "folder"))
+OWN = tuple(
+    SOURCES / f"{name}.h"
+    for name in ("failure", "memory", "team", "partition", "structure", "rows", "program", "folder")
+)
 # Names of the errors of trnqc_mace.h, from 1 on, as classes.
 ERRORS: dict[int, type[TrnqcError]] = {1: InputError, 2: InputError, 3: InputError, 4: MemoryLimit, 5: StorageError}
 
@@ -58,6 +61,7 @@ class _Result(ctypes.Structure):
         ("pair_gradients", ctypes.c_void_p),
         ("energy", ctypes.c_double),
         ("virial", ctypes.c_double * 9),
+        ("virials", ctypes.c_void_p),
     )
 
 
@@ -137,6 +141,7 @@ class Driver:
         *,
         copies: int = 0,
         exchange: Exchange | None = None,
+        virials: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return energies of the atoms, forces of atoms and copies [N, 3], and virial [3, 3].
 
@@ -154,6 +159,8 @@ class Driver:
             exchange(reverse, rows, row_of) writes the rows of copies, which are those of their atoms, or, if `reverse`
             is true, adds the rows of copies to those of their atoms. Number i has the row row_of[i]. Models with
             several layers need it if there are copies.
+        virials : numpy.ndarray, optional
+            Contributions of atoms and copies to the virial are written to this array, float64 [N, 3, 3].
 
         Raises
         ------
@@ -169,7 +176,14 @@ class Driver:
         energies, forces = np.empty(count - copies), np.empty((count, 3))
         called = _EXCHANGE() if exchange is None else _EXCHANGE(_exchanging(exchange, count))
         structure = _Structure(count - copies, copies, _address(kept[0]), pairs, *map(_address, kept[1:]), called)
-        result = _Result(_address(energies), _address(forces), None)
+        result = _Result(_address(energies), _address(forces))
+        if virials is not None:
+            if virials.shape != (count, 3, 3) or virials.dtype != np.float64 or not virials.flags.c_contiguous:
+                raise InputError(
+                    f"virials: expected a C-ordered array of float64 [{count}, 3, 3], "
+                    f"found one of {virials.dtype} {list(virials.shape)}"
+                )
+            result.virials = _address(virials)
         _checked(self.library.trnqc_mace_evaluate(self._model, ctypes.byref(structure), ctypes.byref(result)))
         return energies, forces, np.array(result.virial).reshape(3, 3)
 

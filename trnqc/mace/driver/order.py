@@ -13,6 +13,7 @@ import numpy as np
 from trnqc.jit import NUMPY, CompiledFunction, Library, Recipe, library
 from trnqc.mace.convolutions import Convolutions
 from trnqc.mace.driver import programs
+from trnqc.mace.driver.sharing import share_rows
 from trnqc.mace.driver.steps import Buffer, Exchange, Operands, Pass, Program, Step
 from trnqc.mace.edges.density import EdgeDensity
 from trnqc.mace.edges.first.kernels import FirstConvolution
@@ -46,7 +47,7 @@ class _Order:
     def program(self) -> Program:
         self._edge_buffers()
         self._node_buffers()
-        steps = tuple(self._steps())
+        steps, buffers = share_rows(tuple(self._steps()), self.buffers)
         numbers = tuple(
             number if self.parts.covers(np.array([n])) else 0 for n, number in enumerate(self.model.numbers)
         )
@@ -56,8 +57,10 @@ class _Order:
             self.item,
             ATOMS,
             self.parts.geometry.lanes,
+            BLOCK,
+            all(layer.paired for layer in self.parts.layers if isinstance(layer, LayerConvolution)),
             self.constants,
-            self.buffers,
+            buffers,
             steps,
         )
 
@@ -69,7 +72,8 @@ class _Order:
         harmonics, size = harmonics_size(geometry.degree), geometry.basis.size
         widths = {"harmonics": harmonics * item, "radial": size * item, "slopes": size * item}
         splines = isinstance(geometry.basis, Knots)
-        widths |= {"lengths": 8, "cutoff_values": 0 if splines else 2 * item, "intervals": 8 if splines else 0}
+        factors = not splines and self.model.basis.cutoff_on_weights
+        widths |= {"lengths": 8, "cutoff_values": 2 * item if factors else 0, "intervals": 8 if splines else 0}
         cleared = {"g_harmonics": harmonics * item, "g_lengths": item, "g_vectors": 24}
         for t, density in enumerate(self.parts.densities):
             if density is not None:

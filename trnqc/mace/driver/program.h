@@ -9,21 +9,24 @@
 
 #include "call.h"
 #include "memory.h"
+#include "rows.h"
 #include "structure.h"
 #include "team.h"
 
 namespace trnqc::mace {
 
 enum Count { ONE, ATOMS, RECEIVERS, EDGES, BLOCKS, THREADS, COPIES, GROUPS, COUNTS };
-enum Array { STARTS, SENDERS, RECEIVER_OF, ELEMENTS, VECTORS, BLOCK_TABLE, BLOCK_STARTS, BLOCK_ELEMENTS, NODES, SHARES };
+enum Array { STARTS, SENDERS, RECEIVER_OF, ELEMENTS, VECTORS, BLOCK_TABLE, BLOCK_STARTS, BLOCK_ELEMENTS, NODES, SHARES,
+             ROW_COUNT, ROW_EDGES, EDGE_LIST, EDGE_ROWS, RUNS, BLOCK_RUNS, ARRAYS };
 enum Operand { CONSTANT, BUFFER, COUNT, ARRAY, NUMBER };
 enum Kind { KERNEL, EXCHANGE, EXCHANGE_REVERSE };
 
-constexpr int64_t VERSION = 2;
+constexpr int64_t VERSION = 3;
 // Parts of a step for each thread. With several of them, other threads can do the parts of a thread that is delayed.
 constexpr int64_t PARTS = 4;
-// Largest number of atoms of a range, at least that of a block.
-constexpr int64_t RANGE = 48;
+// Largest number of atoms of a range. In a crystal where an atom has 76 neighbours, half of them are in the range of the
+// atom.
+constexpr int64_t RANGE = 144;
 // Buffers begin at a cache line, whose size in bytes this is.
 constexpr size_t LINE = 64;
 
@@ -41,9 +44,9 @@ struct Step {
 // A buffer: bytes for each of several counts, and whether it is cleared before its first use.
 struct Buffer {
   int64_t cleared, bytes[COUNTS];
-  // The steps between which its contents are needed, and its place in the memory of an evaluation.
+  // The steps between which its contents are needed, and its place in the memory of an evaluation or of a thread.
   size_t first = SIZE_MAX, last = 0, begin = 0, end = 0;
-  // Bytes of an atom, if the buffer has room for the atoms of a range of each thread only; else 0.
+  // Bytes of an atom, if the buffer is a part of the memory of a thread, for the atoms of a range; else 0.
   int64_t row = 0;
 
   bool overlaps(const Buffer& other) const { return first <= other.last && other.first <= last; }
@@ -52,6 +55,7 @@ struct Buffer {
 // Consecutive blocks of the share of a thread, their first atom, and their last atom + 1.
 struct Range {
   int64_t thread, first_block, last_block, atoms[2];
+  const Rows& rows;
 };
 
 class Program {
@@ -65,6 +69,9 @@ class Program {
     element_bytes = next();
     elements.block = next();
     edge_lanes_ = next();
+    row_block_ = below(next(), -1);
+    if (!row_block_) below(-1, 0);
+    paired_ = next();
     const int64_t cutoff = next();
     std::memcpy(&elements.cutoff, &cutoff, sizeof cutoff);
     for (int64_t n = 0, total = next(); n < total; ++n)
@@ -99,7 +106,8 @@ class Program {
                                     threads,
                                     threads * nodes,
                                     (edges + edge_lanes_ - 1) / edge_lanes_};
-    range_rows_ = std::min(RANGE, structure.receiving());
+    range_rows_ = structure.largest_range();
+    rows_.resize(threads);
     place(counts);
     Team team(threads);
     for (size_t n = 0, after; n < steps_.size(); n = after) {
@@ -111,7 +119,7 @@ class Program {
         team.run(threads, [&](int64_t thread) { run_pass(n, after, structure, counts, thread); });
       } else if (step.kind == KERNEL) {
         call(step, structure, counts, team);
-      } else if (nodes > structure.receiving()) {
+      } else if (given.exchange) {
         given.exchange(given.context, step.kind == EXCHANGE_REVERSE, data(step.number),
                        step.operands[0].second, static_cast<int>(element_bytes), structure.row_of.data());
       }
@@ -146,8 +154,8 @@ class Program {
     return end;
   }
 
-  // A buffer that only one pass uses has rows for the atoms of a range if it has no others. Threads run the steps of a
-  // pass at different times, so a buffer keeps its contents during all of a pass that uses it.
+  // A buffer that only one pass uses is a part of the memory of each thread if it has only rows for atoms. Threads run the
+  // steps of a pass at different times, so another buffer keeps its contents during all of a pass that uses it.
   void fit_passes(Buffer& buffer) {
     if (buffer.first == SIZE_MAX) return;
     const int64_t pass = steps_[buffer.first].pass;
@@ -155,41 +163,80 @@ class Program {
     for (int c = 0; c < COUNTS; ++c)
       if (c != RECEIVERS && buffer.bytes[c]) rows = false;
     const bool within = buffer.last < steps_.size() && steps_[buffer.last].pass == pass;
-    if (pass && within && rows) buffer.row = buffer.bytes[RECEIVERS];
+    if (pass && within && rows) {
+      buffer.row = buffer.bytes[RECEIVERS];
+      return;
+    }
     while (pass && buffer.first && steps_[buffer.first - 1].pass == pass) --buffer.first;
     if (buffer.last < steps_.size() && steps_[buffer.last].pass) buffer.last = end_of_pass(buffer.last) - 1;
   }
 
   // Run the steps of a pass for all ranges of a thread.
-  void run_pass(size_t begin, size_t end, const Structure& s, const int64_t* counts, int64_t thread) const {
-    for (int64_t first = s.share_blocks[thread], after; first < s.share_blocks[thread + 1]; first = after) {
-      after = first + 1;
-      while (after < s.share_blocks[thread + 1] && s.block_starts[after + 1] - s.block_starts[first] <= RANGE) ++after;
-      const Range range{thread, first, after, {s.block_starts[first], s.block_starts[after]}};
-      for (size_t n = begin; n < end; ++n) {
+  void run_pass(size_t begin, size_t end, const Structure& s, const int64_t* counts, int64_t thread) {
+    Rows& rows = rows_[thread];
+    for (int64_t n = s.share_ranges[thread]; n < s.share_ranges[thread + 1]; ++n) {
+      const int64_t first = s.range_blocks[n], after = s.range_blocks[n + 1];
+      const Range range{thread, first, after, {s.block_starts[first], s.block_starts[after]}, rows};
+      if (uses_rows(begin, end)) rows.set(s, range.atoms[0], range.atoms[1], paired_, row_block_);
+      for (size_t step = begin; step < end; ++step) {
         Parameters parameters;
-        for (const auto& [operand, number] : steps_[n].operands)
+        for (const auto& [operand, number] : steps_[step].operands)
           parameters.push_back(value(operand, number, s, counts, &range));
-        const bool by_block = steps_[n].groups == BLOCKS;
-        call_kernel(functions_[steps_[n].number], parameters, by_block ? first : thread, by_block ? after : thread + 1);
+        const bool by_block = steps_[step].groups == BLOCKS;
+        call_kernel(functions_[steps_[step].number], parameters, by_block ? first : thread, by_block ? after : thread + 1);
       }
     }
   }
 
-  // Give each buffer a place where no other one is that is needed at the same time: the largest first, each as low as
-  // possible.
+  bool uses_rows(size_t begin, size_t end) const {
+    for (size_t step = begin; step < end; ++step)
+      for (const auto& [operand, number] : steps_[step].operands)
+        if (operand == ARRAY && number >= ROW_COUNT) return true;
+    return false;
+  }
+
+  // Give each buffer a place in the memory of an evaluation, or in that of each thread, which follows it.
   void place(const int64_t* counts) {
-    std::vector<Buffer*> order, placed;
+    std::vector<Buffer*> common, of_thread;
     for (Buffer& buffer : buffers_) {
-      size_t bytes = 0;
-      for (int c = 0; c < COUNTS; ++c) bytes += buffer.bytes[c] * (buffer.row ? range_rows_ * counts[THREADS] : counts[c]);
+      size_t bytes = buffer.row * range_rows_;
+      if (!buffer.row)
+        for (int c = 0; c < COUNTS; ++c) bytes += buffer.bytes[c] * counts[c];
       buffer.begin = 0;
       buffer.end = (bytes + LINE - 1) / LINE * LINE;
-      order.push_back(&buffer);
+      (buffer.row ? of_thread : common).push_back(&buffer);
     }
-    std::stable_sort(order.begin(), order.end(), [](const Buffer* a, const Buffer* b) { return a->end > b->end; });
+    common_bytes_ = pack(common);
+    thread_bytes_ = pack(of_thread);
+    memory_.reserve(common_bytes_ + counts[THREADS] * thread_bytes_);
+  }
+
+  // Give each buffer a place where no other one is that is needed at the same time, as low as possible. Of three orders of
+  // the buffers, the one that needs the least memory is taken. Returns its size.
+  static size_t pack(const std::vector<Buffer*>& buffers) {
+    using Less = bool (*)(const Buffer*, const Buffer*);
+    constexpr Less orders[] = {
+        [](const Buffer* a, const Buffer* b) { return a->end - a->begin > b->end - b->begin; },     // the largest first
+        [](const Buffer* a, const Buffer* b) { return a->first < b->first; },                       // the soonest first
+        [](const Buffer* a, const Buffer* b) { return a->last - a->first > b->last - b->first; }};  // the longest used first
+    std::vector<Buffer*> order = buffers, best;
+    size_t least = SIZE_MAX;
+    for (const Less less : orders) {
+      std::stable_sort(order.begin(), order.end(), less);
+      if (const size_t bytes = pack_in_order(order); bytes < least) {
+        least = bytes;
+        best = order;
+      }
+    }
+    return pack_in_order(best);
+  }
+
+  static size_t pack_in_order(const std::vector<Buffer*>& order) {
+    std::vector<Buffer*> placed;
     size_t total = 0;
     for (Buffer* buffer : order) {
+      buffer->end -= buffer->begin;
+      buffer->begin = 0;
       for (const Buffer* other : placed)
         if (buffer->overlaps(*other) && buffer->begin < other->end && other->begin < buffer->end) {
           buffer->end += other->end - buffer->begin;
@@ -200,7 +247,7 @@ class Program {
                     buffer);
       total = std::max(total, buffer->end);
     }
-    memory_.reserve(total);
+    return total;
   }
 
   void call(const Step& step, const Structure& structure, const int64_t* counts, Team& team) {
@@ -219,9 +266,11 @@ class Program {
     const auto address = [](const void* data) { return reinterpret_cast<intptr_t>(data); };
     switch (operand) {
       case CONSTANT: return address(constants_[number]);
-      case BUFFER:
-        return address(data(number)) +
-               (range ? (range->thread * range_rows_ - range->atoms[0]) * buffers_[number].row : 0);
+      case BUFFER: {
+        const int64_t row = buffers_[number].row;
+        if (!row) return address(data(number));
+        return address(data(number)) + common_bytes_ + range->thread * thread_bytes_ - range->atoms[0] * row;
+      }
       case COUNT: return counts[number];
       case NUMBER: return number;
       case ARRAY: break;
@@ -229,6 +278,11 @@ class Program {
     if (number == VECTORS) return address(s.vectors.data());
     if (number == SHARES && range)
       return address(range->atoms) - range->thread * static_cast<intptr_t>(sizeof(int64_t));
+    if (number >= ROW_COUNT) {
+      const Rows& r = range->rows;
+      const Integers* const of_rows[] = {&r.row_count, &r.row_edges, &r.edge_list, &r.edge_rows, &r.runs, &r.block_runs};
+      return address(of_rows[number - ROW_COUNT]->data());
+    }
     const Integers* const arrays[] = {&s.starts, &s.senders,      &s.receivers,      &s.elements, nullptr,
                                       &s.blocks, &s.block_starts, &s.block_elements, &s.atoms,    &s.shares};
     return address(arrays[number]->data());
@@ -246,7 +300,7 @@ class Program {
       operand = static_cast<Operand>(below(next(), NUMBER + 1));
       number = next();
       const int64_t limits[] = {static_cast<int64_t>(constants_.size()), static_cast<int64_t>(buffers_.size()), COUNTS,
-                                SHARES + 1};
+                                step.pass ? ARRAYS : ROW_COUNT};
       if (operand != NUMBER) below(number, limits[operand]);
     }
   }
@@ -269,7 +323,10 @@ class Program {
   std::vector<void*> functions_;
   std::vector<Buffer> buffers_;
   Block memory_;
-  int64_t range_rows_ = 0;
+  int64_t row_block_ = 1, paired_ = 0, range_rows_ = 0;
+  size_t common_bytes_ = 0, thread_bytes_ = 0;
+  // Those of the range that each thread computes.
+  std::vector<Rows> rows_;
   std::vector<Step> steps_;
 };
 

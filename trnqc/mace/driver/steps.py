@@ -14,11 +14,12 @@ from trnqc.jit import CompiledFunction
 from trnqc.jit.signature import GROUPS
 
 # Version of the encoding, in program.h too.
-VERSION = 2
+VERSION = 3
 # Numbers that are known when a structure is: atoms with their copies, atoms that receive, edges, blocks of atoms,
 # threads, atoms for each thread, and vectors of edges. In the order of program.h.
 COUNTS = ("one", "atoms", "receiving", "edges", "block_count", "threads", "atoms_by_thread", "edge_vectors")
-# Arrays of the structure in the order of program.h; structure.h describes them.
+# Arrays of the structure in the order of program.h. structure.h describes them. Those from "row_count" on belong
+# to a range of atoms, and rows.h describes them.
 ARRAYS = (
     "starts",
     "senders",
@@ -30,6 +31,12 @@ ARRAYS = (
     "block_elements",
     "nodes",
     "shares",
+    "row_count",
+    "row_edges",
+    "edge_list",
+    "edge_rows",
+    "runs",
+    "block_runs",
 )
 KERNEL, EXCHANGE, EXCHANGE_REVERSE = range(3)
 CONSTANT, BUFFER, COUNT, ARRAY, NUMBER = range(5)
@@ -130,6 +137,10 @@ class Program:
         Largest number of atoms of a block.
     lanes : int
         Number of edges of a vector of edges.
+    row_block : int
+        Number of rows of weights that are computed at a time.
+    paired : bool
+        Whether both edges of a pair of atoms have the same weights.
     constants : dict
         Arrays that all evaluations read.
     buffers : dict
@@ -143,6 +154,8 @@ class Program:
     item_bytes: int
     block: int
     lanes: int
+    row_block: int
+    paired: bool
     constants: dict[str, np.ndarray]
     buffers: dict[str, Buffer]
     steps: tuple[Step | Pass | Exchange, ...]
@@ -156,7 +169,7 @@ class Program:
         """The program as program.h reads it, int64; functions and constants are numbered in their order."""
         places = [*self.buffers]
         cutoff = int(np.float64(self.cutoff).view(np.int64))
-        head = [VERSION, self.item_bytes, self.block, self.lanes, cutoff]
+        head = [VERSION, self.item_bytes, self.block, self.lanes, self.row_block, self.paired, cutoff]
         head += [len(self.numbers), *self.numbers, places.index("energies"), places.index("g_vectors"), len(places)]
         sizes = [[buffer.cleared, *(buffer.size.get(name, 0) for name in COUNTS)] for buffer in self.buffers.values()]
         steps = [word for step in self._steps() for word in step]

@@ -29,7 +29,8 @@ typedef struct trnqc_mace trnqc_mace;
  *
  * `rows` has a row of `row_bytes` bytes for each atom and copy: number i of the structure has row `row_of[i]`. With
  * reverse == 0, write the row of each copy, which is that of the atom. With reverse != 0, add the row of each copy to
- * that of the atom, element by element. Elements have `element_bytes` bytes: 4 for float, 8 for double. */
+ * that of the atom, element by element. Elements have `element_bytes` bytes: 4 for float, 8 for double. A process calls
+ * it whether or not it has copies, because other processes may have copies of its atoms. */
 typedef void (*trnqc_mace_exchange)(void *context, int reverse, void *rows, int64_t row_bytes, int element_bytes,
                                     const int64_t *row_of);
 
@@ -41,18 +42,21 @@ typedef struct {
   const int64_t *receivers; /* [pairs], below atoms */
   const int64_t *senders;   /* [pairs], below atoms + copies */
   const double *vectors;    /* position of the receiver minus that of the sender [pairs][3] */
-  /* Needed with copies, by models that have more than one layer. */
+  /* Needed by models that have more than one layer if any process has copies; NULL if none has. */
   trnqc_mace_exchange exchange;
   void *context;
 } trnqc_mace_structure;
 
-/* Arrays of the caller; energies and forces may be NULL, and so may pair_gradients. */
+/* Arrays of the caller; each of them may be NULL. */
 typedef struct {
   double *energies;       /* of the atoms [atoms] */
   double *forces;         /* [atoms + copies][3]; those of copies have to be added to those of their atoms */
   double *pair_gradients; /* derivative of the energy with respect to the vectors [pairs][3] */
   double energy;          /* the sum of the energies of the atoms */
   double virial[9];       /* derivative of the energy with respect to a symmetric strain */
+  /* Contributions to the virial [atoms + copies][9]; half of that of a pair belongs to each of its ends. Those of copies
+   * have to be added to those of their atoms. */
+  double *virials;
 } trnqc_mace_result;
 
 /* Open the model in a folder, for a number of threads. *model is NULL if that fails. */
@@ -61,6 +65,8 @@ void trnqc_mace_close(trnqc_mace *model);
 
 /* The cutoff distance of the model. */
 double trnqc_mace_cutoff(const trnqc_mace *model);
+/* Whether the model has the element with this atomic number: 1 or 0. */
+int trnqc_mace_has_element(const trnqc_mace *model, int32_t number);
 /* The most bytes of a row that the model exchanges, 0 if it needs no exchange. */
 int64_t trnqc_mace_row_bytes(const trnqc_mace *model);
 

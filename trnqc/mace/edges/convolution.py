@@ -19,27 +19,31 @@ from trnqc.gen.build import Builder, dot
 from trnqc.gen.values import fma
 from trnqc.mace.edges.paths import Layout, Path
 
-# First and last + 1 row of a block, number of a sender, offset of the slopes behind the weights.
+# First and last + 1 edge of a run in a block, offset of the slopes behind the weights.
 BEGIN, END, SLOPES = (Var(name, "i64") for name in ("begin", "end", "slopes"))
-# Largest number of sums that the forward program keeps in registers.
-SUMS = {64: 16, 32: 8}
+# The edges of a block, and their rows of weights.
+EDGES, EDGE_ROWS = Array("edges", "i64"), Array("rows", "i64")
 
 
 def couplings(layout: Layout, dtype: str) -> st.Function:
-    """Return the program that writes the couplings of the rows of a block; parameters ``end, harmonics, couplings``."""
+    """Return the program that writes the couplings of the edges of a block.
+
+    Its parameters are ``end`` (the number of edges), ``edges``, ``harmonics`` and ``couplings``.
+    """
     b = Builder()
     y = Array("harmonics", dtype, (None, layout.dims[1]))
     out = Array("couplings", dtype, (None, len(layout.couplings)))
     with b.loop("row", END) as row:
+        edge = b.let("edge", EDGES[row])
         needed = sorted({j for terms in layout.couplings for j, _ in terms})
-        values = {j: b.let("y", y[row, j]) for j in needed}
+        values = {j: b.let("y", y[edge, j]) for j in needed}
         for n, terms in enumerate(layout.couplings):
             b.store(out[row, n], dot([(const(c, dtype), values[j]) for j, c in terms]))
-    return b.function("couplings", (END, y, out))
+    return b.function("couplings", (END, EDGES, y, out))
 
 
 def forward(layout: Layout, dtype: str, step: int, most: int) -> st.Function:
-    """Return the program that adds the rows `begin` to `end` of a block to a node.
+    """Return the program that adds the edges `begin` to `end` of a block to a node.
 
     Parameters
     ----------
@@ -53,22 +57,23 @@ def forward(layout: Layout, dtype: str, step: int, most: int) -> st.Function:
     Returns
     -------
     Function
-        Its parameters are ``begin, end, senders`` (of the rows), ``couplings``, ``weights``, ``x`` and ``z`` (of the
-        node).
+        Its parameters are ``begin, end``, ``edges`` and ``rows`` (numbers of the edges of the block, and their rows of
+        weights), ``senders``, ``couplings``, ``weights``, ``x`` and ``z`` (of the node).
     """
     b, (senders, factors, weights, x, z) = Builder(), _operands(layout, dtype)
     nv = layout.vectors
     with b.loop("v", nv) as v:
         for group in _groups(layout, most):
             sums = {(p.z, k): b.declare("sum", z[(p.z + k) * nv + v]) for _, p in group for k in range(p.dims[2])}
-            with b.loop("row", END, begin=BEGIN) as row:
-                start = b.let("start", senders[row] * (layout.dims[0] * nv) + v)
+            with b.loop("edge", END, begin=BEGIN) as edge:
+                row = b.let("row", EDGE_ROWS[edge])
+                start = b.let("start", senders[EDGES[edge]] * (layout.dims[0] * nv) + v)
                 components = {i: b.let("x", x[start + (group[0][1].x + i) * nv]) for i in range(group[0][1].dims[0])}
                 for n, p in group:
-                    _add(b, p, sums, weights[(n * nv + v) * step + row], components, factors, row)
+                    _add(b, p, sums, weights[(n * nv + v) * step + row], components, factors, edge)
             for (first, k), total in sums.items():
                 b.store(z[(first + k) * nv + v], total)
-    return b.function("convolve", (BEGIN, END, senders, factors, weights, x, z))
+    return b.function("convolve", (BEGIN, END, EDGES, EDGE_ROWS, senders, factors, weights, x, z))
 
 
 def _add(
@@ -78,7 +83,7 @@ def _add(
     weight: Value,
     x: dict[int, Value],
     factors: Array,
-    row: Value,
+    edge: Value,
 ) -> None:
     """Add a path of an edge to the sums. The weight multiplies x, or the result if that has fewer components."""
     w = b.let("w", weight)
@@ -86,10 +91,10 @@ def _add(
         weighted = {i: b.let("wx", w * x[i]) for i in x}
         for i, k, n, sign in p.couplings:
             total = sums[p.z, k]
-            b.assign(total, fma(_signed(factors[row, n], sign), weighted[i], total))
+            b.assign(total, fma(_signed(factors[edge, n], sign), weighted[i], total))
         return
     for k in range(p.dims[2]):
-        terms = [(_signed(factors[row, n], sign), x[i]) for i, at, n, sign in p.couplings if at == k]
+        terms = [(_signed(factors[edge, n], sign), x[i]) for i, at, n, sign in p.couplings if at == k]
         b.assign(sums[p.z, k], fma(w, b.let("z", dot(terms)), sums[p.z, k]))
 
 
@@ -125,8 +130,8 @@ def reverse(layout: Layout, dtype: str, step: int, edges: int) -> st.Function:
     -------
     Function
         Its parameters are ``slopes`` (offset of the slopes behind the weights), ``couplings`` and ``weights`` (of the
-        row), ``x`` and ``g_x`` (of the sender), ``g_z`` (of the receiver), the scratch ``sums`` [d2], and ``kept``
-        [d2, edges, lanes] from the row on, to which the vectors of the gradients of all harmonics but the first, and
+        edge), ``x`` and ``g_x`` (of the sender), ``g_z`` (of the receiver), the scratch ``sums`` [d2], and ``kept``
+        [d2, edges, lanes] from the edge on, to which the vectors of the gradients of all harmonics but the first, and
         of the length, are written.
     """
     b = Builder()

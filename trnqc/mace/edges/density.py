@@ -14,13 +14,10 @@ from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
 from trnqc.gen.values import fma, minimum
-from trnqc.host.arrays import empty
-from trnqc.host.threads import in_parallel
 from trnqc.jit import NUMPY, Recipe, find_compiler, library
 from trnqc.mace.edges.geometry.functions import tanh
-from trnqc.mace.edges.geometry.kernels import EdgeValues
 from trnqc.mace.edges.geometry.programs import EDGES, ELEMENTS, INTERVALS, RECEIVERS, SENDERS
-from trnqc.mace.edges.graph import BLOCK, Edges
+from trnqc.mace.edges.graph import BLOCK
 from trnqc.mace.edges.networks.block import PAIRS, Weights
 from trnqc.mace.edges.networks.network import network_weights, parameters
 from trnqc.mace.edges.splines.tables import SplineTables
@@ -133,33 +130,3 @@ class EdgeDensity:
         vector, step = self.lanes * np.dtype(self.dtype).itemsize, 2 * BLOCK
         hidden = step * self.source.hidden * vector
         return {"sums": hidden, "hidden": hidden, "weights": step * vector}
-
-    def forward(self, edges: Edges, values: EdgeValues, threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        """Return the density of each receiver [R], and the derivative of each edge's part by its length [E]."""
-        step, hidden = 2 * BLOCK, self.source.hidden
-        part, slope = np.zeros(edges.count, self.dtype), np.zeros(edges.count, self.dtype)
-        call = self.function.bind(
-            edges=edges.count,
-            shares=threads,
-            senders=edges.senders,
-            receivers=edges.receivers,
-            elements=edges.elements,
-            radial=values.radial,
-            slopes=values.slopes,
-            cutoff=values.cutoff,
-            intervals=values.intervals,
-            pairs=self.pairs,
-            parameters=self.parameters,
-            sums=empty((max(1, threads * step * hidden), self.lanes), self.dtype),
-            hidden=empty((max(1, threads * step * hidden * self.lanes),), self.dtype),
-            weights=empty((threads * step, self.lanes), self.dtype),
-            part=part,
-            slope=slope,
-        )
-        in_parallel(lambda i: call(i, i + 1), threads, threads)
-        return np.bincount(edges.receivers, part, edges.receiving).astype(self.dtype), slope
-
-    @staticmethod
-    def reverse(edges: Edges, slope: np.ndarray, g_density: np.ndarray, g_lengths: np.ndarray) -> None:
-        """Add to the gradient of the lengths what follows from that of the densities."""
-        g_lengths[: edges.count] += g_density[edges.receivers] * slope

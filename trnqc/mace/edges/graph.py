@@ -51,8 +51,3 @@ class Edges:
     def rows(self) -> int:
         """Number of rows of arrays of edges. Programs read whole blocks, and write whole vectors."""
         return self.count + BLOCK
-
-    def shares(self, threads: int) -> np.ndarray:
-        """First nodes of shares with about equal numbers of edges, and the number of nodes at the end."""
-        inner = np.searchsorted(self.starts, self.count * np.arange(1, threads) / threads)
-        return np.concatenate([[0], np.minimum(inner, self.receiving), [self.receiving]]).astype(np.int64)

@@ -1,19 +1,13 @@
-"""The compiled convolution of a layer as a function of NumPy arrays.
-
-Nodes are divided into one share for each thread. The edges of a node are added in their order, so z has the same bits
-for any number of threads; g_x is a sum over shares.
-"""
+"""The compiled convolution of a layer, and what its programs are passed."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from trnqc.host.arrays import empty, zeros
-from trnqc.host.threads import in_parallel
-from trnqc.jit import NUMPY, CompiledFunction, Recipe, find_compiler, library
+from trnqc.host.arrays import empty
+from trnqc.jit import NUMPY, Recipe, find_compiler, library
 from trnqc.mace.edges import layer
-from trnqc.mace.edges.geometry.kernels import EdgeValues, Geometry
-from trnqc.mace.edges.graph import BLOCK, Edges
+from trnqc.mace.edges.graph import BLOCK
 from trnqc.mace.edges.networks.block import Weights
 from trnqc.mace.edges.networks.network import network_weights, parameters
 from trnqc.mace.edges.paths import Layout, last_layer, layout_of
@@ -22,8 +16,6 @@ from trnqc.mace.edges.splines.tables import SplineTables, with_last_layer
 from trnqc.mace.edges.splines.weights import SplineWeights, pack
 from trnqc.mace.gemm import Tile
 from trnqc.mace.model import Convolution, Network, RadialBasis
-
-__all__ = ["EdgeValues", "Edges", "Geometry", "LayerConvolution", "spline_network"]
 
 
 class LayerConvolution:
@@ -46,6 +38,8 @@ class LayerConvolution:
     ----------
     functions : (CompiledFunction, CompiledFunction)
         The programs, forward and reverse.
+    paired : bool
+        Whether weights are computed once for both edges of a pair of atoms.
 
     Raises
     ------
@@ -67,6 +61,9 @@ class LayerConvolution:
         self.layout: Layout = layout_of(convolution.problem, tile.lanes)
         self.source, weights = _source(convolution, basis, self.layout, tile, dtype, splines, which)
         self.pairs = np.zeros(1, np.int64) if splines is None else splines.pairs
+        # A network that sees the elements of sender and receiver distinguishes the edges of a pair of atoms. Splines
+        # cost less than adding the edges of pairs to the sums of two receivers.
+        self.paired = convolution.weights.sender is None and splines is None
         self.parameters = empty(weights.shape, self.dtype)
         self.parameters[:] = weights
         most = 16 if compiler.vector_bytes == 64 else 8
@@ -96,44 +93,6 @@ class LayerConvolution:
     def operands(self, copies: int) -> dict[str, int | np.ndarray]:
         """Numbers and arrays of the model that the programs are passed, by the names of their parameters."""
         return {"pairs": self.pairs, "parameters": self.parameters}
-
-    def forward(self, edges: Edges, values: EdgeValues, x: np.ndarray, z: np.ndarray, threads: int = 1) -> None:
-        """Write z[receiver] = sum over its edges, [R, d3, channels], from features x [N, d1, channels]."""
-        self._run(self.functions[0], edges, values, threads, 1, x=x, z=z)
-
-    def reverse(
-        self,
-        edges: Edges,
-        values: EdgeValues,
-        x: np.ndarray,
-        g_z: np.ndarray,
-        g_harmonics: np.ndarray,
-        g_lengths: np.ndarray,
-        threads: int = 1,
-    ) -> np.ndarray:
-        """Return the gradient of x, and add to those of the harmonics and lengths, [rows, ...]."""
-        g_x = zeros((threads, *x.shape), self.dtype)
-        arrays = {"g_z": g_z, "g_x": g_x, "g_harmonics": g_harmonics, "g_lengths": g_lengths, "slopes": values.slopes}
-        self._run(self.functions[1], edges, values, threads, 2, nodes=edges.nodes, x=x, **arrays)
-        return g_x[0] if threads == 1 else g_x.sum(axis=0)
-
-    def _run(
-        self,
-        function: CompiledFunction,
-        edges: Edges,
-        values: EdgeValues,
-        threads: int,
-        copies: int,
-        **arrays: np.ndarray | int,
-    ) -> None:
-        scratch = scratch_of(self.layout, self.source, copies)
-        call = function.bind(
-            **values.operands(edges, threads),
-            **self.operands(copies),
-            **scratch.arrays(threads, self.layout.lanes),
-            **arrays,
-        )
-        in_parallel(lambda i: call(i, i + 1), threads, threads)
 
 
 def _source(

@@ -11,7 +11,7 @@ from trnqc.gen.build import Builder
 from trnqc.gen.values import lane, minimum
 
 
-def program(size: int, dtype: str, lanes: int, edges: int) -> st.Function:
+def program(size: int, dtype: str, lanes: int, edges: int, listed: bool = False) -> st.Function:
     """Return the program that adds the lanes of the sums of the edges of a block to their gradients.
 
     Parameters
@@ -22,16 +22,18 @@ def program(size: int, dtype: str, lanes: int, edges: int) -> st.Function:
     lanes : int
     edges : int
         Largest number of edges of a block, a multiple of the lanes.
+    listed : bool
+        Whether a table contains the numbers of the edges, which otherwise follow one another.
 
     Returns
     -------
     Function
         Its parameters are ``count`` (of the edges), ``kept`` [size, edges, lanes], the scratch ``part`` [size, lanes],
-        and ``g_harmonics`` [count, size] and ``g_lengths`` [count], to which it adds.
+        ``g_harmonics`` [count, size] and ``g_lengths`` [count], to which it adds, and the table ``edges`` [count].
     """
     b, count = Builder(), Var("count", "i64")
     kept, part, g_r = Array("kept", dtype), Array("part", dtype), Array("g_lengths", dtype)
-    g_y = Array("g_harmonics", dtype, (None, size))
+    g_y, table = Array("g_harmonics", dtype, (None, size)), Array("edges", "i64")
     with b.loop("row", count, step=lanes) as row:
         with b.loop("n", size) as n:
             vectors = b.array("vectors", dtype, (lanes,), lanes=True)
@@ -40,8 +42,8 @@ def program(size: int, dtype: str, lanes: int, edges: int) -> st.Function:
             b.store(total[0], reduce(add, [vectors[i] for i in range(lanes)]))
             b.add(st.Pack(part, n * lanes, total, const(0, "i64"), 1, 1, lanes))
         with b.loop("edge", minimum(count - row, lanes)) as edge:
-            at = b.let("at", row + edge)
+            at = b.let("at", table[row + edge] if listed else row + edge)
             for j in range(1, size):
                 b.accumulate(g_y[at, j], part[(j - 1) * lanes + edge])
             b.accumulate(g_r[at], part[(size - 1) * lanes + edge])
-    return b.function("sum_lanes", (count, kept, part, g_y, g_r))
+    return b.function("sum_lanes", (count, kept, part, g_y, g_r, *([table] if listed else [])))

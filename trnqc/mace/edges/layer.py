@@ -1,9 +1,9 @@
-"""Programs of a layer's convolution over a share of the nodes, edges sorted by receiver, in blocks of edges.
+"""Programs of a layer's convolution over a range of nodes, in blocks of rows of weights (`rows`).
 
-forward: block -> weights (network or spline) -> for each node of the block: its sum (convolution)
+forward: block -> weights (network or spline) -> for each receiver of the block: its sum (convolution)
 reverse: block -> weights and slopes -> for each edge: gradients of x[sender], harmonics and length
 
-Weights are kept for the edges of one block only. A block may begin and end within the edges of a node.
+Weights are kept for the rows of one block only. The edges of a receiver may be in several blocks.
 """
 
 from __future__ import annotations
@@ -11,23 +11,26 @@ from __future__ import annotations
 from trnqc.gen import Array, Value
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
-from trnqc.mace.edges import convolution, lane_sums
+from trnqc.mace.edges import convolution, lane_sums, rows
 from trnqc.mace.edges.geometry.programs import EDGES, ELEMENTS, INTERVALS, RECEIVERS, SENDERS
-from trnqc.mace.edges.loops import GRAPH, NODES, SHARE, SHARES, blocks, clear, nodes
-from trnqc.mace.edges.networks.block import PAIRS, Weights
+from trnqc.mace.edges.loops import NODES, SHARE, SHARES, clear
+from trnqc.mace.edges.networks.block import PAIRS, ROW_EDGES, Weights
 from trnqc.mace.edges.paths import Layout
 from trnqc.mace.edges.scratch import scratch_of
 
+GRAPH = (SHARES, *rows.ROWS_OF_RANGE, SENDERS, RECEIVERS, ELEMENTS)
+
 
 def forward(layout: Layout, source: Weights, most: int) -> st.Function:
-    """Return the program of z[receiver] = sum over edges, whose shares write rows of their own.
+    """Return the program of z[receiver] = sum over edges, for the range of nodes of each share.
 
     Returns
     -------
     Function
-        Its parameters are ``edges``, ``shares`` [S + 1], ``starts`` [N + 1], ``senders, receivers`` [E], ``elements``
-        [N], ``harmonics, radial, cutoff, intervals`` of the geometry, ``pairs`` and ``parameters`` of the weights, the
-        features ``x`` [N, d1, channels], ``scratch_vectors, scratch_numbers`` and the result ``z`` [N, d3, channels].
+        Its parameters are ``edges``, ``shares`` [S + 1], the rows of the range (`rows.ROWS_OF_RANGE`), ``senders,
+        receivers`` [E], ``elements`` [N], ``harmonics, radial, cutoff, intervals`` of the geometry, ``pairs`` and
+        ``parameters`` of the weights, the features ``x`` [N, d1, channels], ``scratch_vectors, scratch_numbers`` and
+        the result ``z`` [N, d3, channels].
     """
     b, dtype, size = Builder(), source.dtype, layout.dims[2] * layout.vectors
     y, radial, _, cutoff = _geometry(layout, source)
@@ -36,14 +39,15 @@ def forward(layout: Layout, source: Weights, most: int) -> st.Function:
     own = scratch.views(SHARE)
     convolve = convolution.forward(layout, dtype, source.edges, most)
     clear(b, z, SHARES[SHARE] * size, SHARES[SHARE + 1] * size)
-    with blocks(b, source, SHARES[SHARE], SHARES[SHARE + 1]) as (first, count, rows):
+    with rows.blocks(b, source) as block:
         tables = (INTERVALS, PAIRS, parameters, SENDERS, RECEIVERS, ELEMENTS)
-        results = (own["sums"], own["hidden"], own["weights"])
-        b.call(source.program(slopes=False), first, rows, EDGES, radial, cutoff, *tables, *results)
-        b.call(convolution.couplings(layout, dtype), count, st.view(y[first, 0]), own["couplings"])
-        with nodes(b, first, count) as (node, begin, end):
-            edges = (st.view(SENDERS[first]), own["couplings"], own["weights"])
-            b.call(convolve, begin, end, *edges, x, st.view(z[node * size]))
+        results = (own["sums"], own["hidden"], own["weights"], ROW_EDGES)
+        program = source.program(slopes=False, listed=True)
+        b.call(program, block.first, block.rows, EDGES, radial, cutoff, *tables, *results)
+        b.call(convolution.couplings(layout, dtype), block.count, block.edges, y, own["couplings"])
+        with rows.runs(b, block) as (node, begin, end):
+            inputs = (block.edges, block.edge_rows, SENDERS, own["couplings"], own["weights"])
+            b.call(convolve, begin, end, *inputs, x, st.view(z[node * size]))
     arrays = (y, radial, cutoff, INTERVALS, PAIRS, parameters, x, *scratch.params, z)
     return b.function("layer", (EDGES, *GRAPH, *arrays), group=SHARE)
 
@@ -63,21 +67,23 @@ def reverse(layout: Layout, source: Weights) -> st.Function:
     parameters, x, g_z, g_x = (Array(name, dtype, lanes=True) for name in ("parameters", "x", "g_z", "g_x"))
     g_y, g_r = Array("g_harmonics", dtype, (None, layout.dims[1])), Array("g_lengths", dtype)
     scratch, size = scratch_of(layout, source, 2), layout.dims[0] * nv
-    own = scratch.views(SHARE)
-    gradient = convolution.reverse(layout, dtype, 2 * source.edges, source.edges)
+    own, most = scratch.views(SHARE), 2 * source.edges
+    gradient = convolution.reverse(layout, dtype, 2 * source.edges, most)
     mine = b.let("mine", SHARE * NODES * size)
-    with blocks(b, source, SHARES[SHARE], SHARES[SHARE + 1]) as (first, count, rows):
+    with rows.blocks(b, source) as block:
         tables = (INTERVALS, PAIRS, parameters, SENDERS, RECEIVERS, ELEMENTS)
-        results = (own["sums"], own["hidden"], own["weights"])
-        b.call(source.program(slopes=True), first, rows, EDGES, radial, slopes, cutoff, *tables, *results)
-        b.call(convolution.couplings(layout, dtype), count, st.view(y[first, 0]), own["couplings"])
-        with nodes(b, first, count) as (node, begin, end), b.loop("row", end, begin=begin) as row:
-            sender = b.let("sender", SENDERS[first + row] * size)
-            edge = (_at(own["couplings"], row * len(layout.couplings)), _at(own["weights"], row))
+        results = (own["sums"], own["hidden"], own["weights"], ROW_EDGES)
+        program = source.program(slopes=True, listed=True)
+        b.call(program, block.first, block.rows, EDGES, radial, slopes, cutoff, *tables, *results)
+        b.call(convolution.couplings(layout, dtype), block.count, block.edges, y, own["couplings"])
+        with rows.runs(b, block) as (node, begin, end), b.loop("at", end, begin=begin) as at:
+            row = b.let("row", rows.EDGE_ROWS[block.begin + at])
+            sender = b.let("sender", SENDERS[rows.EDGE_LIST[block.begin + at]] * size)
+            edge = (_at(own["couplings"], at * len(layout.couplings)), _at(own["weights"], row))
             ends = (st.view(x[sender]), st.view(g_x[mine + sender]), st.view(g_z[node * (layout.dims[2] * nv)]))
-            b.call(gradient, rows, *edge, *ends, own["edge"], _at(own["kept"], row * layout.lanes))
-        add = lane_sums.program(layout.dims[1], dtype, layout.lanes, source.edges)
-        b.call(add, count, own["kept"], own["part"], st.view(g_y[first, 0]), st.view(g_r[first]))
+            b.call(gradient, block.rows, *edge, *ends, own["edge"], _at(own["kept"], at * layout.lanes))
+        add = lane_sums.program(layout.dims[1], dtype, layout.lanes, most, listed=True)
+        b.call(add, block.count, own["kept"], own["part"], g_y, g_r, block.edges)
     arrays = (y, radial, slopes, cutoff, INTERVALS, PAIRS, parameters, x, *scratch.params, g_z, g_x, g_y, g_r)
     return b.function("layer_gradient", (EDGES, NODES, *GRAPH, *arrays), group=SHARE)
 

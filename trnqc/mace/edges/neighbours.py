@@ -12,6 +12,9 @@ import numpy as np
 
 from trnqc.errors import BackendUnavailable, InputError
 
+# Number of pairs whose vectors are computed at a time, so that intermediate arrays are small.
+TOGETHER = 10_000
+
 
 @dataclass(frozen=True, eq=False)
 class Neighbours:
@@ -27,8 +30,8 @@ class Neighbours:
         Whether the structure is periodic along each cell vector.
     senders, receivers : numpy.ndarray
         int64 [pairs].
-    shifts : numpy.ndarray
-        Lattice vector that is added to the position of each sender, float64 [pairs, 3] in Angstrom.
+    images : numpy.ndarray
+        Number of times that each cell vector is added to the position of the sender, int32 [pairs, 3].
     """
 
     cutoff: float
@@ -38,7 +41,7 @@ class Neighbours:
     periodic: tuple[bool, ...]
     senders: np.ndarray
     receivers: np.ndarray
-    shifts: np.ndarray
+    images: np.ndarray
 
     def holds(self, positions: np.ndarray, cell: np.ndarray, periodic: tuple[bool, ...]) -> bool:
         """Whether the list contains all pairs of another structure: no atom has moved by more than half the skin."""
@@ -56,9 +59,11 @@ class Neighbours:
         positions : numpy.ndarray
             Those of a structure that the list holds for, float64 [N, 3] in Angstrom.
         """
-        vectors = positions[self.receivers]
-        vectors -= positions[self.senders]
-        vectors -= self.shifts
+        vectors = np.empty((len(self.senders), 3))
+        for begin in range(0, len(vectors), TOGETHER):
+            part = slice(begin, begin + TOGETHER)
+            np.subtract(positions[self.receivers[part]], positions[self.senders[part]], out=vectors[part])
+            vectors[part] -= self.images[part] @ self.cell
         return vectors
 
 
@@ -95,8 +100,7 @@ def neighbours(
             f"the cell vectors of periodic directions must be linearly independent; found {vectors.tolist()}"
         )
     receivers, senders, images = _pairs(positions, _completed(cell, flags), flags, cutoff + skin)
-    shifts = images.astype(np.float64) @ cell
-    return Neighbours(cutoff, skin, positions, cell, flags, senders, receivers, shifts)
+    return Neighbours(cutoff, skin, positions, cell, flags, senders, receivers, images)
 
 
 def _completed(cell: np.ndarray, periodic: tuple[bool, ...]) -> np.ndarray:
@@ -113,7 +117,7 @@ def _pairs(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Receivers, senders and images of the senders."""
     if not len(positions):
-        return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 3))
+        return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 3), np.int32)
     try:
         vesin = importlib.import_module("vesin")
     except ImportError as error:
@@ -122,4 +126,4 @@ def _pairs(
         ) from error
     search = vesin.NeighborList(cutoff=cutoff, full_list=True, sorted=True)
     i, j, images = search.compute(points=positions, box=box, periodic=list(periodic), quantities="ijS")
-    return i.astype(np.int64), j.astype(np.int64), images
+    return i.astype(np.int64), j.astype(np.int64), images.astype(np.int32)

@@ -8,7 +8,6 @@ import numpy as np
 
 from trnqc.gen import Array, Value
 from trnqc.gen import statements as st
-from trnqc.host.arrays import empty
 from trnqc.jit import NUMPY
 from trnqc.mace.edges.networks.block import Weights
 from trnqc.mace.edges.paths import Layout
@@ -52,14 +51,8 @@ class Scratch:
         item = np.dtype(NUMPY[self.dtype]).itemsize
         return {VECTORS: item * lanes * sum(self.vectors.values()), NUMBERS: item * sum(self.numbers.values())}
 
-    def arrays(self, shares: int, lanes: int) -> dict[str, np.ndarray]:
-        """New memory for a number of shares, by the names of the parameters."""
-        vectors, numbers = (max(1, shares * sum(sizes.values())) for sizes in (self.vectors, self.numbers))
-        dtype = NUMPY[self.dtype]
-        return {VECTORS: empty((vectors, lanes), dtype), NUMBERS: empty((numbers,), dtype)}
 
-
-def weights_scratch(source: Weights, vectors: int, harmonics: int, lanes: int, copies: int) -> Scratch:
+def weights_scratch(source: Weights, vectors: int, harmonics: int, lanes: int, copies: int, users: int = 1) -> Scratch:
     """The scratch memory of programs that compute weights of blocks of edges.
 
     Parameters
@@ -72,6 +65,8 @@ def weights_scratch(source: Weights, vectors: int, harmonics: int, lanes: int, c
     lanes : int
     copies : int
         1 for a forward program, 2 for a reverse program, whose weights have derivatives.
+    users : int
+        Largest number of edges that share a row of weights.
 
     Notes
     -----
@@ -82,7 +77,7 @@ def weights_scratch(source: Weights, vectors: int, harmonics: int, lanes: int, c
     sizes = {"weights": vectors * rows, "sums": source.hidden * rows, "edge": harmonics}
     numbers = {
         "hidden": rows * source.hidden * lanes,
-        "kept": source.edges * harmonics * lanes,
+        "kept": users * source.edges * harmonics * lanes,
         "part": harmonics * lanes,
     }
     return Scratch(sizes, numbers, source.dtype)
@@ -90,5 +85,6 @@ def weights_scratch(source: Weights, vectors: int, harmonics: int, lanes: int, c
 
 def scratch_of(layout: Layout, source: Weights, copies: int) -> Scratch:
     """The scratch memory of the programs of `layer`, with the couplings of a block."""
-    common = weights_scratch(source, len(layout.paths) * layout.vectors, layout.dims[1], layout.lanes, copies)
-    return Scratch(common.vectors, common.numbers | {"couplings": source.edges * len(layout.couplings)}, source.dtype)
+    common = weights_scratch(source, len(layout.paths) * layout.vectors, layout.dims[1], layout.lanes, copies, 2)
+    couplings = {"couplings": 2 * source.edges * len(layout.couplings)}
+    return Scratch(common.vectors, common.numbers | couplings, source.dtype)

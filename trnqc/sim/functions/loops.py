@@ -18,24 +18,26 @@ import numpy as np
 from trnqc.sim.faults import NkiValidationError
 from trnqc.sim.launch import machine
 from trnqc.sim.launch.machine import Run
-from trnqc.sim.launch.version import version_from_environment
+from trnqc.sim.launch.version import needs_version, version_from_environment
 from trnqc.sim.memory.registers import VirtualRegister, read
+from trnqc.sim.memory.scalars import NkiScalar, usable
 
 
 def fori_loop(
-    lower: int | VirtualRegister,
-    upper: int | VirtualRegister,
-    body_fun: Callable[[VirtualRegister], object],
+    lower: int | VirtualRegister | NkiScalar,
+    upper: int | VirtualRegister | NkiScalar,
+    body_fun: Callable[[Any], object],
     step: int = 1,
 ) -> None:
     """Run ``body_fun(i)`` on the device for i = lower, lower + step, ... below upper.
 
     Parameters
     ----------
-    lower, upper : int or VirtualRegister
-        Bounds of the index.
+    lower, upper : int, VirtualRegister or NkiScalar
+        Bounds of the index. Only NKI 0.7 has scalars.
     body_fun : callable
-        Loop body. It receives the index as a register and must return None.
+        Loop body. It must return None. It receives the index as a register in NKI 0.6 and where a bound is a register,
+        otherwise as a scalar.
     step : int
         Positive increment of the index, known at compile time.
 
@@ -45,7 +47,9 @@ def fori_loop(
         If an argument has the wrong type, the body returns a value, or its passes issue different instructions.
     """
     run = machine.current()
-    for index in _passes(run, "fori_loop", lower, upper, step):
+    of_registers = any(isinstance(bound, VirtualRegister) for bound in (lower, upper))
+    as_scalar = version_from_environment() == "0.7" and not of_registers
+    for index in _passes(run, "fori_loop", lower, upper, step, NkiScalar if as_scalar else VirtualRegister):
         if body_fun(index) is not None:
             raise NkiValidationError("fori_loop body must return None; carry state through SBUF or HBM")
 
@@ -91,11 +95,10 @@ def dynamic_range(
     NkiValidationError
         If the simulator stands for NKI 0.7 (TRNQC_NKI).
     """
-    if version_from_environment() == "0.7":
-        raise NkiValidationError("nl.dynamic_range does not exist in NKI 0.7; use nl.fori_loop")
+    needs_version("nl.dynamic_range", "0.6", "nl.fori_loop")
     warnings.warn("nl.dynamic_range is removed in NKI 0.7; use nl.fori_loop", DeprecationWarning, stacklevel=2)
     lower, upper = (0, start) if stop is None else (start, stop)
-    return _passes(machine.current(), "dynamic_range", lower, upper, step)
+    return _passes(machine.current(), "dynamic_range", lower, upper, step, VirtualRegister)
 
 
 def affine_range(start: int, stop: int | None = None, step: int = 1) -> range:
@@ -106,8 +109,8 @@ def affine_range(start: int, stop: int | None = None, step: int = 1) -> range:
 sequential_range = static_range = affine_range
 
 
-def _passes(run: Run, what: str, lower: Any, upper: Any, step: Any) -> Iterator[VirtualRegister]:
-    """Yield the loop index as a register for each pass that is visited."""
+def _passes(run: Run, what: str, lower: Any, upper: Any, step: Any, kind: type) -> Iterator[Any]:
+    """Yield the loop index for each pass that is visited, as a register or a scalar (``kind``)."""
     _check_place(run, what)
     first, end = (0, 0) if run.absent else (_bound(run, what, "lower", lower), _bound(run, what, "upper", upper))
     if not isinstance(step, (int, np.integer)) or isinstance(step, bool) or step < 1:
@@ -120,8 +123,8 @@ def _passes(run: Run, what: str, lower: Any, upper: Any, step: Any) -> Iterator[
         loop.start_pass(i, first=i == 0)
         if run.dry:
             run.weight = weight * count if i == 0 else 0
-        index = VirtualRegister(first + i * int(step), frozen=True)
-        yield index
+        value = first + i * int(step)
+        yield NkiScalar(value) if kind is NkiScalar else VirtualRegister(value, frozen=True)
         loop.end_pass()
     run.weight, run.absent = weight, absent
     loop.close()
@@ -134,16 +137,16 @@ def _check_place(run: Run, what: str) -> None:
 
 def _bound(run: Run, what: str, role: str, bound: Any) -> int:
     """Return the value of a loop bound."""
-    if isinstance(bound, VirtualRegister):
+    if isinstance(bound, VirtualRegister | NkiScalar):
         if run.dry and bound.visit and run.loop_path:
             raise NkiValidationError(
                 f"{what} {role} was loaded inside an outer device loop, so the trip count may differ from pass "
                 "to pass; a trace cannot count it, simulate with data instead"
             )
-        return read(bound)
+        return read(bound if isinstance(bound, VirtualRegister) else usable(bound, f"{what} {role}"))
     if isinstance(bound, (int, np.integer)) and not isinstance(bound, bool):
         return int(bound)
-    raise NkiValidationError(f"{what} {role} must be an int or a VirtualRegister, got {bound!r}")
+    raise NkiValidationError(f"{what} {role} must be an int, a register or a scalar, got {bound!r}")
 
 
 class _Loop:

@@ -16,7 +16,7 @@ from trnqc.sim.launch.jit import jit
 from trnqc.sim.launch.simulate import simulate
 from trnqc.sim.launch.version import version_from_environment
 from trnqc.sim.memory import dtypes
-from trnqc.sim.nki import isa, language, typing
+from trnqc.sim.nki import compiler, isa, language, typing
 
 # Oldest version that counts as the vendor's NKI; unrelated packages of that name have lower versions.
 _MINIMUM = (0, 3)
@@ -63,6 +63,8 @@ def install() -> bool:
     nki.__spec__ = ModuleSpec("nki", None, is_package=True)
     nki.__path__ = []
     parts = {"language": language, "isa": isa, "typing": typing, "dtype": dtypes}
+    if version_from_environment() == "0.7":
+        parts["compiler"] = compiler
     names = {"jit": jit, "simulate": simulate, "__version__": f"{version_from_environment()}.0", _MARK: True}
     for name, value in {**parts, **names}.items():
         setattr(nki, name, value)

@@ -14,21 +14,42 @@ from typing import Any
 from trnqc.sim.faults import NkiValidationError
 from trnqc.sim.launch import machine
 from trnqc.sim.launch.launch import execute
+from trnqc.sim.launch.version import version_from_environment
 
 # Compiler options that published kernels pass. They do not affect results and are ignored.
 _COMPILER_OPTIONS = {"debug_kernel", "experimental_flags", "show_compiler_tb"}
+# Options that NKI 0.7 adds (page nki.jit of the documentation of Neuron 2.33). They do not affect results either.
+_OPTIONS_OF_07 = {"compile_config", "specialization_config"}
+# Number of cores for which the vendor's compiler and runtime are configured.
+_CORES_VARIABLE = "NEURON_LOGICAL_NC_CONFIG"
 
 
 class Kernel:
-    """A kernel function and the number of cores on which it is launched (``lnc``, 1 or 2).
+    """A kernel function and the number of cores on which it is launched.
 
-    ``kernel[lnc]`` returns the kernel for another number of cores.
+    ``kernel[lnc]`` returns the kernel for ``lnc`` cores, 1 or 2.
     """
 
-    def __init__(self, func: Callable[..., Any], lnc: int = 1):
+    def __init__(self, func: Callable[..., Any], lnc: int | None = None):
         functools.update_wrapper(self, func)
         self.func = func
-        self.lnc = lnc
+        self._lnc = lnc
+
+    @property
+    def lnc(self) -> int:
+        """Number of cores of a launch.
+
+        It is the number in brackets, else 1. In NKI 0.7 it is that of NEURON_LOGICAL_NC_CONFIG where this is set, and
+        another number in brackets is an error, as it is for the vendor's compiler (NCC_EVRF066).
+        """
+        text = os.environ.get(_CORES_VARIABLE, "") if version_from_environment() == "0.7" else ""
+        if text not in ("", "1", "2"):
+            raise NkiValidationError(f"{_CORES_VARIABLE} must be 1 or 2, got {text!r}")
+        if self._lnc is not None and text not in ("", str(self._lnc)):
+            raise NkiValidationError(
+                f"kernel[{self._lnc}] must agree with {_CORES_VARIABLE}={text} in NKI 0.7; leave out the brackets"
+            )
+        return self._lnc or int(text or 1)
 
     def __getitem__(self, lnc: int) -> Kernel:
         if lnc not in (1, 2) or isinstance(lnc, bool):
@@ -61,7 +82,7 @@ def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
     if "mode" in kwargs:
         warnings.warn("nki.jit ignores mode=", DeprecationWarning, stacklevel=2)
         kwargs.pop("mode")
-    unknown = set(kwargs) - _COMPILER_OPTIONS
+    unknown = set(kwargs) - _COMPILER_OPTIONS - (_OPTIONS_OF_07 if version_from_environment() == "0.7" else set())
     if unknown:
         raise TypeError(f"jit() got unexpected keyword arguments {sorted(unknown)}")
     return Kernel if fn is None else Kernel(fn)

@@ -1,7 +1,9 @@
 """The version of NKI whose front end the simulator stands for.
 
 ``TRNQC_NKI`` is 0.6 (the default) or 0.7. The front end of 0.6 parses the source of a kernel and accepts a subset of
-Python. That of 0.7 runs the kernel as Python to specialise it, and no longer has ``nl.dynamic_range``.
+Python. That of 0.7 runs the kernel as Python to specialise it. It no longer has ``nl.dynamic_range``, passes indices of
+device loops as `NkiScalar`, and does not launch a kernel on another number of cores than the compiler uses. Source: the
+migration guide from NKI 0.6.0 to 0.7.0 and the release notes of NKI 0.7.0 in the documentation of Neuron 2.33.
 """
 
 from __future__ import annotations
@@ -13,6 +15,13 @@ from trnqc.sim.faults import NkiValidationError
 VARIABLE = "TRNQC_NKI"
 # Versions that the simulator stands for; the first is the default.
 VERSIONS = ("0.6", "0.7")
+# Names that only one version has, by module of ``nki``, with that version.
+ONLY_IN = {
+    ("language", "dynamic_range"): "0.6",
+    ("isa", "NkiScalar"): "0.7",
+    ("isa", "scalar_load"): "0.7",
+    ("isa", "scalar_store"): "0.7",
+}
 
 
 def version_from_environment() -> str:
@@ -31,3 +40,9 @@ def checked_version(version: str, what: str) -> str:
     if version not in VERSIONS:
         raise NkiValidationError(f"{what} must be one of {', '.join(VERSIONS)}, got {version!r}")
     return version
+
+
+def needs_version(name: str, version: str, instead: str) -> None:
+    """Check that the simulator stands for ``version``, which has ``name``; ``instead`` is what the other one has."""
+    if version_from_environment() != version:
+        raise NkiValidationError(f"{name} does not exist in NKI {version_from_environment()}; use {instead}")

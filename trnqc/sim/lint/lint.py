@@ -1,7 +1,8 @@
 """Check that a kernel uses only the Python that the vendor's compiler front ends accept (NKI 0.6 and 0.7).
 
 The front end of 0.6 accepts a subset of Python. That of 0.7 runs the kernel, so that any Python may specialise it, but
-tensors, device loops and names of the interface keep their rules, and ``nl.dynamic_range`` is gone.
+tensors, device loops and names of the interface keep their rules. `trnqc.sim.lint.versions` has the rules about
+constructs that only one version has or that it treats differently.
 
 ``lint(kernel)`` reads the source of the kernel and of every plain function that it calls, without running them. The
 simulator itself runs any Python, as the vendor's simulator does; the check is meant for kernels to be compiled.
@@ -21,6 +22,7 @@ from trnqc.sim.functions.objects import NKIObject
 from trnqc.sim.launch.jit import Kernel
 from trnqc.sim.launch.version import VERSIONS, checked_version
 from trnqc.sim.lint.tensor_names import TensorNames
+from trnqc.sim.lint.versions import violations
 from trnqc.sim.nki import isa, language
 
 # Built-in functions that the kernel language has.
@@ -67,13 +69,21 @@ _BANNED: dict[type[ast.AST], str] = {
 
 @dataclass(frozen=True, order=True)
 class Finding:
-    """A violation of the kernel language, with its place in the source and the versions of NKI that reject it."""
+    """A violation of the kernel language, with its place in the source and the versions of NKI that it concerns.
+
+    Attributes
+    ----------
+    effect
+        "rejected" if these versions do not compile the construct, "differs" if its meaning changed with them, and
+        "deprecated" if they compile it, but a later one will not.
+    """
 
     file: str
     line: int
     function: str
     message: str
     versions: tuple[str, ...] = VERSIONS
+    effect: str = "rejected"
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.function}: {self.message}"
@@ -87,8 +97,8 @@ def lint(kernel: Kernel | Callable[..., Any], version: str | None = None) -> tup
     kernel : Kernel or callable
         The kernel. Its source must be available.
     version : str, optional
-        "0.6" or "0.7" for violations of this version of NKI only; by default those of either, so that a kernel without
-        findings compiles in both.
+        "0.6" or "0.7" for findings that concern this version of NKI only; by default those of either, so that a kernel
+        without findings compiles in both and means the same.
 
     Returns
     -------
@@ -116,12 +126,13 @@ def lint(kernel: Kernel | Callable[..., Any], version: str | None = None) -> tup
 
 @dataclass(frozen=True)
 class _Source:
-    """One function: its syntax tree, its place in the source, and the objects that its free names refer to."""
+    """One function: its syntax tree, its place in the source, what its free names refer to, and its local names."""
 
     tree: ast.FunctionDef
     file: str
     first_line: int
     names: dict[str, Any]
+    local: frozenset[str]
 
     @staticmethod
     def of(function: Callable[..., Any]) -> _Source:
@@ -130,16 +141,18 @@ class _Source:
         assert isinstance(tree, ast.FunctionDef)
         closure = inspect.getclosurevars(function)
         names = {**closure.builtins, **closure.globals, **closure.nonlocals, **getattr(function, "__globals__", {})}
-        return _Source(tree, inspect.getsourcefile(function) or "?", first, names)
+        return _Source(tree, inspect.getsourcefile(function) or "?", first, names, frozenset(_locals(tree)))
 
-    def at(self, node: ast.AST, message: str, versions: tuple[str, ...] = ("0.6",)) -> Finding:
+    def at(
+        self, node: ast.AST, message: str, versions: tuple[str, ...] = ("0.6",), effect: str = "rejected"
+    ) -> Finding:
         line = self.first_line + getattr(node, "lineno", 1) - 1
-        return Finding(self.file, line, self.tree.name, message, versions)
+        return Finding(self.file, line, self.tree.name, message, versions, effect)
 
     def meaning(self, node: ast.expr) -> Any:
         """The object that a dotted name refers to outside of the function, or None."""
         if isinstance(node, ast.Name):
-            return None if node.id in _locals(self.tree) else self.names.get(node.id)
+            return None if node.id in self.local else self.names.get(node.id)
         if isinstance(node, ast.Attribute):
             base = self.meaning(node.value)
             return getattr(base, node.attr, None) if base is not None else None
@@ -175,6 +188,8 @@ def _check(source: _Source, is_kernel: bool) -> list[Finding]:
             findings.append(source.at(node, message))
         for rule in _RULES:
             findings += rule(source, node)
+    for violation in violations(source.tree, source.meaning):
+        findings.append(source.at(violation.node, violation.message, violation.versions, violation.effect))
     for node, message in TensorNames(source.tree, lambda n: source.meaning(n)).operators():
         findings.append(source.at(node, message, VERSIONS))
     return findings
@@ -219,7 +234,7 @@ def _calls(source: _Source, node: ast.AST) -> Iterator[Finding]:
     root: ast.expr = node.func
     while isinstance(root, ast.Attribute):
         root = root.value
-    if not isinstance(root, ast.Name) or root.id in _locals(source.tree):
+    if not isinstance(root, ast.Name) or root.id in source.local:
         return
     target = source.names.get(root.id)
     shown = ast.unparse(node.func)
@@ -247,9 +262,7 @@ def _loops(source: _Source, node: ast.AST) -> Iterator[Finding]:
     if not isinstance(node, ast.For) or not isinstance(node.iter, ast.Call):
         return
     name = node.iter.func.attr if isinstance(node.iter.func, ast.Attribute) else getattr(node.iter.func, "id", "")
-    if name == "dynamic_range":
-        yield source.at(node, "nl.dynamic_range is gone from NKI 0.7; use nl.fori_loop", ("0.7",))
-    elif getattr(source.meaning(node.iter.func), "__module__", "") == "builtins" and name not in _SEQUENCES:
+    if getattr(source.meaning(node.iter.func), "__module__", "") == "builtins" and name not in _SEQUENCES:
         yield source.at(node, f"loops run over ranges, lists and tuples, not over {ast.unparse(node.iter)}")
 
 

@@ -21,8 +21,8 @@ class ScalarOffset:
 
     Parameters
     ----------
-    source : VirtualRegister or NkiTensor
-        Register, or one-element integer tensor, with the index.
+    source : VirtualRegister, NkiScalar or NkiTensor
+        Register, scalar, or one-element integer tensor, with the index.
     scale : int
         Elements that the view moves per unit of the index.
     limit : int
@@ -169,7 +169,7 @@ class OutOfBounds:
 
 
 def scalar_source(index: Any) -> Any:
-    """Check that a scalar offset is a register or a one-element integer tensor in SBUF."""
+    """Check that a scalar offset is a register, a scalar, or a one-element integer tensor in SBUF."""
     if hasattr(index, "storage"):
         if index.size != 1 or index.buffer.value != "sbuf" or not index.dtype.is_int:
             raise NkiValidationError(
@@ -177,8 +177,11 @@ def scalar_source(index: Any) -> Any:
                 f"got {index.shape} {index.dtype} in {index.buffer.value}"
             )
         return index
-    if not hasattr(index, "frozen"):
-        raise NkiValidationError(f"scalar_offset must be a register or a (1, 1) integer tensor in sbuf, got {index!r}")
+    if not hasattr(index, "writer") or getattr(index, "is_comparison", False):
+        raise NkiValidationError(
+            "scalar_offset must be a register or a (1, 1) integer tensor in sbuf, or in NKI 0.7 a scalar that is not "
+            f"the result of a comparison, got {index!r}"
+        )
     return index
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from trnqc.sim.faults import NkiValidationError
@@ -25,7 +27,7 @@ class VirtualRegister:
     def __init__(self, state: int | None = None, frozen: bool = False):
         self.value = state
         self.frozen = frozen
-        self.visit = _loop_depth()
+        self.visit = loop_depth()
         self.writer = -1  # id of the instruction that last wrote it
 
     def _no_python_value(self, *_: object) -> int:
@@ -40,16 +42,17 @@ class VirtualRegister:
         return f"VirtualRegister({self.value})"
 
 
-def _loop_depth() -> int:
+def loop_depth() -> int:
+    """Return the number of device loops around the current position of the kernel; 0 outside a kernel."""
     run = machine.running()
     return len(run.loop_path) if run is not None else 0
 
 
-def read(register: VirtualRegister) -> int:
-    """Return the current value of a register; raise NkiValidationError if it was never written."""
+def read(register: Any) -> int:
+    """Return the current value of a register or scalar; raise NkiValidationError if it was never written."""
     if register.value is None:
         raise NkiValidationError("register is read before anything was moved or loaded into it")
-    return register.value
+    return int(register.value)
 
 
 def _writable(register: object, op: str) -> VirtualRegister:
@@ -60,7 +63,7 @@ def _writable(register: object, op: str) -> VirtualRegister:
     return register
 
 
-def _wrap(value: int) -> int:
+def wrap(value: int) -> int:
     """Wrap an integer to 32 bits, as the register does."""
     return (int(value) + 2**31) % 2**32 - 2**31
 
@@ -90,10 +93,11 @@ def register_move(dst: VirtualRegister, src: int | VirtualRegister) -> None:
     run.issue("register_move", "sync", (), ())
     if run.absent:
         return
-    target.value, target.visit = _wrap(value), visit
+    target.value, target.visit = wrap(value), visit
 
 
-def _one_element(op: str, role: str, tensor: object) -> NkiTensor:
+def one_element(op: str, role: str, tensor: object) -> NkiTensor:
+    """Check that an operand is a tensor of one element in SBUF or HBM."""
     if not isinstance(tensor, NkiTensor) or tensor.size != 1:
         actual = tensor.shape if isinstance(tensor, NkiTensor) else type(tensor).__name__
         raise NkiValidationError(f"{op} {role} must be a tensor of one element, got {actual}")
@@ -105,7 +109,7 @@ def _one_element(op: str, role: str, tensor: object) -> NkiTensor:
 def register_load(dst: VirtualRegister, src: NkiTensor) -> None:
     """Set the register ``dst`` to the integer in ``src``, a tensor of one element in HBM or SBUF."""
     run = machine.current()
-    target, tensor = _writable(dst, "register_load"), _one_element("register_load", "src", src)
+    target, tensor = _writable(dst, "register_load"), one_element("register_load", "src", src)
     if not tensor.dtype.is_int:
         raise NkiValidationError(f"register_load src must be an integer tensor, got {tensor.dtype}")
     target.writer = run.tick
@@ -116,13 +120,13 @@ def register_load(dst: VirtualRegister, src: NkiTensor) -> None:
         raise NkiValidationError(
             f"register_load src `{tensor.name}` depends on floating-point data, which a trace does not compute"
         )
-    target.value, target.visit = _wrap(int(tensor.array().flat[0])), len(run.loop_path)
+    target.value, target.visit = wrap(int(tensor.array().flat[0])), len(run.loop_path)
 
 
 def register_store(dst: NkiTensor, src: VirtualRegister) -> None:
     """Write the register ``src`` to ``dst``, an integer tensor of one element in HBM or SBUF."""
     run = machine.current()
-    tensor = _one_element("register_store", "dst", dst)
+    tensor = one_element("register_store", "dst", dst)
     if not isinstance(src, VirtualRegister):
         raise NkiValidationError(f"register_store src must be a VirtualRegister, got {type(src).__name__}")
     if not tensor.dtype.is_int:

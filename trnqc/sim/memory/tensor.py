@@ -393,8 +393,8 @@ class NkiTensor(NKIObject):
             [[step, count], ...] in elements of the result's dtype.
         offset : int, optional
             First element of the memory; by default the start of this view.
-        scalar_offset : VirtualRegister or NkiTensor, optional
-            Runtime index, a register or a (1, 1) integer SBUF tensor, that moves the whole pattern.
+        scalar_offset : VirtualRegister, NkiScalar or NkiTensor, optional
+            Runtime index, a register, scalar or (1, 1) integer SBUF tensor, that moves the whole pattern.
         vector_offset : NkiTensor, optional
             Runtime indices, a (P, 1) integer SBUF tensor, that move each row; for dimension 0 of HBM tensors.
         indirect_dim : int

@@ -54,3 +54,4 @@ from trnqc.sim.instructions.vector import (
 from trnqc.sim.launch.target_query import get_nc_sub_version, get_nc_version
 from trnqc.sim.launch.targets import nc_version
 from trnqc.sim.memory.registers import VirtualRegister, register_alloc, register_load, register_move, register_store
+from trnqc.sim.memory.scalars import NkiScalar, scalar_load, scalar_store

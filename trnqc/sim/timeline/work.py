@@ -174,6 +174,6 @@ class WorkTable:
 
     def _sync(self, step: Step) -> Work:
         c = self.c
-        if step.op == "register_load":
+        if step.op in ("register_load", "scalar_load"):
             return Work(c["register_hbm_ns"] if step.inputs[0].space == "hbm" else c["register_load_ns"], 0.0)
         return Work(c["register_move_cycles"] / c["sync_ghz"], 0.0)

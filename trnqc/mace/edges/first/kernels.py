@@ -1,4 +1,4 @@
-"""The compiled convolution of the first layer as a function of NumPy arrays."""
+"""The compiled convolution of the first layer, and what its programs are passed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from trnqc.host.arrays import empty
-from trnqc.host.threads import in_parallel
-from trnqc.jit import NUMPY, CompiledFunction, Recipe, find_compiler, library
+from trnqc.jit import NUMPY, Recipe, find_compiler, library
 from trnqc.mace.edges.first import programs
-from trnqc.mace.edges.geometry.kernels import EdgeValues
-from trnqc.mace.edges.graph import BLOCK, Edges
+from trnqc.mace.edges.graph import BLOCK
 from trnqc.mace.edges.networks.block import Weights
 from trnqc.mace.edges.networks.network import network_weights, parameters
 from trnqc.mace.edges.paths import Layout, last_layer, layout_of
@@ -127,46 +125,8 @@ class FirstConvolution:
             "kind": self.kind,
         }
 
-    def forward(self, edges: Edges, values: EdgeValues, x: np.ndarray, z: np.ndarray, threads: int = 1) -> None:
-        """Write z[receiver] = sum over its edges, [R, d3, channels]. The features x are part of the matrices."""
-        self._run(self.functions[0], edges, values, threads, 1, z=z)
-
-    def reverse(
-        self,
-        edges: Edges,
-        values: EdgeValues,
-        x: np.ndarray,
-        g_z: np.ndarray,
-        g_harmonics: np.ndarray,
-        g_lengths: np.ndarray,
-        threads: int = 1,
-    ) -> None:
-        """Add to the gradients of the harmonics and lengths, [rows, ...]. The features have no gradient."""
-        arrays = {"g_z": g_z, "g_harmonics": g_harmonics, "g_lengths": g_lengths, "slopes": values.slopes}
-        self._run(self.functions[1], edges, values, threads, 2, **arrays)
-
     def _scratch(self, copies: int) -> Scratch:
         return weights_scratch(self.source, self.hidden, self.layout.dims[1], self.layout.lanes, copies)
-
-    def _run(
-        self,
-        function: CompiledFunction,
-        edges: Edges,
-        values: EdgeValues,
-        threads: int,
-        copies: int,
-        **arrays: np.ndarray,
-    ) -> None:
-        lanes = self.layout.lanes
-        moments = threads * self.scratch_bytes(copies)["moments"] // (lanes * np.dtype(self.dtype).itemsize)
-        call = function.bind(
-            **values.operands(edges, threads),
-            moments=empty((moments, lanes), self.dtype),
-            **self.operands(copies),
-            **self._scratch(copies).arrays(threads, lanes),
-            **arrays,
-        )
-        in_parallel(lambda i: call(i, i + 1), threads, threads)
 
 
 def _source(

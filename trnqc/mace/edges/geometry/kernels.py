@@ -33,7 +33,7 @@ class EdgeValues:
     radial, slopes : numpy.ndarray
         Radial functions and their derivatives by the length, [rows, size].
     cutoff : numpy.ndarray
-        Cutoff function and its derivative, [rows, 2]; zero for splines.
+        Cutoff function and its derivative, [rows, 2]; zero if it does not multiply weights, and for splines.
     intervals : numpy.ndarray
         int64 [rows], the interval of a spline; zero for a basis.
     """
@@ -44,19 +44,6 @@ class EdgeValues:
     slopes: np.ndarray
     cutoff: np.ndarray
     intervals: np.ndarray
-
-    def operands(self, edges: Edges, threads: int) -> dict[str, int | np.ndarray]:
-        """What the programs of every layer are passed of the edges, by the names of their parameters."""
-        graph = {"starts": edges.starts, "senders": edges.senders, "receivers": edges.receivers}
-        values = {"harmonics": self.harmonics, "radial": self.radial, "cutoff": self.cutoff}
-        return {
-            "edges": edges.count,
-            "shares": edges.shares(threads),
-            "elements": edges.elements,
-            "intervals": self.intervals,
-            **graph,
-            **values,
-        }
 
 
 class Geometry:
@@ -84,6 +71,8 @@ class Geometry:
         self.degree, self.dtype = degree, NUMPY[dtype]
         self.basis = basis
         self.lanes = find_compiler().lanes(8)
+        factors = isinstance(basis, RadialBasis) and basis.cutoff_on_weights
+        self._unused = {"intervals": isinstance(basis, RadialBasis), "cutoff": not factors}
         functions = programs.forward(basis, degree, dtype, self.lanes), programs.reverse(degree, dtype, self.lanes)
         compiled = library(Recipe.of(*functions, name="mace-geometry"), self.lanes)
         self.functions = compiled.edge_geometry, compiled.vector_gradient
@@ -98,7 +87,7 @@ class Geometry:
         arrays |= {"lengths": empty((rows,), np.float64), "intervals": empty((rows,), np.int64)}
         for name, array in arrays.items():
             array[edges.count :] = 0
-            if name == ("cutoff" if isinstance(self.basis, Knots) else "intervals"):
+            if self._unused.get(name):
                 array[:] = 0
         ends = {"senders": edges.senders, "receivers": edges.receivers, "elements": edges.elements}
         call = self.functions[0].bind(edges=edges.count, vectors=edges.vectors, radii=self.radii, **ends, **arrays)

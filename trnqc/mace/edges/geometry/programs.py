@@ -55,9 +55,9 @@ def forward(basis: RadialBasis | Knots, degree: int, dtype: str, lanes: int) -> 
     -------
     Function
         Its parameters are ``edges, vectors`` [E, 3], the results ``lengths`` [E], ``harmonics`` [E,
-        (degree + 1)^2], ``radial`` and ``slopes`` [E, size], ``cutoff`` [E, 2] (value and slope, of a basis only)
-        and ``intervals`` [E] (of B-splines only), and ``senders, receivers`` [E], ``elements`` [N] and ``radii``
-        [elements], which only a transform reads.
+        (degree + 1)^2], ``radial`` and ``slopes`` [E, size], ``cutoff`` [E, 2] (value and slope, if it multiplies
+        weights) and ``intervals`` [E] (of B-splines only), and ``senders, receivers`` [E], ``elements`` [N] and
+        ``radii`` [elements], which only a transform reads.
     """
     b = Builder()
     y = Array("harmonics", dtype, (None, harmonics_size(degree)))
@@ -77,7 +77,8 @@ def forward(basis: RadialBasis | Knots, degree: int, dtype: str, lanes: int) -> 
     else:
         f, envelope = functions(b, basis, r, _sum_of_radii(edge) if basis.transform else None)
         values, derivatives = [each.value for each in f], [each.slope for each in f]
-        _write(b, cutoff, row, [envelope.value, envelope.slope])
+        if basis.cutoff_on_weights:
+            _write(b, cutoff, row, [envelope.value, envelope.slope])
     _write(b, radial, row, values)
     _write(b, slopes, row, derivatives)
     results = (LENGTHS, y, radial, slopes, cutoff, INTERVALS)

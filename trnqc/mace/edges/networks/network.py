@@ -62,8 +62,8 @@ class NetworkWeights:
 
     @property
     def hidden(self) -> int:
-        """Largest number of vectors of a row of a hidden layer."""
-        return max(self.vectors if self.activated else self.vectors[:-1], default=0)
+        """Largest number of vectors of a row of a hidden layer, or of the radial functions."""
+        return max(self.tile.vectors_of(self.size), *self.vectors[: None if self.activated else -1], 0)
 
     @property
     def activated(self) -> bool:
@@ -87,9 +87,9 @@ class NetworkWeights:
             layers.append(layer)
         return tuple(layers)
 
-    def program(self, slopes: bool) -> st.Function:
+    def program(self, slopes: bool, listed: bool = False) -> st.Function:
         """The program of a block, with the parameters of `block.params`."""
-        return program.Program(self, slopes).function()
+        return program.Program(self, slopes, listed).function()
 
 
 def network_weights(network: Network, columns: int, cutoff: bool, tile: Tile, dtype: str, edges: int) -> NetworkWeights:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from trnqc.gen import Array, Value, const
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
-from trnqc.gen.values import exp, fma, minimum
-from trnqc.mace.edges.geometry.programs import EDGES, ELEMENTS, RECEIVERS, SENDERS
+from trnqc.gen.values import exp, fma
+from trnqc.mace.edges.geometry.programs import ELEMENTS, RECEIVERS, SENDERS
 from trnqc.mace.edges.networks import normalisation
-from trnqc.mace.edges.networks.block import FIRST, ROWS, params
+from trnqc.mace.edges.networks.block import FIRST, ROWS, edge_of, params
 from trnqc.mace.gemm import product
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 class Program:
     """The program under construction."""
 
-    def __init__(self, shape: NetworkWeights, slopes: bool) -> None:
-        self.shape, self.slopes, self.b = shape, slopes, Builder()
+    def __init__(self, shape: NetworkWeights, slopes: bool, listed: bool) -> None:
+        self.shape, self.slopes, self.listed, self.b = shape, slopes, listed, Builder()
         self.copies = 2 if slopes else 1
         self.step = shape.edges * self.copies
-        self.params = params(shape.dtype, shape.size, slopes)
+        self.params = params(shape.dtype, shape.size, slopes, listed)
         self.inputs = [self.array(name) for name in ("radial", "slopes")[: self.copies]]
         self.cutoff, self.parameters = self.array("cutoff"), self.array("parameters")
         self.sums, self.hidden, self.weights = (self.array(name) for name in ("sums", "hidden", "weights"))
@@ -43,6 +43,8 @@ class Program:
     def function(self) -> st.Function:
         s, b = self.shape, self.b
         last = len(s.vectors) - 1
+        if self.listed:
+            self._gather()
         for n in range(last + s.activated):
             self._multiply(n, self.sums, s.vectors[n], 1)
             epsilon = s.norms[n]
@@ -54,16 +56,25 @@ class Program:
         if s.cutoff or (self._adds(last) and not s.activated):
             self._finish()
         name = f"network_{s.dtype}_{'_'.join(map(str, s.widths))}{'_slopes' * self.slopes}"
-        return b.function(name, self.params.values())
+        return b.function(name + "_listed" * self.listed, self.params.values())
+
+    def _gather(self) -> None:
+        """Copy the radial functions of the edges of a table to the rows of the first product."""
+        b, size = self.b, self.shape.size
+        with b.loop("row", ROWS) as row:
+            edge = b.let("edge", edge_of(row, self.listed))
+            for copy, source in enumerate(self.inputs):
+                with b.loop("k", size) as k:
+                    b.store(self.hidden[(row + ROWS * copy) * size + k], source[edge, k])
 
     def _multiply(self, n: int, out: Array, row: int, vector: int) -> None:
-        """Products of layer n: of the radial functions, or of all rows of the hidden layer at once."""
+        """Products of layer n: of the radial functions, or of all rows in ``hidden`` at once."""
         s, multiply = self.shape, product(self.shape.tile, self.shape.dtype)
         depth, vectors = _i64(s.widths[n]), _i64(s.vectors[n])
         right = st.view(self.parameters[s.offsets[n]["weight"]])
         strides = _i64(row), _i64(vector)
-        if n:
-            width, rows = _i64(s.vectors[n - 1] * s.tile.lanes), ROWS * self.copies
+        if n or self.listed:
+            width, rows = _i64(s.vectors[n - 1] * s.tile.lanes) if n else depth, ROWS * self.copies
             self.b.call(multiply, rows, depth, vectors, self.hidden, width, right, out, *strides)
             return
         for copy, source in enumerate(self.inputs):
@@ -113,7 +124,7 @@ class Program:
         parts, vectors = self.shape.offsets[n], self.shape.vectors[n]
         terms = [self.parameters[parts["bias"] + v]] if "bias" in parts else []
         if "sender" in parts:
-            edge = minimum(FIRST + row, EDGES - 1)
+            edge = edge_of(row, self.listed)
             for name, ends in (("sender", SENDERS), ("receiver", RECEIVERS)):
                 terms.append(self.parameters[parts[name] + ELEMENTS[ends[edge]] * vectors + v])
         total = terms[0]
@@ -128,7 +139,7 @@ class Program:
             at = b.let("at", v * self.step + row)
             added = self._adds(n) and not s.activated
             value = b.let("w", self.weights[at] + self._added(n, row, v) if added else self.weights[at])
-            f, df = (self.cutoff[minimum(FIRST + row, EDGES - 1), k] for k in range(2))
+            f, df = (self.cutoff[edge_of(row, self.listed), k] for k in range(2))
             b.store(self.weights[at], value * f if s.cutoff else value)
             if s.cutoff and self.slopes:
                 below = b.let("below", at + ROWS)

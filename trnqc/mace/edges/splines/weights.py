@@ -14,9 +14,9 @@ import numpy as np
 from trnqc.gen import Array, Value, const
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
-from trnqc.gen.values import fma, minimum
-from trnqc.mace.edges.geometry.programs import EDGES, ELEMENTS, INTERVALS, RECEIVERS, SENDERS
-from trnqc.mace.edges.networks.block import FIRST, PAIRS, ROWS, params
+from trnqc.gen.values import fma
+from trnqc.mace.edges.geometry.programs import ELEMENTS, INTERVALS, RECEIVERS, SENDERS
+from trnqc.mace.edges.networks.block import PAIRS, ROWS, edge_of, params
 from trnqc.mace.edges.splines.knots import DEGREE
 
 # Number of vectors that are computed at a time for all edges of a block. Their part of 150 rows takes 38 kB.
@@ -50,25 +50,27 @@ class SplineWeights:
     size = DEGREE + 1
     hidden = 0
 
-    def program(self, slopes: bool) -> st.Function:
+    def program(self, slopes: bool, listed: bool = False) -> st.Function:
         """The program of a block, with the parameters of `block.params`."""
         b = Builder()
-        operands = params(self.dtype, self.size, slopes)
+        operands = params(self.dtype, self.size, slopes, listed)
         whole = self.vectors // WIDTH * WIDTH
         with b.loop("first", whole, step=WIDTH) as first:
-            self._panel(b, operands, first, WIDTH, slopes)
+            self._panel(b, operands, first, WIDTH, slopes, listed)
         if self.vectors > whole:
-            self._panel(b, operands, const(whole, "i64"), self.vectors - whole, slopes)
-        name = f"splines_{self.dtype}_{self.rows}x{self.vectors}{'_slopes' * slopes}"
+            self._panel(b, operands, const(whole, "i64"), self.vectors - whole, slopes, listed)
+        name = f"splines_{self.dtype}_{self.rows}x{self.vectors}{'_slopes' * slopes}{'_listed' * listed}"
         return b.function(name, operands.values())
 
-    def _panel(self, b: Builder, operands: dict[str, Value | Array], first: Value, width: int, slopes: bool) -> None:
+    def _panel(
+        self, b: Builder, operands: dict[str, Value | Array], first: Value, width: int, slopes: bool, listed: bool
+    ) -> None:
         """The vectors from `first` on for all rows."""
         functions, table, weights = (_array(operands, name) for name in ("radial", "parameters", "weights"))
         factors = [functions, _array(operands, "slopes")] if slopes else [functions]
         step = self.edges * len(factors)
         with b.loop("row", ROWS) as row:
-            edge = b.let("edge", minimum(FIRST + row, EDGES - 1))
+            edge = b.let("edge", edge_of(row, listed))
             start = b.let("start", self._table(edge) + first * self.rows + INTERVALS[edge] * width)
             sums = [[b.declare("sum", const(0, self.dtype)) for _ in range(width)] for _ in factors]
             for k in range(self.size):

@@ -1,0 +1,1 @@
+"""NKI kernels of density-fitted J and K, and the planner of their launches."""

@@ -1,0 +1,134 @@
+"""MP2 pair energies on GPUs: energies per hour and per dollar, beside the published row of an A10G.
+
+    python -m scripts.device.bench_mp2_cuda --preset medium large --dollars-per-hour 1.006 [--out FILE]
+    python -m scripts.device.bench_mp2_cuda --preset tiny --simulate      every step but the GPU: no figure counts
+
+An energy is one call of the pair step on all GPUs: B is loaded and converted, T and its sums are computed, and the sums
+are read. The gate: both spin components agree with the fp64 energies of the CPU (`scripts.device.shapes.GATE`). The
+first call compiles and is reported apart. Without --out the record goes to profiles/measured/GPU/mp2.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from scripts.device.shapes import GATE, PRESETS, factors, needed_tflop
+from scripts.measuring import heading, machine, record_file, slug, write_json
+from trnqc import backends
+from trnqc.backends.cuda.backend import Cuda
+from trnqc.backends.cuda.formats import DEVICE_FORMATS
+from trnqc.backends.cuda.pairs import CudaPairStep
+from trnqc.backends.cuda.products import Gpu, SimulatedProducts
+from trnqc.backends.pair_step import PairOptions
+from trnqc.errors import TrnqcError
+from trnqc.jit.simulated_device import SimulatedDevice
+
+# Seconds of a whole DF-MP2 energy by cuBLAS on an A10G, the GPU baseline of the published benchmarks of trnblas. They
+# include the steps before the pairs, which our figure does not have.
+A10G_SECONDS = {"small": 0.001, "medium": 0.266, "large": 2.018}
+# US dollars per hour of AWS's g5.xlarge, which has one A10G, on demand in us-east-1 (price list of 2025).
+A10G_DOLLARS = 1.006
+
+
+def rates(seconds: float, dollars_per_hour: float | None) -> dict[str, float]:
+    """Energies per hour, and per dollar if the price is known."""
+    per_hour = 3600 / seconds
+    return {"per_hour": per_hour} | ({"per_dollar": per_hour / dollars_per_hour} if dollars_per_hour else {})
+
+
+def measure(gpus: Sequence[Gpu], preset: str, precision: str, repeats: int, price: float | None) -> dict[str, Any]:
+    """One record. Raises TrnqcError if the energies fail the gate, before anything is timed."""
+    B, eps_occ, eps_vir = factors(*PRESETS[preset])
+    exact = backends.get("cpu").mp2_pairs(B, eps_occ, eps_vir, precision="fp64")
+    step = CudaPairStep(tuple(gpus), PairOptions(precision))
+    seconds = []
+    for n in range(repeats + 1):
+        begin = time.perf_counter()
+        energies = step.triangle(B, eps_occ, eps_vir, None)
+        seconds.append(time.perf_counter() - begin)
+        error = max(abs(energies.e_os - exact.e_os), abs(energies.e_ss - exact.e_ss)) / abs(exact.e_os)
+        if n == 0 and not error <= GATE[precision]:
+            raise TrnqcError(
+                f"{precision} at {preset}: the relative error is {error:.1e}, allowed {GATE[precision]:.0e}; "
+                "nothing was timed"
+            )
+    first, *times = seconds
+    median = statistics.median(times)
+    row: dict[str, Any] = {
+        "preset": preset,
+        "shape": PRESETS[preset],
+        "precision": precision,
+        "ran_on": energies.ran_on,
+    }
+    row["gpu"] = ", ".join(gpu.device.name for gpu in gpus)
+    row |= {"relative_error": error, "first_seconds": first, "repeat_seconds": times, "median_seconds": median}
+    return row | {"tflop_per_second": needed_tflop(*PRESETS[preset]) / median} | rates(median, price)
+
+
+def published(presets: Sequence[str]) -> list[dict[str, Any]]:
+    """The rows of the A10G."""
+    known = [preset for preset in presets if preset in A10G_SECONDS]
+    return [
+        {"preset": preset, "gpu": "A10G, published", "median_seconds": A10G_SECONDS[preset]}
+        | rates(A10G_SECONDS[preset], A10G_DOLLARS)
+        for preset in known
+    ]
+
+
+def table(rows: Sequence[dict[str, Any]]) -> Table:
+    """Rows for people."""
+    columns = ("preset", "precision", "gpu", "median_seconds", "tflop_per_second", "per_hour", "per_dollar")
+    printed = Table(*(name.replace("_", " ") for name in columns))
+    for row in rows:
+        cells = (row.get(name, "") for name in columns)
+        printed.add_row(*(f"{x:.4g}" if isinstance(x, float) else str(x) for x in cells))
+    return printed
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--preset", nargs="+", default=["medium", "large"], choices=PRESETS)
+    parser.add_argument("--precision", nargs="+", default=["fp64", "fp32", "bf16x3"], choices=tuple(DEVICE_FORMATS))
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--dollars-per-hour", type=float, help="price of this machine, for energies per dollar")
+    parser.add_argument("--simulate", action="store_true", help="one simulated GPU on this CPU; writes to --out only")
+    parser.add_argument("--out", type=Path, help="default: profiles/measured/GPU/mp2.json")
+    asked, console = parser.parse_args(argv), Console(soft_wrap=True)
+    try:
+        simulated = SimulatedDevice(streams=3)
+        gpus = (Gpu(simulated, SimulatedProducts(simulated)),) if asked.simulate else Cuda().gpus()
+        kind = "simulated devices, no figure counts" if asked.simulate else "measured"
+        rows = [
+            measure(gpus, preset, precision, asked.repeats, asked.dollars_per_hour)
+            for preset in asked.preset
+            for precision in asked.precision
+        ]
+    except TrnqcError as error:
+        console.print(f"device.bench_mp2_cuda: {error}", markup=False, highlight=False, style="red")
+        return 2
+    record = heading() | {
+        "kind": kind,
+        "machine": machine(),
+        "gpus": [gpu.products.label for gpu in gpus],
+        "numpy": np.__version__,
+    }
+    record |= {"dollars_per_hour": asked.dollars_per_hour, "rows": [*rows, *published(asked.preset)]}
+    out = asked.out or (None if asked.simulate else record_file("mp2", slug(gpus[0].device.name)))
+    if out:
+        write_json(record, out)
+    console.print(table(record["rows"]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
