@@ -1,11 +1,12 @@
 """The effect of each part of the integral generator, in tables beside the figures of FusionRCG and of a prototype.
 
-    python -m scripts.eri_ablation [--parts graphs phase2 gpu cpu] [--classes 1111 2121] [--quick]
+    python -m scripts.eri_ablation [--parts graphs phase2 gpu cpu eq7] [--classes 1111 2121] [--quick]
                                    [--out FILE]
 
     graphs  nodes, flops, values that live at once, slots, by axis rule and scheduler
     phase2  flops from targets to integrals, with harmonics step by step or at the end
     gpu     registers, spills, shared memory and compile time by tier, rule, scheduler and form of `+=` (nvcc, no GPU)
+    eq7     values that live at once by readings of the score of FusionRCG's scheduler
     cpu     throughput with one part changed at a time: rule, scheduler, harmonics, form, lanes, primitive screening
 
 Nothing is timed on a GPU. CPU figures are a thread's CPU seconds. Counts and compiled files are kept in the
@@ -61,11 +62,18 @@ def cpu(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
         yield class_row(digits, asked.primitives)
 
 
+def eq7(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    from scripts.eri_ablation.eq7 import class_rows
+
+    yield from map(class_rows, asked.classes)
+
+
 PARTS: dict[str, Callable[[argparse.Namespace], Iterator[dict[str, Any]]]] = {
     "graphs": graphs,
     "phase2": phase2,
     "gpu": gpu,
     "cpu": cpu,
+    "eq7": eq7,
 }
 
 

@@ -1,8 +1,8 @@
 """Reference figures of the ablation: those of FusionRCG (arXiv 2605.10312) and of a prototype.
 
-The prototype was another program over the same recurrences, on AVX-512 CPUs and nvcc 13.0; if the paper
-has several figures for one quantity, all are listed. The score of its scheduler (Eq. 7) is not implemented here:
-"reach" is a score of our own from the same idea, fewest dependants first; the prototype's figures are those of Eq. 7.
+The prototype was another program over the same recurrences, on AVX-512 CPUs and nvcc 13.0; if the paper has several
+figures for one quantity, all are listed. Readings of the score of its scheduler (Eq. 7) are in eq7.py. "reach" is a
+score of our own from the same idea, fewest dependants first; the prototype's figures are those of Eq. 7.
 """
 
 from __future__ import annotations

@@ -135,6 +135,17 @@ def cpu(rows: Rows) -> list[Table]:
     return [table]
 
 
+def eq7(rows: Rows) -> list[Table]:
+    rules = [rule for row in rows for rule in row["rules"]]
+    names = [name for row in rows for peaks in row["rules"].values() for name in peaks]
+    table = _table("Values that live at once by readings of Eq. 7", "class", "rule", *dict.fromkeys(names))
+    for row in rows:
+        for rule in dict.fromkeys(rules):
+            if peaks := row["rules"].get(rule):
+                table.add_row(row["class"], rule, *map(str, peaks.values()))
+    return [table]
+
+
 def claims() -> Table:
     table = _table("What the paper claims", "quantity", "claim")
     for quantity, claim in known.CLAIMS.items():
@@ -149,4 +160,10 @@ def targets(rows: Rows) -> Table:
     return table
 
 
-TABLES: dict[str, Callable[[Rows], list[Table]]] = {"graphs": graphs, "phase2": phase2, "gpu": gpu, "cpu": cpu}
+TABLES: dict[str, Callable[[Rows], list[Table]]] = {
+    "graphs": graphs,
+    "phase2": phase2,
+    "gpu": gpu,
+    "cpu": cpu,
+    "eq7": eq7,
+}

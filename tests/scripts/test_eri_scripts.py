@@ -8,6 +8,7 @@ import pytest
 
 from scripts.device import bench_eri
 from scripts.eri_ablation import __main__ as eri_ablation
+from scripts.eri_ablation.eq7 import class_rows
 from scripts.eri_ablation.verdicts import verdicts
 from trnqc.errors import BackendUnavailable
 from trnqc.jit.device import cuda_devices
@@ -66,3 +67,10 @@ def test_without_a_gpu_it_says_why(capsys):
         assert "GPU" in said or "trnqc[cuda]" in said
     else:
         pytest.skip("there is a GPU here")
+
+
+def test_readings_of_eq7():
+    """The scheduler `target` needs no more live values than any reading; all dependants fewer by argmax."""
+    for peaks in class_rows("1010")["rules"].values():
+        assert peaks["target"] == min(peaks.values())
+        assert peaks["all dependants, argmax"] < peaks["all dependants, argmin"]

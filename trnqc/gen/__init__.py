@@ -1,4 +1,4 @@
-"""The code generator: programs are Python values, from which C or CUDA text is emitted. It knows no chemistry.
+"""The code generator: programs are Python values, from which C, CUDA or HIP text is emitted. It knows no chemistry.
 
 values.py       the expression language
 arrays.py       arrays and their elements
@@ -13,15 +13,15 @@ A graph of values becomes a program in these steps:
 values -> simplified values  (simplify.py)
        -> graph of the values that get a variable  (graph.py)
        -> order of computation  (schedule.py)  -> lifetimes and shared variables  (liveness.py)
-       -> statements  (sequence.py)  -> C or CUDA text  (emit), a listing  (listing.py), flops and bytes  (cost.py)
+       -> statements  (sequence.py)  -> C, CUDA or HIP text  (emit), a listing  (listing.py), flops and bytes  (cost.py)
 """
 
 from __future__ import annotations
 
 from trnqc.gen.arrays import Array
-from trnqc.gen.emit import emit_c, emit_cuda
+from trnqc.gen.emit import emit_c, emit_cuda, emit_hip
 from trnqc.gen.interpreter import run
 from trnqc.gen.listing import listing
 from trnqc.gen.values import Value, Var, const
 
-__all__ = ["Array", "Value", "Var", "const", "emit_c", "emit_cuda", "listing", "run"]
+__all__ = ["Array", "Value", "Var", "const", "emit_c", "emit_cuda", "emit_hip", "listing", "run"]

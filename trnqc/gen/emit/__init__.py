@@ -1,6 +1,6 @@
-"""Emit programs as C or CUDA text. The same program gives the same text in every process.
+"""Emit programs as C, CUDA or HIP text. The same program gives the same text in every process.
 
-dialect.py: the differences between C and CUDA, as two tables
+dialect.py: the differences between C, CUDA and HIP, as tables
 expressions.py: values as scalar text, one method per operation
 vectors.py: values as text over the vector types of GCC and Clang
 exponential.py: exp of such a vector
@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from trnqc.gen.emit.dialect import ACCUMULATE, CUDA, C
+from trnqc.gen.emit.dialect import ACCUMULATE, CUDA, HIP, C
 from trnqc.gen.emit.statements import Text
 from trnqc.gen.statements import Function
 
-__all__ = ["ACCUMULATE", "emit_c", "emit_cuda"]
+__all__ = ["ACCUMULATE", "emit_c", "emit_cuda", "emit_hip"]
 
 
 def emit_c(*functions: Function, lanes: int = 1, external: Collection[str] = ()) -> str:
@@ -72,3 +72,24 @@ def emit_cuda(*functions: Function, lanes: int = 128, accumulate: str = "fence",
         If a program breaks the rules of the language.
     """
     return Text(CUDA, lanes, accumulate, min_blocks).render(functions)
+
+
+def emit_hip(*functions: Function, lanes: int = 128, accumulate: str = "fence") -> str:
+    """Emit functions as HIP for AMD GPUs, with a thread for each lane and a block for each group.
+
+    Parameters
+    ----------
+    functions, lanes, accumulate
+        As for `emit_cuda`.
+
+    Returns
+    -------
+    str
+        The text.
+
+    Raises
+    ------
+    ProgramError
+        If a program breaks the rules of the language.
+    """
+    return Text(HIP, lanes, accumulate).render(functions)

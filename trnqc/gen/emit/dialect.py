@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,8 @@ class Dialect:
         For each type, the constraint letter of a variable in inline assembly.
     types : dict
         For each type of the language, its name.
+    shuffle : str
+        The value of x on the lane of a warp whose number differs by the bits of n; empty if lanes are no threads.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Dialect:
     asm: str
     constraints: dict[str, str]
     types: dict[str, str]
+    shuffle: str = ""
 
 
 C = Dialect(
@@ -98,6 +101,17 @@ CUDA = Dialect(
     asm="asm volatile",
     constraints={"f64": "+d", "f32": "+f", "i64": "+l", "i32": "+r"},
     types={"f64": "double", "f32": "float", "i64": "long long", "i32": "int", "bool": "bool"},
+    shuffle="__shfl_xor_sync(0xffffffffu, x, n)",
+)
+
+# A wavefront of 64 lanes counts as two warps. The second number of __launch_bounds__ has another unit than in CUDA, so
+# that it is not written.
+HIP = replace(
+    CUDA,
+    name="HIP",
+    header=("#include <hip/hip_runtime.h>",),
+    constraints=dict.fromkeys(("f64", "f32", "i64", "i32"), "+v"),
+    shuffle="__shfl_xor(x, n, 32)",
 )
 
 # Ways to write ``+=`` on memory for a GPU. PLACE and VALUE are replaced.

@@ -127,7 +127,7 @@ class Scalars:
         kind, name = self.dialect.types[dtype], f"warp_sum_{dtype}"
         self.helpers[name] = (
             f"static __device__ __forceinline__ {kind} {name}({kind} x) {{ "
-            "for (int n = 16; n; n /= 2) x += __shfl_xor_sync(0xffffffffu, x, n); return x; }"
+            f"for (int n = 16; n; n /= 2) x += {self.dialect.shuffle}; return x; }}"
         )
         return name
 
