@@ -16,14 +16,18 @@ PANELS = (8 * P, 4 * P, 2 * P, P)
 PADDING = 1.1  # how much larger than needed a matrix may become so that panels are larger
 
 
-def solve_sizes(n: int, m: int) -> tuple[int, int]:
-    """Rows of a panel and columns of a block: the largest panel that does not pad the matrix much and leaves four."""
-    tiles = -(-n // P) * P
-    panel = P
+def _largest_panel(n: int, most: int) -> int:
+    """The largest panel of at most so many rows that does not pad the matrix much."""
+    tiles = padded(n, P)
     for rows in PANELS:
-        if padded(n, rows) <= PADDING * tiles and (4 * rows <= tiles or rows == P):
-            panel = rows
-            break
+        if rows <= most and padded(n, rows) <= PADDING * tiles:
+            return rows
+    return P
+
+
+def solve_sizes(n: int, m: int) -> tuple[int, int]:
+    """Rows of a panel and columns of a block. More than 512 rows are several panels, because half of V is zero."""
+    panel = _largest_panel(n, max(4 * P, padded(n, P) // 2))
     return panel, min(m, COLS, RUN * (BANKS * P // panel))
 
 
@@ -75,8 +79,8 @@ def _panel(
 
 
 def factor_sizes(n: int) -> tuple[int, int]:
-    """Rows of a panel of a factorisation and columns of a block, which divide the panel."""
-    panel, _ = solve_sizes(n, n)
+    """Rows of a panel of a factorisation, for as few launches as possible, and columns of a block."""
+    panel = _largest_panel(n, padded(n, P))
     return panel, min(RUN, panel)
 
 

@@ -33,7 +33,7 @@ def _realise(point: Values, shape: Values, precision: str, target: str) -> dict[
     return constants
 
 
-def _launch(n: int, k: int, precision: str, constants: Values, fill: Fill) -> Launch:
+def panel_launch(n: int, k: int, precision: str, constants: Values, fill: Fill) -> Launch:
     """Panel k of a matrix of n rows, a multiple of the panel."""
     panel, parts, dtype = constants["panel"], PARTS[precision], operand_dtype(precision)
     u, row = fill((parts, n, n), dtype), fill((panel, n), np.dtype(np.float32))
@@ -57,12 +57,12 @@ def _launch(n: int, k: int, precision: str, constants: Values, fill: Fill) -> La
 def _example(shape: Values, precision: str, constants: Values, cores: int, fill: Fill) -> Launch:
     """The panel in the middle, which takes about as long as the average."""
     n = solve_plan.padded(shape["n"], constants["panel"])
-    return _launch(n, n // constants["panel"] // 2, precision, constants, fill)
+    return panel_launch(n, n // constants["panel"] // 2, precision, constants, fill)
 
 
 def _gate(shape: Values, precision: str, constants: Values, cores: int, fill: Fill) -> Launch:
     """The second of three panels."""
-    return _launch(3 * constants["panel"], 1, precision, constants, fill)
+    return panel_launch(3 * constants["panel"], 1, precision, constants, fill)
 
 
 KERNEL = NkiKernel(
