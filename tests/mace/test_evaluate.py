@@ -58,6 +58,16 @@ def test_clusters_and_slabs(periodic):
     np.testing.assert_allclose(result.forces, expected["forces"], atol=1e-11 * np.abs(expected["forces"]).max())
 
 
+def test_a_cell_with_one_atom_is_that_of_its_repetitions():
+    """A cell of 1.9 Angstrom and a cutoff of 4: an atom is its own neighbour, many times."""
+    evaluator, cell = Evaluator(description(), "float64"), 1.9 * np.eye(3)
+    one = evaluator(np.array([8]), np.zeros((1, 3)), cell, PERIODIC)
+    places = 1.9 * np.mgrid[:3, :3, :3].reshape(3, -1).T
+    many = evaluator(np.full(27, 8), places, 3 * cell, PERIODIC)
+    assert many.energy == pytest.approx(27 * one.energy, rel=1e-12)
+    np.testing.assert_allclose(many.virial, 27 * one.virial, rtol=1e-10, atol=1e-10 * np.abs(many.virial).max())
+
+
 @pytest.mark.parametrize("case", ["residual", "density"])
 def test_isolated_atoms_have_energies_and_no_forces(case):
     """Two atoms that are farther apart than the cutoff, one of them alone, and no atom at all."""
@@ -129,6 +139,13 @@ def test_wrong_structures_are_one_error_each():
         evaluator(numbers, positions[[0, 1, 2, 3, 4, 5, 0]], cell, PERIODIC)
     with pytest.raises(InputError, match="linearly independent"):
         evaluator(numbers, positions, np.ones((3, 3)), PERIODIC)
+    with pytest.raises(InputError, match=r"positions: expected shape \[7, 3\], found \[5, 3\]"):
+        evaluator(numbers, positions[:5], cell, PERIODIC)
+    with pytest.raises(InputError, match=r"cell: expected shape \[3, 3\], found \[3\]"):
+        evaluator(numbers, positions, np.ones(3), PERIODIC)
+    for skin in (-1.0, np.nan, np.inf):
+        with pytest.raises(InputError, match="skin: expected a distance in Angstrom from 0 on"):
+            Evaluator(description(), skin=skin)
     with pytest.raises(InputError, match="expected one of float32, float64; found float16"):
         Evaluator(description(), "float16")
     with pytest.raises(InputError, match="expected one of exact, spline; found table"):

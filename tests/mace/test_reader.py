@@ -14,6 +14,7 @@ from mace.calculators import MACECalculator  # noqa: E402
 from tests.mace import oracle  # noqa: E402
 from tests.mace.mace_models import FAMILIES, random_model  # noqa: E402
 from trnqc.errors import InputError, UnsupportedError  # noqa: E402
+from trnqc.mace import Calculator  # noqa: E402
 from trnqc.mace.reader import load, read  # noqa: E402
 
 
@@ -40,6 +41,14 @@ def test_energies_forces_and_virials_are_those_of_the_model(family):
     np.testing.assert_allclose(result["forces"], forces, atol=1e-11 * max(1, np.abs(forces).max()))
     virial = atoms.get_stress(voigt=False) * atoms.get_volume()
     np.testing.assert_allclose(result["virial"], virial, atol=1e-10 * max(1, np.abs(virial).max()))
+
+
+def test_stresses_of_atoms_are_those_of_the_model():
+    module, atoms = random_model("MPA-0"), structure()
+    atoms.calc = MACECalculator(models=[module], device="cpu", default_dtype="float64", compute_atomic_stresses=True)
+    expected = atoms.get_stresses()
+    atoms.calc = Calculator(module, dtype="float64")
+    np.testing.assert_allclose(atoms.get_stresses(), expected, rtol=0, atol=1e-10 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("periodic", [False, (True, True, False)])
@@ -74,6 +83,18 @@ def test_unknown_blocks_are_named():
         read(module)
     with pytest.raises(UnsupportedError, match="model: expected MACE or ScaleShiftMACE, found Linear"):
         read(torch.nn.Linear(1, 1))
+
+
+@pytest.mark.parametrize(
+    ("part", "attribute"), [("", "radial_embedding"), ("interactions.1", "linear_up"), ("products.0", "use_sc")]
+)
+def test_a_model_of_another_version_is_one_error(part, attribute):
+    changed = random_model("MP-0")
+    delattr(changed.get_submodule(part), attribute)
+    with pytest.raises(
+        InputError, match=rf"expected the modules of mace-torch .* no attribute '{attribute}'.* save it"
+    ):
+        read(changed)
 
 
 def test_a_file_that_is_no_model_is_refused(tmp_path):

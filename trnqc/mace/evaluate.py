@@ -76,7 +76,7 @@ class Evaluator:
     Raises
     ------
     InputError
-        For another dtype or another kind of radial functions.
+        For another dtype, another kind of radial functions, or a skin that is negative or not finite.
     UnsupportedError
         For a model with parts that the programs do not cover.
     CompilerError
@@ -95,6 +95,8 @@ class Evaluator:
     ) -> None:
         if dtype not in DTYPES:
             raise InputError(f"dtype: expected one of {', '.join(DTYPES)}; found {dtype}")
+        if not 0 <= skin < np.inf:
+            raise InputError(f"skin: expected a distance in Angstrom from 0 on; found {skin}")
         self.model, self.dtype, self.threads, self.skin = model, dtype, thread_count(threads), skin
         self.radial = Radial(radial, spline_tolerance)
         kind = TYPES[dtype]
@@ -134,13 +136,16 @@ class Evaluator:
         Raises
         ------
         InputError
-            If the model does not have an element, positions or cell are not finite, the cell is degenerate, or two
-            atoms are at the same position.
+            If the model does not have an element, an array has another shape, positions or cell are not finite, the
+            cell is degenerate, or two atoms are at the same position.
         """
-        numbers = np.asarray(numbers)
+        numbers, positions = np.asarray(numbers), np.array(positions, np.float64)
+        cell = np.asarray(cell, np.float64)
+        for name, array, shape in (("positions", positions, (numbers.size, 3)), ("cell", cell, (3, 3))):
+            if array.shape != shape:
+                raise InputError(f"{name}: expected shape {list(shape)}, found {list(array.shape)}")
         driver = self.driver(self._elements_of(numbers))
-        positions = np.array(positions, np.float64).reshape(-1, 3)
-        pairs = self._neighbours(positions, np.asarray(cell, np.float64), periodic)
+        pairs = self._neighbours(positions, cell, periodic)
         of_atoms = np.empty((len(numbers), 3, 3)) if virials else None
         listed = pairs.receivers, pairs.senders, pairs.vectors(positions)
         return Result(*driver(numbers, *listed, virials=of_atoms), of_atoms)

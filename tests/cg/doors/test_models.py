@@ -39,6 +39,18 @@ def test_energies_and_forces_stay(case, dtype):
     assert torch.equal(again[1], before[1])
 
 
+def test_autocast(case, package, dtype):
+    """Forces have the errors of the eight bits of bfloat16 in the other layers, in a few layers."""
+    if package != "mace" or dtype != "float32":
+        pytest.skip("autocast leaves float64 as it is, and is not meant for the models of other packages")
+    _, before = case.run()
+    accelerate(case.model)
+    with torch.autocast("cpu", torch.bfloat16):
+        _, forces = case.run()
+    assert (forces - before).abs().max() < 0.2 * before.abs().max()
+    assert not torch.equal(forces, before)
+
+
 def test_what_is_swapped_matters(case, dtype):
     """The comparison above would see a convolution that is wrong by a hundredth."""
     before = case.run()

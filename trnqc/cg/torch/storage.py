@@ -1,8 +1,8 @@
 """Tensors in half precision: they are stored in float16 or bfloat16, and computed in float32.
 
 Operators convert operands before they call an engine, and round each result once. Autograd keeps the tensors in half
-precision. The largest error of a result, relative to float32, is half a unit in the last place: 2^-9 for bfloat16 and
-2^-12 for float16, whose largest number is 65504.
+precision. The largest error of a result, relative to float32, is half a unit in the last place: 2^-8 for bfloat16 and
+2^-11 for float16, whose largest number is 65504.
 """
 
 # No `from __future__ import annotations`, as in operators.py.

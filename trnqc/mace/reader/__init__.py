@@ -21,6 +21,8 @@ from trnqc.mace.reader.linears import array, expect
 from trnqc.mace.reader.radial import basis, repulsion
 from trnqc.mace.reader.readouts import readout
 
+# The version of mace-torch whose modules are read.
+VERSION = "0.3.16"
 # Attributes of models with inputs or terms of the energy that a description does not have.
 EXTRAS = ("joint_embedding", "embedding_readout", "les", "lammps_class")
 
@@ -79,8 +81,19 @@ def read(module: Any, head: str | None = None) -> Model:
     UnsupportedError
         If the model has a block that cannot be described; the message names the block.
     InputError
-        If the model does not have the head, or if it has several and none is named.
+        If the model does not have the head, or if it has several and none is named, or if a module of the model lacks
+        an attribute, as those of other versions of mace-torch may.
     """
+    try:
+        return _read(module, head)
+    except AttributeError as error:
+        raise InputError(
+            f"model: expected the modules of mace-torch {VERSION}, found other ones: {error}: load the model with the "
+            f"version that has written it, and save it again with {VERSION}"
+        ) from error
+
+
+def _read(module: Any, head: str | None) -> Model:
     kind = expect("model", module, "MACE", "ScaleShiftMACE")
     for extra in EXTRAS:
         if getattr(module, extra, None) is not None:
