@@ -1,12 +1,15 @@
 """Run other people's published NKI kernels, unmodified, on the simulator.
 
-    python -m scripts.conformance --sdk DIR --library DIR --samples DIR --nkipy DIR [--only TEXT] [--limit SECONDS]
+    python -m scripts.conformance --sdk DIR --library DIR --samples DIR --nkipy DIR --trnblas DIR
+                                  [--nki 0.6 0.7] [--only TEXT] [--limit SECONDS]
 
-The directories are local checkouts of aws-neuron/aws-neuron-sdk, nki-library, nki-samples and nkipy; sources that are
-not given are left out. Every case runs in its own process, with a time limit, through ``nki.simulate``; its results
-are compared with NumPy or with the checkout's own reference. Outcomes: pass; refused (a rule of the machine is broken,
-the message says which); differs; error; time. The table goes to the terminal, everything to
-profiles/counted/sim_conformance.json. The exit status is 1 if a case neither passes nor is refused as recorded.
+The directories are local checkouts of aws-neuron/aws-neuron-sdk, nki-library, nki-samples, nkipy and trnsci/trnblas;
+sources that are not given are left out. Our own kernels always run. Every case runs once for each version of NKI, in
+its own process, with a time limit, through ``nki.simulate``; its results are compared with NumPy or with the checkout's
+own reference. Outcomes: pass; refused (a rule of the machine is broken, the message says which); differs; error; time.
+Kernels of trnblas run leniently (TRNQC_SIM_RULES=warn), and what the vendor rejects or leaves undefined is listed with
+them. The table goes to the terminal, everything to profiles/counted/sim_conformance.json. The exit status is 1 if a
+case neither passes nor is refused as recorded.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import platform
 import sys
 import time
 import traceback
+import warnings
 from collections import Counter
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
@@ -29,34 +33,43 @@ from rich.table import Table
 
 import trnqc.sim
 from scripts import ROOT
-from scripts.conformance import examples, library, library_direct
+from scripts.conformance import examples, library, library_direct, own, trnblas
 from scripts.conformance.cases import Case, judge
 from scripts.measuring import write_json
 from trnqc.errors import SimulationError
+from trnqc.sim.launch.version import VERSIONS
 
 OUTPUT = ROOT / "profiles" / "counted" / "sim_conformance.json"
-SOURCES = ("sdk", "library", "samples", "nkipy")
+SOURCES = ("sdk", "library", "samples", "nkipy", "trnblas")
 COLOURS = {"pass": "green", "refused": "cyan", "differs": "red", "error": "red", "time": "yellow"}
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of one case. error: relative to the largest expected value; seconds: wall time, reference included."""
+    """Result of one case in one version of NKI.
+
+    error: relative to the largest expected value; seconds: wall time, reference included; findings: what a lenient run
+    reported.
+    """
 
     source: str
     kernel: str
     shapes: str
     target: str
+    nki: str
     outcome: str
     expected: bool
     error: float | None
     seconds: float
     why: str
+    findings: tuple[str, ...] = ()
 
 
-def run_case(case: Case, root: Path) -> tuple[str, float | None, str]:
+def run_case(case: Case, root: Path, version: str) -> tuple[str, float | None, str]:
     """(outcome, error, why) of one case in this process."""
     os.environ["NEURON_PLATFORM_TARGET_OVERRIDE"] = case.target
+    os.environ["TRNQC_NKI"], os.environ["TRNQC_SIM_RULES"] = version, case.rules
+    warnings.simplefilter("ignore", trnqc.sim.RuleWarning)
     np.random.seed(0)
     trnqc.sim.install()
     try:
@@ -65,7 +78,8 @@ def run_case(case: Case, root: Path) -> tuple[str, float | None, str]:
     except SimulationError as error:
         return "refused", None, f"{error} ({place(error, root)})"
     except BaseException as error:
-        on_record = bool(case.refused) and case.refused in str(error)
+        refusal = case.refusal(version)
+        on_record = bool(refusal) and refusal in str(error)
         return "refused" if on_record else "error", None, f"{type(error).__name__}: {error} ({place(error, root)})"
     if isinstance(done, library.Manager) and not done.results:
         return "pass", None, "no outputs to compare: the test's own assertions hold"
@@ -83,46 +97,58 @@ def place(error: BaseException, root: Path) -> str:
     return f"{Path(inside[-1].filename).name}:{inside[-1].lineno}"
 
 
-def isolated(case: Case, root: Path, limit: float) -> Outcome:
+def reports(root: Path) -> tuple[str, ...]:
+    """What lenient runs of this process reported, with places relative to the checkout."""
+    return tuple(f"{f.effect}: {str(f).removeprefix(str(root)).lstrip('/')}" for f in trnqc.sim.reported())
+
+
+def isolated(case: Case, root: Path, limit: float, version: str) -> Outcome:
     """Run the case in a child process and end that process at the time limit."""
     receive, send = multiprocessing.get_context("fork").Pipe(duplex=False)
 
     def child() -> None:
-        send.send(run_case(case, root))
+        send.send((*run_case(case, root, version), reports(root)))
 
     process = multiprocessing.get_context("fork").Process(target=child, daemon=True)
     start = time.perf_counter()
     process.start()
     send.close()
     try:
-        outcome, error, why = receive.recv() if receive.poll(limit) else ("time", None, f"over {limit:.0f} s")
+        silent = ("time", None, f"over {limit:.0f} s", ())
+        outcome, error, why, findings = receive.recv() if receive.poll(limit) else silent
     except EOFError:
-        outcome, error, why = "error", None, "the process died"
+        outcome, error, why, findings = "error", None, "the process died", ()
     seconds = time.perf_counter() - start
     process.kill()
     process.join()
-    expected = outcome == "pass" if not case.refused else outcome == "refused" and case.refused in why
-    why = f"on record: {case.refused}. {why}" if case.refused and expected else why
+    refusal = case.refusal(version)
+    expected = outcome == "pass" if not refusal else outcome == "refused" and refusal in why
+    why = f"on record: {refusal}. {why}" if refusal and expected else why
     error = error if error is None or np.isfinite(error) else None
-    return Outcome(case.source, case.kernel, case.shapes, case.target, outcome, expected, error, round(seconds, 2), why)
+    about = (case.source, case.kernel, case.shapes, case.target, version)
+    return Outcome(*about, outcome, expected, error, round(seconds, 2), why, findings)
 
 
 def table(outcomes: list[Outcome]) -> Table:
-    out = Table("source", "kernel", "shapes", "target", "outcome", "error", "s", "why", title="Published kernels")
+    out = Table(
+        "source", "kernel", "shapes", "target", "nki", "outcome", "error", "s", "why", title="Published kernels"
+    )
     for o in outcomes:
         mark = f"[{COLOURS[o.outcome]}]{o.outcome}{'' if o.expected else ' !'}[/]"
         error = "" if o.error is None else f"{o.error:.1e}"
-        out.add_row(o.source, o.kernel, o.shapes, o.target, mark, error, f"{o.seconds:.1f}", o.why[:160])
+        why = o.why[:160] or (f"{len(o.findings)} findings" if o.findings else "")
+        out.add_row(o.source, o.kernel, o.shapes, o.target, o.nki, mark, error, f"{o.seconds:.1f}", why)
     return out
 
 
 def save(outcomes: list[Outcome], path: Path) -> None:
     """Write all outcomes with the command and the versions."""
+    versions = sorted({o.nki for o in outcomes})
     record = {
         "command": " ".join(["python", "-m", "scripts.conformance", *option_names(sys.argv[1:])]),
         "python": platform.python_version(),
         "numpy": np.__version__,
-        "outcomes": dict(Counter(o.outcome for o in outcomes)),
+        "outcomes": {v: dict(Counter(o.outcome for o in outcomes if o.nki == v)) for v in versions},
         "cases": [asdict(o) for o in outcomes],
     }
     write_json(record, path)
@@ -137,21 +163,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for source in SOURCES:
         parser.add_argument(f"--{source}", type=Path, metavar="DIR")
+    parser.add_argument("--nki", nargs="+", choices=VERSIONS, default=VERSIONS, help="versions of NKI (default both)")
     parser.add_argument("--only", default="", help="run only the cases whose key contains this text")
     parser.add_argument("--limit", type=float, default=120.0, help="seconds per case (default 120)")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     options = parser.parse_args()
     roots = {s: getattr(options, s).resolve() for s in SOURCES if getattr(options, s)}
-    if not roots:
-        parser.error("give at least one checkout: --sdk, --library, --samples or --nkipy")
+    roots["trnqc"] = ROOT
     import torch  # noqa: F401  imported once here so that no case pays for it
 
     console = Console(width=200)
     outcomes = []
-    for case in [*examples.CASES, *library_direct.CASES, *library.cases()]:
-        if case.source in roots and options.only in case.key:
-            outcomes.append(isolated(case, roots[case.source], options.limit))
-            line = f"{outcomes[-1].outcome:8} {outcomes[-1].seconds:6.1f} s  {case.key}"
+    for case in [*own.CASES, *trnblas.CASES, *examples.CASES, *library_direct.CASES, *library.cases()]:
+        for version in options.nki if case.source in roots and options.only in case.key else ():
+            outcomes.append(isolated(case, roots[case.source], options.limit, version))
+            line = f"{outcomes[-1].outcome:8} {outcomes[-1].seconds:6.1f} s  NKI {version}  {case.key}"
             console.print(line, highlight=False, markup=False)
     console.print(table(outcomes))
     console.print(dict(Counter(o.outcome for o in outcomes)))

@@ -19,6 +19,7 @@ class Case:
 
     ``run(root)`` returns (results, expected), two sequences of arrays of the same length. ``refused`` is set where the
     kernel breaks a rule of the machine and the simulator is right to say so: text that must occur in the error.
+    ``refused_07`` is the same where only NKI 0.7 refuses the kernel. ``rules`` is the value of TRNQC_SIM_RULES.
     """
 
     source: str
@@ -29,6 +30,12 @@ class Case:
     rtol: float = 1e-5
     atol: float = 1e-6
     refused: str = ""
+    refused_07: str = ""
+    rules: str = "strict"
+
+    def refusal(self, version: str) -> str:
+        """Text that must occur in the error in this version of NKI, or "" if the kernel must run."""
+        return self.refused or (self.refused_07 if version == "0.7" else "")
 
     @property
     def key(self) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 from trnqc.backends.base import BackendStatus
 from trnqc.backends.neuron import packages
 from trnqc.backends.neuron.device import NeuronDevice, open_device
+from trnqc.backends.neuron.support import outside
 from trnqc.backends.nki.backend import NkiBackend
 
 
@@ -27,7 +30,9 @@ class Neuron(NkiBackend):
             return BackendStatus(False, "; ".join(problems), hint, versions, devices)
         path = "native device" if packages.native_path() else "PyTorch/XLA"
         reason = f"{path}, {packages.logical_cores()} physical cores a logical core"
-        return BackendStatus(True, reason, "", versions, devices)
+        torch_neuronx = packages.release(versions.get("torch-neuronx", ""))
+        hint = outside(torch_neuronx, sys.version_info[:2], packages.instance_type())
+        return BackendStatus(True, reason, hint, versions, devices)
 
     def devices(self) -> tuple[NeuronDevice, ...]:
         return (open_device(),)
