@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trnqc.backends.neuron import packages
+from trnqc.backends.neuron import backend, packages
 from trnqc.backends.neuron.backend import Neuron
 from trnqc.backends.neuron.support import MATRIX, outside
 
@@ -45,7 +45,7 @@ def test_the_status_names_what_is_outside(monkeypatch):
         packages, "find", lambda name: package if name == "torch-neuronx" else packages.Package("nki", "0.7.0", "")
     )
     monkeypatch.setattr(packages, "native_path", lambda: True)
-    monkeypatch.setattr(packages, "instance_type", lambda: "trn1.2xlarge")
+    monkeypatch.setattr(backend, "instance_type", lambda: "trn1.2xlarge")
     status = Neuron().status()
     assert status.usable
     assert status.hint == "torch-neuronx 2.14 is supported on trn2 and trn3, this machine is a trn1.2xlarge"

@@ -9,6 +9,7 @@ from trnqc.backends.neuron import packages
 from trnqc.backends.neuron.device import NeuronDevice, open_device
 from trnqc.backends.neuron.support import outside
 from trnqc.backends.nki.backend import NkiBackend
+from trnqc.tuning.conditions import instance_type
 
 
 class Neuron(NkiBackend):
@@ -31,7 +32,7 @@ class Neuron(NkiBackend):
         path = "native device" if packages.native_path() else "PyTorch/XLA"
         reason = f"{path}, {packages.logical_cores()} physical cores a logical core"
         torch_neuronx = packages.release(versions.get("torch-neuronx", ""))
-        hint = outside(torch_neuronx, sys.version_info[:2], packages.instance_type())
+        hint = outside(torch_neuronx, sys.version_info[:2], instance_type())
         return BackendStatus(True, reason, hint, versions, devices)
 
     def devices(self) -> tuple[NeuronDevice, ...]:
