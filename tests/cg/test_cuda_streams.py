@@ -15,6 +15,7 @@ from trnqc.cg.cuda import device_graph
 from trnqc.cg.cuda.device_graph import DeviceGraph, device_segments
 from trnqc.cg.cuda.segments import segments
 from trnqc.cg.problem.graph import Graph
+from trnqc.errors import UnsupportedError
 
 NODES, EDGES = 3, 150
 
@@ -119,3 +120,21 @@ def test_a_node_out_of_range_is_an_assertion_on_the_device():
 def test_segments_are_longer_where_there_are_many_nodes():
     assert device_graph.longest_segment(100, 10_000) == 64
     assert device_graph.longest_segment(10_000, 500_000) == 200
+
+
+def test_the_first_call_cannot_be_captured():
+    driver, conv = RecordingDriver(), TensorProductConv(problem())
+    refused = pytest.raises(UnsupportedError, match=r"conv_forward is not loaded yet.* call the module once")
+    with torch_on(driver) as moved, captured(driver), refused:
+        conv(*(moved(t) for t in operands(conv.problem)))
+
+
+def test_a_single_edge_and_nan():
+    """A NaN in x reaches the nodes to which its node sends, and nothing else."""
+    conv, one = TensorProductConv(problem()), torch.tensor([1])
+    x, y, w, _, _ = operands(conv.problem)
+    x[0] = torch.nan
+    with torch_on(RecordingDriver()) as moved:
+        for sender, receiver in ((0, 1), (2, 1)):
+            z = conv(*map(moved, (x, y[:1], w[:1], one, one * 0 + sender))).host
+            assert z[receiver].isnan().any() == (sender == 0) and not z[[0, 2]].any()

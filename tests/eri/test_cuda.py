@@ -116,6 +116,18 @@ def test_launches_and_copies_do_not_depend_on_the_number_of_quartets():
     assert counts[0] == counts[1] == {"launch": 2, "cuMemcpyHtoD": 5, "cuMemcpyDtoH": 2}
 
 
+def test_one_quartet_and_a_prime_number_of_pairs():
+    for atoms in (1, 2):
+        mol = chain(atoms)
+        matches(JKBuilder(mol, devices=devices()), density(mol))
+
+
+def test_nan_is_refused():
+    mol = chain(2)
+    with pytest.raises(InputError, match=r"finite|NaN|nan"):
+        JKBuilder(mol, devices=devices()).get_jk(np.full((2, 2), np.nan))
+
+
 def test_little_memory_means_fewer_workers_and_then_an_error():
     mol = molecule()
     (roomy,) = devices()

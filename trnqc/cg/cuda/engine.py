@@ -12,7 +12,7 @@ import numpy as np
 
 from trnqc import backends
 from trnqc.cg.cuda.device_graph import DeviceGraph
-from trnqc.cg.cuda.operands import Operands, operands_of
+from trnqc.cg.cuda.operands import Operands, operands_of, refuse_capture
 from trnqc.cg.cuda.plan import Plan
 from trnqc.cg.cuda.program import function_name, parameters, program
 from trnqc.cg.cuda.row_sums import levels, levels_rows, sum_level, sum_segments
@@ -127,6 +127,7 @@ class CudaEngine(Engine):
 
     def _kernel(self, name: str) -> Built:
         if name not in self._built:
+            refuse_capture(name)
             kernel_plan, by = self.plan(name), DIRECTIONS[name].by
             options = {"kahan": self.kahan and by == "receiver", "atomic": self.atomic and bool(by)}
             function = function_name(kernel_plan, **options)
@@ -140,6 +141,7 @@ class CudaEngine(Engine):
     def _sum_kernel(self, function: Callable[[int, int], Function]) -> Built:
         name = function.__name__
         if name not in self._built:
+            refuse_capture(name)
             recipe = Recipe.of(function(self.dtype.itemsize, self.lanes))
             self._built[name] = self.device.build(recipe, self.lanes, accumulate="plain")
         return self._built[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -11,7 +12,7 @@ import numpy as np
 from trnqc.cg.cuda.device_graph import DeviceGraph
 from trnqc.cg.cuda.segments import Segments, segments
 from trnqc.cg.problem.graph import Graph
-from trnqc.errors import OperandError
+from trnqc.errors import OperandError, UnsupportedError
 from trnqc.jit.device import Argument, Built, Device, DeviceArray, ExternalStream
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -119,6 +120,16 @@ class Tensors:
     def results(self, shapes: Shapes) -> dict[str, Any]:
         """See `Operands`. The device may not have computed them yet."""
         return {name: _first(self.tensors[name], shape) for name, shape in shapes.items()}
+
+
+def refuse_capture(name: str) -> None:
+    """Raise UnsupportedError while a CUDA graph is captured, in which kernel `name` cannot be loaded."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_current_stream_capturing():
+        raise UnsupportedError(
+            f"the kernel {name} is not loaded yet, which a CUDA graph cannot capture: call the module once before, "
+            "with the same derivatives"
+        )
 
 
 def operands_of(device: Device, arrays: Mapping[str, Any]) -> Operands:
