@@ -72,6 +72,7 @@ class BackendContract:
     """Collected through subclasses only: its own name does not start with Test."""
 
     backend: ClassVar[Backend]
+    has_blas: ClassVar[bool] = True
     # nocc = 1; nvir = 1; everything 1; primes; one under, on and over a tile of 32 and of 128; naux no multiple of 128.
     sizes: ClassVar[tuple[tuple[int, int, int], ...]] = (
         (1, 1, 1),
@@ -135,6 +136,10 @@ class BackendContract:
     def test_blas_products(self, precision, scaled):
         """One matrix, a stack of matrices, and one triangle of a product with its own transpose."""
         rng = np.random.default_rng(3)
+        if not self.has_blas:
+            with pytest.raises(UnsupportedError, match="has no"):
+                self.backend.blas(precision)
+            return
         blas, error = self.backend.blas(precision), PRODUCT[precision]
         alpha, beta = (1.5, -0.5) if scaled else (1.0, 0.0)
         for shape in ((67, 19, 130), (2, 33, 129, 7)):
@@ -152,6 +157,8 @@ class BackendContract:
     @pytest.mark.parametrize("n", [1, 131])
     def test_blas_factors(self, precision, n):
         """A Cholesky factor, and the solution of its triangular system, by their residuals."""
+        if not self.has_blas:
+            pytest.skip("this backend has no dense linear algebra, as `test_blas_products` holds")
         blas = self.backend.blas(precision)
         if precision == "bf16x15" and self.backend.name != "cpu":
             with pytest.raises(UnsupportedPrecision, match="rounds its results to parts of eight bits"):
@@ -170,6 +177,8 @@ class BackendContract:
 
     def test_blas_names_the_minor_that_is_not_positive(self, precision):
         a = np.diag([*[1.0] * 129, -1.0, 1.0])
+        if not self.has_blas:
+            pytest.skip("this backend has no dense linear algebra, as `test_blas_products` holds")
         if precision == "bf16x15" and self.backend.name != "cpu":
             pytest.skip("these backends have no factorisation in bf16x15")
         with pytest.raises(NotPositiveDefinite, match="leading minor of order 130, of 131"):
