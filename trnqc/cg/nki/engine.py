@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from nki_kernels.cg.blocks import P, range_of
+from nki_kernels.cg.blocks import SENDER_DEPTH, P, range_of
 from nki_kernels.cg.conv import cg_conv, reference_cg_conv
 from nki_kernels.cg.gradients import cg_gradients, reference_cg_gradients
 from nki_kernels.cg.windows import Sorted, choose, windows_of
 from nki_kernels.descriptors.descriptor import KernelFunction
 from trnqc.backends import devices
 from trnqc.cg.engine import Engine
-from trnqc.cg.nki.paths import Block, Term, blocks_of, to_ir_mul, to_mul_ir
+from trnqc.cg.nki.paths import Block, Term, blocks_of, require_fit, to_ir_mul, to_mul_ir
 from trnqc.cg.problem.graph import Graph, Order
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.directions import DIRECTIONS
@@ -25,8 +25,8 @@ from trnqc.errors import InputError, OperandError, UnsupportedError, Unsupported
 
 # Backends that run NKI kernels.
 BACKENDS = ("simulator", "neuron")
-# Tiles of edges of an item when rows are summed by sender: half the edges of 128 senders with four neighbours each.
-SENDER_DEPTH = 2
+# Elements of an array that an offset of 32 bits cannot reach.
+ADDRESSES = 1 << 31
 
 CONV = KernelFunction("cg_conv", cg_conv, reference_cg_conv)
 GRADIENTS = KernelFunction("cg_gradients", cg_gradients, reference_cg_gradients)
@@ -45,8 +45,9 @@ class NkiEngine(Engine):
     ------
     InputError
         For another backend.
-    UnsupportedMode, UnsupportedError
-        For a problem that the kernels cannot compute.
+    UnsupportedMode, UnsupportedError, MemoryLimit
+        For a problem that the kernels cannot compute. The gradients take more memory than the convolution, so that they
+        alone can raise MemoryLimit.
     UnsupportedPrecision
         For a problem of another dtype than float32.
     BackendUnavailable
@@ -64,8 +65,8 @@ class NkiEngine(Engine):
         if problem.dtype not in (None, "float32"):
             raise UnsupportedPrecision(f"NKI kernels compute in float32; found a problem of dtype {problem.dtype}")
         self.problem = problem
-        self.blocks = blocks_of(problem)
         self.device = devices(backend)[0]
+        self.blocks = blocks_of(problem, self.device.target)
 
     def _evaluate(
         self, name: str, operands: Sequence[Any], graph: Graph | None = None, out: Any = None
@@ -94,6 +95,8 @@ class NkiEngine(Engine):
                 raise OperandError(f"{name}: expected a float32 array, which NKI kernels compute with, found {kind}")
             if operand.shape != shape:
                 raise OperandError(f"{name}: expected shape {list(shape)}, found {list(operand.shape)}")
+            if operand.size >= ADDRESSES:
+                raise OperandError(f"{name}: expected fewer than {ADDRESSES} elements, found {list(shape)}")
             if not np.isfinite(operand).all():
                 row = int(np.flatnonzero(~np.isfinite(operand).reshape(len(operand), -1).all(axis=1))[0])
                 raise OperandError(f"{name}: expected finite numbers, found NaN or infinity in row {row}")
@@ -112,6 +115,7 @@ class NkiEngine(Engine):
 
     def _backward(self, graph: Graph, x: Any, y: Any, w: Any, gz: Any) -> tuple[np.ndarray, ...]:
         problem, weights = self.problem, max(1, self.problem.weight_numel)
+        require_fit(problem, self.blocks, self.device.target, backward=True)
         gx, gy = np.zeros_like(x), np.zeros_like(y)
         gw = np.zeros((graph.n_edges, weights), np.float32)
         operands = self._operands(graph, x, y, w) if graph.n_edges and self.blocks else ()
@@ -159,7 +163,7 @@ class NkiEngine(Engine):
         """Return the engine of the paths that have weights."""
         engine = object.__new__(NkiEngine)
         engine.problem, engine.device = self.problem.weighted_part(), self.device
-        engine.blocks = blocks_of(engine.problem)
+        engine.blocks = blocks_of(engine.problem, engine.device.target)
         return engine
 
     def _operands(self, graph: Graph, x: Any, y: Any, w: Any) -> tuple[Any, ...]:
