@@ -111,7 +111,9 @@ def _launcher(device: Any, kernel: NkiKernel, operands: Launch) -> Callable[...,
     def run(fetch: bool = False) -> Any:
         out = launch(kernel, *args, **operands.constants)
         synchronize(kind)
-        return to_numpy(out.cpu()) if fetch else None
+        if not fetch:
+            return None
+        return tuple(to_numpy(result.cpu()) for result in out) if isinstance(out, tuple) else to_numpy(out.cpu())
 
     return run
 

@@ -21,6 +21,8 @@ P = 128  # partitions: edges of a tile
 RUN = 512  # fp32 columns of a PSUM bank
 BANKS = 6  # PSUM banks for sums over edges; two more are left for results or transposes
 COLUMNS = BANKS * RUN  # most columns of a block
+FIELDS = 4  # columns of a table for each tile of edges
+SENDER_DEPTH = 2  # tiles of an item of the senders' table: half the edges of 128 senders with four neighbours each
 
 
 def starts_of(terms):

@@ -13,9 +13,10 @@ where K_i = C[i] ⊗ 1. Both are products of the tensor engine: the first has th
 stationary operand, so that it scatters and couples at the same time. Per edge, only the products w x are left for the
 vector engine, which multiplies each component of x once for each path instead of once for each element of C.
 
-Limits: degrees l with (2 l + 1) window <= 128; at most 3072 products w x in all terms; fewer than 2^31 elements in each
-array. A tile of NaN or infinity spreads to all receivers of its window. Program: one device loop over the items of
-``windows``; the static instruction count depends on the terms and on the tiles of an item, not on edges and nodes.
+Limits: degrees l with (2 l + 1) window <= 128; at most 3072 products w x in all terms; tiles that fit SBUF
+(``memory``); fewer than 2^31 elements in each array. A tile of NaN or infinity spreads to all receivers of its window.
+Program: one device loop over the items of ``windows``; the static instruction count depends on the terms and on the
+tiles of an item, not on edges and nodes.
 """
 
 from __future__ import annotations

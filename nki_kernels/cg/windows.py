@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nki_kernels.cg.blocks import P, range_of, starts_of
+from nki_kernels.cg.blocks import FIELDS, P, range_of, starts_of
+from nki_kernels.cg.memory import fits, widest_window
 from trnqc.sim.timeline.costs import constants_for
 
 DEPTHS = (1, 2, 3, 4, 6, 8, 12, 16)  # tiles of an item that are tried; the program is unrolled over them
-FIELDS = 4  # columns of the table for each tile
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,18 +94,13 @@ def _rounded(items: int) -> int:
 
 
 def choose(edges: Sorted, terms, results, backward: bool = False, target: str = "trn2") -> tuple[int, int]:
-    """Return the window and the depth of least estimated time."""
-    degrees = [term[1] for term in terms] + [result[2] for result in results]
-    first, last = range_of(terms, 0)
-    most = P // max(degrees)
-    if backward:  # The gradients of the harmonics of a window share one bank of PSUM.
-        most = max(1, min(most, 4 * P // (last - first)))
+    """Return the window and the depth of least estimated time among those that fit the chip, or (1, 1) if none fits."""
     best = (float("inf"), 1, 1)
-    for window in range(1, most + 1):
+    for window in range(1, widest_window(terms, results, backward) + 1):
         begin = np.append(edges.starts[:-1:window], edges.starts[-1])
         tiles = np.maximum(1, -(-np.diff(begin) // P))
         of_tile, of_item = costs(terms, results, window, backward, target)
-        for depth in DEPTHS:
+        for depth in (depth for depth in DEPTHS if fits(terms, results, window, depth, backward, target)):
             items = -(-tiles // depth)
             best = min(best, (float(items.sum()) * (depth * of_tile + of_item), window, depth))
     return best[1:]

@@ -41,7 +41,7 @@ class Launch:
     """The operands of one launch, its compile-time constants by name, and the number of flops of its result."""
 
     args: tuple[Any, ...]
-    constants: dict[str, int]
+    constants: dict[str, Any]
     flops: float
 
 
@@ -125,14 +125,25 @@ class NkiKernel(KernelFunction):
         """The name of the module that defines the kernel."""
         return self.reference.__module__
 
-    def error(self, launch: Launch, out: np.ndarray) -> float:
-        """The largest deviation from the reference over its largest entry. Infinite for a wrong shape or NaN."""
-        expected = self.reference(*launch.args, **launch.constants)
-        if out.shape != expected.shape:
+    def error(self, launch: Launch, out: np.ndarray | tuple[np.ndarray, ...]) -> float:
+        """The largest deviation from the reference over its largest entry. Infinite for a wrong shape or NaN.
+
+        Of several results, each is compared with its own largest entry.
+        """
+        reference = self.reference(*launch.args, **launch.constants)
+        expected = reference if isinstance(reference, tuple) else (reference,)
+        results = out if isinstance(out, tuple) else (out,)
+        if len(results) != len(expected):
             return float("inf")
-        defined = ~np.isnan(expected)
-        gap = np.abs(out[defined].astype(np.float64) - expected[defined])
-        return float(gap.max() / np.abs(expected[defined]).max()) if np.isfinite(gap).all() else float("inf")
+        return max(map(_deviation, results, expected))
+
+
+def _deviation(out: np.ndarray, expected: np.ndarray) -> float:
+    if out.shape != expected.shape:
+        return float("inf")
+    defined = ~np.isnan(expected)
+    gap = np.abs(out[defined].astype(np.float64) - expected[defined])
+    return float(gap.max() / np.abs(expected[defined]).max()) if np.isfinite(gap).all() else float("inf")
 
 
 def random_fill(seed: int) -> Fill:

@@ -54,7 +54,7 @@ def _by(near: np.ndarray, far: np.ndarray, nodes: int) -> Sorted:
 def kernels(nodes: int, neighbours: int, target: str) -> list[dict[str, Any]]:
     """Return the figures of the convolution, of its gradients and of the dense formulation."""
     problem, (by_receiver, by_sender) = layer(), edges_of(nodes, neighbours)
-    (block,), edges, (d1, d2, d3) = blocks_of(problem), nodes * neighbours, problem.dims
+    (block,), edges, (d1, d2, d3) = blocks_of(problem, target), nodes * neighbours, problem.dims
     operands = [Spec(shape, "float32") for shape in ((nodes, d1), (edges, d2), (edges, problem.weight_numel))]
     lines = []
     for backward in (False, True):

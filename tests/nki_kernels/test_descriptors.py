@@ -17,6 +17,8 @@ SHAPES = {
     "gemm": {"M": 300, "N": 700, "K": 260},
     "batched_contraction": {"Z": 5, "M": 129, "N": 130, "K": 257},
 }
+LAYER = {"channels": 5, "xdegrees": 2, "ydegrees": 3, "nodes": 20, "neighbours": 7}
+CG_KERNELS = ("cg_conv", "cg_gradients")
 POINTS = {
     "mp2_energy": [{"blocks": 1, "chunks": 1, "group": 3}, {"blocks": 3, "chunks": 2, "group": 1}],
     "mp2_gamma": [
@@ -44,6 +46,49 @@ def test_realised_points_compute_the_reference(kernel, point, precision, target,
     constants = known.realise(point, SHAPES[kernel], precision, target)
     gate = known.gate(SHAPES[kernel], precision, constants, 1, random_fill(0))
     assert known.error(gate, sim.simulate(known.function)(*gate.args, **gate.constants)) < GATE / 10
+
+
+@pytest.mark.parametrize("window, depth, share", [(3, 1, 0), (25, 2, 40)])
+@pytest.mark.parametrize("kernel", CG_KERNELS)
+def test_realised_points_of_convolutions_compute_the_reference(kernel, window, depth, share, monkeypatch):
+    """The example has the shape's graph; the gate has a window of two items and a smaller one."""
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn2")
+    known = kernels()[kernel]
+    point = {"window": window, "depth": depth, "share": share}
+    constants = known.realise(point, LAYER, "fp32", "trn2")
+    for launch in (known.gate, known.example):
+        call = launch(LAYER, "fp32", constants, 1, random_fill(0))
+        results = sim.simulate(known.function)(*call.args, **call.constants)
+        assert known.error(call, results) < GATE / 10
+    several = results if isinstance(results, tuple) else (results,)
+    assert known.error(call, (*several[:-1], 1.001 * several[-1])) > GATE
+    assert known.error(call, (*several, several[0])) == float("inf")
+
+
+@pytest.mark.parametrize("channels", [1, 128, 1000])
+@pytest.mark.parametrize("kernel", CG_KERNELS)
+def test_the_defaults_of_convolutions_keep_the_rules_of_every_chip(kernel, channels):
+    shape, known = LAYER | {"channels": channels, "ydegrees": 4}, kernels()[kernel]
+    for target in TARGETS:
+        point = known.default_point(shape, "fp32")
+        assert known.realise(point, shape, "fp32", target) == known.default(shape, "fp32")
+    call = known.example(shape, "fp32", known.default(shape, "fp32"), 1, sim.Spec)
+    trace = sim.trace(known.function)(*call.args, **call.constants)
+    assert 0 < trace.sbuf_high_water <= TARGETS["trn2"].sbuf_usable
+
+
+@pytest.mark.parametrize(
+    "point, precision, rule",
+    [
+        ((43, 1, 40), "fp32", "window: 43 receivers, 25 fit"),
+        ((25, 8, 40), "fp32", "depth: 8 tiles of an item, but windows have about 2"),
+        ((25, 1, 101), "fp32", "share: 101"),
+        ((25, 1, 40), "bf16", "precision: the kernels compute in fp32"),
+    ],
+)
+def test_rules_of_convolutions_name_themselves(point, precision, rule):
+    with pytest.raises(Infeasible, match=rule):
+        kernels()["cg_conv"].realise(dict(zip(("window", "depth", "share"), point)), LAYER, precision, "trn2")
 
 
 @pytest.mark.parametrize("kernel", SHAPES)

@@ -7,18 +7,20 @@ The kernels take x and z with the channel as the fastest index of a slot (ir_mul
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 
 import numpy as np
 
-from nki_kernels.cg.blocks import COLUMNS, RUN, P
+from nki_kernels.cg.blocks import COLUMNS, RUN, P, range_of
+from nki_kernels.cg.memory import fits, sbuf_bytes, usable_bytes, widest_window
 from trnqc.cg.problem.instructions import Instruction
 from trnqc.cg.problem.irreps import Irreps
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.coupling import by_pair
-from trnqc.errors import UnsupportedError, UnsupportedMode
+from trnqc.errors import MemoryLimit, UnsupportedError, UnsupportedMode
 
 # Integers that describe a term and a result; nki_kernels/cg/blocks.py names them.
 Term = tuple[int, ...]
@@ -66,8 +68,15 @@ class Block:
 
 
 @cache
-def blocks_of(problem: TPProblem) -> tuple[Block, ...]:
-    """Divide a problem into blocks.
+def blocks_of(problem: TPProblem, target: str = "trn2") -> tuple[Block, ...]:
+    """Divide a problem into blocks whose gradients fit the chip, as far as this is possible.
+
+    Parameters
+    ----------
+    problem : TPProblem
+        The tensor product.
+    target : {"trn1", "trn2", "trn3"}
+        The generation of the chip.
 
     Raises
     ------
@@ -75,6 +84,8 @@ def blocks_of(problem: TPProblem) -> tuple[Block, ...]:
         For a path of another mode than uvu.
     UnsupportedError
         For degrees whose couplings do not fit the partitions, or too many paths to one slot.
+    MemoryLimit
+        For a slot of z whose paths read more columns than fit SBUF.
     """
     for path in problem.instructions:
         if path.connection_mode != "uvu":
@@ -84,11 +95,66 @@ def blocks_of(problem: TPProblem) -> tuple[Block, ...]:
     blocks: list[Block] = []
     for unit in (unit for slot in range(len(problem.irreps_out)) for unit in _units(problem, slot)):
         joined = _joined(blocks[-1], unit) if blocks else None
-        if joined is not None and _columns(joined) <= COLUMNS and joined.matrices <= MATRICES:
+        if joined is not None and _may_be_joined(joined, target):
             blocks[-1] = joined
         else:
             blocks.append(unit)
-    return tuple(_sorted(block) for block in blocks)
+    blocks = [_sorted(block) for block in blocks]
+    require_fit(problem, blocks, target)
+    return tuple(blocks)
+
+
+def require_fit(problem: TPProblem, blocks: Sequence[Block], target: str, backward: bool = False) -> None:
+    """Check that the tiles of all blocks fit the chip, in windows of one receiver with one tile of edges.
+
+    Parameters
+    ----------
+    problem : TPProblem
+        The tensor product, which the messages name.
+    blocks : sequence of Block
+        Its blocks.
+    target : {"trn1", "trn2", "trn3"}
+        The generation of the chip.
+    backward : bool, optional
+        Whether the kernel of the gradients is meant, which takes more memory than that of the convolution.
+
+    Raises
+    ------
+    MemoryLimit
+        If the tiles take more SBUF than the chip has.
+    UnsupportedError
+        If the gradients of the columns of y do not fit a bank of PSUM.
+    """
+    what, usable = "gradients" if backward else "convolution", usable_bytes(target)
+    for block in blocks:
+        y, x, w = (last - first for first, last in (range_of(block.terms, kind) for kind in range(3)))
+        slot = _slot_of(problem, block)
+        if widest_window(block.terms, block.results, backward) == 0:
+            raise UnsupportedError(
+                f"NKI kernels: expected paths to a slot of z that read at most {RUN} columns of y, found {y} for "
+                f"the {what} of {slot}"
+            )
+        needed = sbuf_bytes(block.terms, block.results, 1, 1, backward)
+        if needed > usable:
+            raise MemoryLimit(
+                f"NKI kernels: expected tiles of at most {usable} bytes of SBUF per partition, which {target} has, "
+                f"found {needed} for the {what} of {slot}, whose paths read rows of {x} columns of x, {y} of y and {w} "
+                "of weights; divide the channels among several slots"
+            )
+
+
+def _slot_of(problem: TPProblem, block: Block) -> str:
+    first = block.results[0][0]
+    slots = zip(problem.irreps_out, problem.slices3, strict=True)
+    return next(str(irrep) for irrep, place in slots if place.start <= first < place.stop)
+
+
+def _may_be_joined(block: Block, target: str) -> bool:
+    return (
+        _columns(block) <= COLUMNS
+        and block.matrices <= MATRICES
+        and fits(_sorted(block).terms, block.results, 1, 1, True, target)
+    )
 
 
 def _columns(block: Block) -> int:

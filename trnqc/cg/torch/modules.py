@@ -19,6 +19,8 @@ from trnqc.errors import EdgeIndexError, InputError, OperandError, UnsupportedEr
 
 # Number of positional arguments of TPProblem after the first, up to and including `internal_weights`.
 _INTERNAL = 9
+# Device types of tensors on Trainium, natively and by PyTorch/XLA.
+TRAINIUM = ("neuron", "xla")
 
 
 class TensorProduct(ProductModule):
@@ -122,7 +124,7 @@ class TensorProductConv(ProductModule):
         Arguments of OpenEquivariance, accepted for compatibility. Only its defaults, True and False, are supported.
     backend : {"auto", "simulator", "neuron"}, optional
         What computes the convolution: "auto" is the device of the operands; the others are NKI kernels on the simulator
-        or on Trainium, for paths of mode uvu in float32.
+        or on Trainium, for paths of mode uvu in float32. Operands on a Trainium device stay there.
 
     Raises
     ------
@@ -201,6 +203,9 @@ class TensorProductConv(ProductModule):
         for name, index in (("rows", rows), ("cols", cols)):
             if not isinstance(index, Tensor):
                 raise EdgeIndexError(f"{name}: expected a torch.Tensor of int64, found {type(index).__name__}")
-        if self.backend != "auto":
-            return NKI_CONVOLUTION.apply("forward", x, y, w, rows, cols, self._text, self.backend)
+        backend = "neuron" if self.backend == "auto" and x.device.type in TRAINIUM else self.backend
+        if backend != "auto":
+            if self.kahan:
+                raise UnsupportedError(f"kahan: expected operands on a CPU or a GPU with it, found {x.device}")
+            return NKI_CONVOLUTION.apply("forward", x, y, w, rows, cols, self._text, backend)
         return CONVOLUTION.apply("forward", x, y, w, rows, cols, self._text, self.deterministic, self.kahan)

@@ -152,19 +152,21 @@ def _as_tensors(results: Any) -> Any:
 
 
 def _run_nki(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], options: Sequence[Any]) -> Any:
-    """Run a convolution by NKI kernels; operands on a device pass through the host."""
+    """Run a convolution by NKI kernels: on the device of the tensors, or, on the CPU, by the backend asked for."""
     refuse_dual_level()
     text, backend = options
     sizes, device = _sizes(tensors, edges), tensors[0].device
     check(problem_of(text), tensors, sizes)
     if tensors[0].dtype != torch.float32:
         raise UnsupportedPrecision(f"x: expected torch.float32, in which NKI kernels compute, found {tensors[0].dtype}")
-    rows, cols = (e.cpu().numpy() for e in edges)
+    from trnqc.cg.nki import tensors as on_device  # imports the simulator
+
+    if on_device.takes(device, backend):
+        results = on_device.evaluate(direction, text, tensors, edges)
+        return results if len(results) > 1 else results[0]
+    rows, cols = (e.numpy() for e in edges)
     graph = graph_of(rows, cols, sizes.x)
-    results = getattr(nki_engine(text, backend), f"conv_{direction}")(*(as_array(t.cpu()) for t in tensors), graph)
-    if isinstance(results, tuple):
-        return tuple(torch.from_numpy(result).to(device) for result in results)
-    return torch.from_numpy(results).to(device)
+    return _as_tensors(getattr(nki_engine(text, backend), f"conv_{direction}")(*map(as_array, tensors), graph))
 
 
 def as_array(tensor: Tensor) -> Any:
