@@ -24,6 +24,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from itertools import product
 from typing import Any
 
 from scripts import ROOT, vectors
@@ -70,9 +71,9 @@ def variants(asked: argparse.Namespace) -> Rows:
 
 
 def threads(asked: argparse.Namespace) -> Rows:
-    for dtype in DTYPES:
+    for system, dtype in product((0,) if asked.quick else (0, 1), DTYPES):
         one, two = (
-            measured(asked, "turns", system=0, dtype=dtype, names=["whole"], rounds=3 * asked.rounds, threads=n)
+            measured(asked, "turns", system=system, dtype=dtype, names=["whole"], rounds=3 * asked.rounds, threads=n)
             for n in (1, 2)
         )
         wall = [row["wall microseconds per atom"]["whole"] for row in (one, two)]
