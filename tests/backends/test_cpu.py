@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info
 
-from tests.backends.contract import BackendContract, random_factors
+from tests.backends.blas_contract import BlasContract
+from tests.backends.contract import random_factors
 from tests.tolerances import PRODUCT
 from trnqc import backends
 from trnqc.backends.cpu.backend import Cpu
@@ -27,7 +28,7 @@ BACKEND = Cpu()
 SIZE = (7, 67, 131)
 
 
-class TestContract(BackendContract):
+class TestContract(BlasContract):
     backend = BACKEND
 
 
