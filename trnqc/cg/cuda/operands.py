@@ -125,7 +125,8 @@ class Tensors:
 def refuse_capture(name: str) -> None:
     """Raise UnsupportedError while a CUDA graph is captured, in which kernel `name` cannot be loaded."""
     torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_current_stream_capturing():
+    # A PyTorch without CUDA has the function, but raises RuntimeError.
+    if torch is not None and torch.backends.cuda.is_built() and torch.cuda.is_current_stream_capturing():
         raise UnsupportedError(
             f"the kernel {name} is not loaded yet, which a CUDA graph cannot capture: call the module once before, "
             "with the same derivatives"
