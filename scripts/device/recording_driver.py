@@ -1,8 +1,9 @@
 """A stand-in for the CUDA driver that records every call, and runs kernels on the CPU.
 
 `RecordedDevice` is `CudaDevice` on top of it: all host code of a GPU runs unchanged, but its kernels are the same
-programs compiled as C. Within `RecordingDriver.capture` only calls are accepted that a CUDA graph can capture, and they
-can be replayed.
+programs compiled as C. Instead of a cubin, its NVRTC writes the compute capability for which it was asked to compile,
+and a device loads only what was compiled for its own. Within `RecordingDriver.capture` only calls are accepted that a
+CUDA graph can capture, and they can be replayed.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -75,6 +76,12 @@ class RecordingDriver:
         The size of the device's memory in bytes.
     devices : int
         The number of devices.
+    capability : int
+        Ten times their compute capability.
+    nvrtc : tuple of int
+        The version of NVRTC.
+    compiles_for : tuple of int
+        The compute capabilities, times ten, for which NVRTC compiles.
 
     Attributes
     ----------
@@ -84,8 +91,16 @@ class RecordingDriver:
         Bytes that are allocated.
     """
 
-    def __init__(self, memory: int = 1 << 34, devices: int = 1) -> None:
+    def __init__(
+        self,
+        memory: int = 1 << 34,
+        devices: int = 1,
+        capability: int = 80,
+        nvrtc: tuple[int, int] = (13, 0),
+        compiles_for: tuple[int, ...] = (75, 80, 90),
+    ) -> None:
         self.memory, self.devices, self.used = memory, devices, 0
+        self.capability, self.nvrtc, self.compiles_for = capability, nvrtc, compiles_for
         self.calls: list[Call] = []
         self._capture: tuple[int, Graph] | None = None
 
@@ -95,12 +110,18 @@ class RecordingDriver:
         core = SimpleNamespace(
             Device=lambda index: _Device(self, index),
             LaunchConfig=lambda grid, block: SimpleNamespace(grid=grid, block=block),
+            ObjectCode=SimpleNamespace(from_cubin=lambda cubin: _ObjectCode(self, cubin)),
+            Program=lambda text, language, options: _Program(self, options.arch),
+            ProgramOptions=SimpleNamespace,
             Stream=SimpleNamespace(from_handle=lambda handle: _Stream(self, handle)),
             launch=self._launch,
         )
         names = ("cuMemGetInfo", "cuMemcpyHtoD", "cuMemcpyDtoH", "cuStreamSynchronize")
         functions = {name: getattr(self, f"_{name}") for name in names}
-        return Bindings(core, SimpleNamespace(**functions))
+        nvrtc = SimpleNamespace(
+            nvrtcVersion=lambda: (0, *self.nvrtc), nvrtcGetSupportedArchs=lambda: (0, self.compiles_for)
+        )
+        return Bindings(core, SimpleNamespace(**functions), nvrtc)
 
     def count(self, name: str) -> int:
         """Return the number of calls of a function."""
@@ -177,10 +198,34 @@ class RecordedDevice(CudaDevice):
         self.driver, self.most_lanes = driver, lanes
 
     def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
-        """Compile the function of a recipe as C."""
-        (signature,) = recipe.signatures
-        self.driver.do(Call("ObjectCode.from_cubin", signature.name), lambda: None)
-        return Built(signature, lanes, _Kernel(getattr(library(recipe, lanes, FLAGS), signature.name)))
+        """Build a kernel as `CudaDevice` does, and compile its function as C, which launches run."""
+        built = super().build(recipe, lanes, accumulate=accumulate, min_blocks=min_blocks)
+        function = getattr(library(recipe, lanes, FLAGS), built.signature.name)
+        return replace(built, handle=_Kernel(function))
+
+
+class _Program:
+    """A text that NVRTC compiles."""
+
+    def __init__(self, driver: RecordingDriver, arch: str) -> None:
+        self.driver, self.arch = driver, arch
+
+    def compile(self, kind: str) -> SimpleNamespace:
+        self.driver.do(Call("Program.compile", self.arch), lambda: None)
+        return SimpleNamespace(code=f"{kind} {self.arch}".encode())
+
+
+class _ObjectCode:
+    """A cubin, which the driver loads when a kernel is looked up."""
+
+    def __init__(self, driver: RecordingDriver, cubin: bytes) -> None:
+        self.driver, self.cubin = driver, cubin
+
+    def get_kernel(self, name: str) -> SimpleNamespace:
+        self.driver.do(Call("ObjectCode.from_cubin", name), lambda: None)
+        if self.cubin != f"cubin sm_{self.driver.capability}".encode():
+            raise RuntimeError("CUDA_ERROR_NO_BINARY_FOR_GPU")
+        return SimpleNamespace(attributes=SimpleNamespace(local_size_bytes=0))
 
 
 class _Kernel:
@@ -221,7 +266,7 @@ class _Device:
     def __init__(self, driver: RecordingDriver, index: int) -> None:
         if not 0 <= index < driver.devices:
             raise BackendUnavailable(f"expected a device below {driver.devices}, found {index}")
-        self.driver, self.name, self.arch = driver, f"recorded {index}", "80"
+        self.driver, self.name, self.arch = driver, f"recorded {index}", str(driver.capability)
         self.properties = SimpleNamespace(multiprocessor_count=2)
         pool = SimpleNamespace(reserved_mem_current=0, used_mem_current=0)
         self.memory_resource = SimpleNamespace(attributes=pool)

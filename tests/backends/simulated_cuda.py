@@ -78,12 +78,15 @@ class ColumnMajorBlas:
 
 
 class RecordedCuda(Cuda):
-    """GPUs whose driver is a recording one and whose cuBLAS is `ColumnMajorBlas`; all other code is that of GPUs."""
+    """GPUs whose driver is a recording one and whose cuBLAS is `ColumnMajorBlas`; all other code is that of GPUs.
+
+    The options are those of `RecordingDriver`.
+    """
 
     name = "recorded cuda"
 
-    def __init__(self, count: int = 1) -> None:
-        self.driver = RecordingDriver(devices=count)
+    def __init__(self, count: int = 1, **options) -> None:
+        self.driver = RecordingDriver(devices=count, **options)
         self.recorded = [RecordedDevice(self.driver, index=index) for index in range(count)]
 
     def status(self) -> BackendStatus:

@@ -165,6 +165,13 @@ def test_what_a_job_asks_of_the_driver():
     assert two.driver.count("cuMemcpyDtoH") == 2 and two.driver.used == 0
 
 
+def test_gpus_of_several_generations():
+    recorded = energies(RecordedCuda(capability=90))
+    np.testing.assert_allclose(recorded, energies(SimulatedCuda()), rtol=0, atol=1e-14)
+    with pytest.raises(BackendUnavailable, match=r"recorded [01] has compute capability 12\.0, but NVRTC"):
+        energies(RecordedCuda(2, capability=120))
+
+
 def test_no_gpu_says_what_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "nvmath.bindings", None)
     with pytest.raises(BackendUnavailable, match=r"bindings of cuBLAS .* pip install 'trnqc\[cuda\]'"):

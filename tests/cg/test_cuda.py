@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from scripts.device.recording_driver import RecordedDevice, RecordingDriver
 from scripts.workloads import tensor_product_oracle as oracle
 from scripts.workloads.tensor_products import AWKWARD, awkward, channelwise
 from trnqc.cg.cuda.engine import CudaEngine
@@ -14,7 +15,7 @@ from trnqc.cg.cuda.schedule import plan
 from trnqc.cg.cuda.segments import LONGEST, segments
 from trnqc.cg.problem.graph import Graph
 from trnqc.cg.programs.directions import DIRECTIONS
-from trnqc.errors import OperandError, UnsupportedError
+from trnqc.errors import BackendUnavailable, OperandError, UnsupportedError
 from trnqc.gen import run
 from trnqc.jit.simulated_device import SimulatedDevice
 
@@ -123,6 +124,19 @@ def test_batches_on_a_device(label, dtype, monkeypatch):
     out = np.empty((7, problem.dims[2]), dtype)
     assert engine.forward(inputs["x"], inputs["y"], inputs["w"], out=out) is out
     assert device.used == 0
+
+
+@pytest.mark.parametrize("capability", [80, 90, 120])
+def test_gpus_of_several_generations(capability):
+    """The same sums on each for which there is a compiler, and else one error."""
+    problem = awkward("uvu-33")
+    ours = taken(operands(problem, 3), DIRECTIONS["forward"].reads)
+    engine = CudaEngine(problem, np.float64, RecordedDevice(RecordingDriver(capability=capability), lanes=8))
+    if capability == 120:
+        with pytest.raises(BackendUnavailable, match=r"recorded 0 has compute capability 12\.0, but NVRTC"):
+            engine.forward(*ours.values())
+    else:
+        close((engine.forward(*ours.values()),), expected(problem, "forward", ours))
 
 
 def test_compensated_sums_lose_less():

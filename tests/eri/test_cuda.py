@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from pyscf import gto, scf
@@ -114,6 +116,20 @@ def test_launches_and_copies_do_not_depend_on_the_number_of_quartets():
         assert launches == list(range(launches[0], launches[-1] + 1))
         counts.append({name: names.count(name) for name in ("launch", "cuMemcpyHtoD", "cuMemcpyDtoH")})
     assert counts[0] == counts[1] == {"launch": 2, "cuMemcpyHtoD": 5, "cuMemcpyDtoH": 2}
+
+
+def test_gpus_of_two_generations_share_the_work():
+    mol, drivers = chain(4), [RecordingDriver(capability=n) for n in (80, 90)]
+    builder = JKBuilder(mol, devices=[RecordedDevice(driver, lanes=4) for driver in drivers])
+    matches(builder, density(mol))
+    assert all(driver.count("launch") == 2 for driver in drivers)
+
+
+def test_a_generation_without_a_compiler_is_one_error():
+    device = RecordedDevice(RecordingDriver(capability=120), lanes=4)
+    with warnings.catch_warnings(), pytest.raises(BackendUnavailable, match=r"compute capability 12\.0, but NVRTC"):
+        warnings.simplefilter("error")
+        JKBuilder(chain(2), devices=[device]).build()
 
 
 def test_one_quartet_and_a_prime_number_of_pairs():

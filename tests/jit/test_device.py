@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from enum import IntEnum
 
 import numpy as np
 import pytest
 
+from scripts.device.recording_driver import RecordedDevice, RecordingDriver
 from tests.gen.programs import polynomial
 from trnqc.errors import BackendUnavailable, MemoryLimit
 from trnqc.gen import run
-from trnqc.jit import Recipe, Signature
+from trnqc.jit import Recipe, Signature, gpu
 from trnqc.jit.device import CudaDevice, Device, cuda_devices
 from trnqc.jit.simulated_device import SimulatedDevice
 
@@ -94,7 +96,7 @@ def test_without_bindings_or_a_gpu_they_say_why(monkeypatch):
 def test_the_bindings_have_what_is_called():
     """Without a GPU the calls cannot be made, but their names and keywords can be looked up."""
     core = pytest.importorskip("cuda.core", reason="needs cuda-core")
-    from cuda.bindings import driver
+    from cuda.bindings import driver, nvrtc
 
     of_device = (
         "allocate",
@@ -113,7 +115,67 @@ def test_the_bindings_have_what_is_called():
         core.DeviceMemoryResource: ("attributes",),
         core.ObjectCode: ("from_cubin", "get_kernel"),
         core.Stream: ("sync", "handle"),
+        nvrtc: ("nvrtcVersion", "nvrtcGetSupportedArchs"),
         driver: ("cuMemcpyHtoD", "cuMemcpyDtoH", "cuMemGetInfo", "cuStreamSynchronize"),
     }
     assert not [(owner, name) for owner, names in wanted.items() for name in names if not hasattr(owner, name)]
     core.LaunchConfig(grid=1, block=32)
+
+
+class Status(IntEnum):
+    NVRTC_ERROR = 1
+
+
+@pytest.fixture
+def directory(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path))
+    return tmp_path
+
+
+def build_on(**options) -> list[str]:
+    """Build a kernel on a recorded device, and return what its driver compiled."""
+    driver = RecordingDriver(**options)
+    RecordedDevice(driver).build(Recipe.of(polynomial()), 32)
+    return [call.detail for call in driver.calls if call.name == "Program.compile"]
+
+
+def test_every_compiler_and_generation_has_kernels_of_its_own(directory):
+    for options in ({}, {"nvrtc": (13, 1)}, {"capability": 90}):
+        arch = f"sm_{options.get('capability', 80)}"
+        assert build_on(**options) == [arch]
+        assert build_on(**options) == []
+
+
+def test_an_altered_cubin_is_compiled_again(directory):
+    build_on()
+    for cubin in directory.glob("*.cubin"):
+        cubin.write_bytes(b"cubin sm_90")
+    assert build_on() == ["sm_80"]
+
+
+@pytest.mark.parametrize(("capability", "remedy"), [(70, "CUDA_VISIBLE_DEVICES"), (120, "--upgrade nvidia-cuda-nvrtc")])
+def test_a_generation_without_a_compiler_is_named(directory, capability, remedy):
+    words = rf"recorded 0 has compute capability {capability / 10}, but NVRTC 13\.0 .* for 7\.5 to 9\.0: .*{remedy}"
+    with pytest.raises(BackendUnavailable, match=words):
+        build_on(capability=capability)
+
+
+def test_doubles_are_not_added_before_compute_capability_6(directory):
+    assert build_on(capability=60, compiles_for=(50, 60, 80)) == ["sm_60"]
+    with pytest.raises(BackendUnavailable, match=r"5\.0, but .* for 6\.0 to 8\.0"):
+        build_on(capability=50, compiles_for=(50, 60, 80))
+
+
+def test_a_cubin_of_another_generation_is_refused(directory, monkeypatch):
+    monkeypatch.setattr(gpu, "_nvrtc", lambda *_: b"cubin sm_90")
+    words = r"recorded 0 \(sm_80\) cannot load the kernel polynomial \(CUDA_ERROR_NO_BINARY.* 13\.0 .*remove .*cubin"
+    with pytest.raises(BackendUnavailable, match=words):
+        build_on()
+
+
+def test_nvrtc_that_fails_says_what_to_install():
+    driver = RecordingDriver()
+    failing = driver.bindings.nvrtc
+    failing.nvrtcVersion = lambda: (Status.NVRTC_ERROR, 0, 0)
+    with pytest.raises(BackendUnavailable, match=r"nvrtcVersion of NVRTC returned NVRTC_ERROR.*pip install"):
+        gpu.nvrtc_version(driver.bindings._replace(nvrtc=failing))

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
+from pyscf import gto
 
 from scripts.device import bench_eri
+from scripts.eri.counting_device import CountingDevice
+from scripts.eri.gpu_sizes import record_of
 from scripts.eri_ablation import __main__ as eri_ablation
 from scripts.eri_ablation.eq7 import class_rows
 from scripts.eri_ablation.verdicts import verdicts
+from scripts.workloads.trp_cage import ATOMS, FILE
+from trnqc.eri.cuda.builder import JKBuilder
 from trnqc.errors import BackendUnavailable
 from trnqc.jit.device import cuda_devices
+from trnqc.jit.simulated_device import SimulatedDevice
 
 
 def test_the_ablation_counts_and_judges(tmp_path, capsys):
@@ -74,3 +81,35 @@ def test_readings_of_eq7():
     for peaks in class_rows("1010")["rules"].values():
         assert peaks["target"] == min(peaks.values())
         assert peaks["all dependants, argmax"] < peaks["all dependants, argmin"]
+
+
+class QueueingDevice(SimulatedDevice):
+    """Adds up the ket pairs that the screening programs queue."""
+
+    queued = 0
+
+    def launch(self, built, groups, arguments, stream=0):
+        super().launch(built, groups, arguments, stream)
+        if built.signature.name.startswith("screen"):
+            self.queued += int(arguments["counts"].handle[:groups].sum())
+
+
+def test_counted_sizes_are_those_of_a_simulated_device():
+    mol = gto.M(atom="; ".join(f"H 0 {n % 3} {1.8 * n}" for n in range(14)), basis="sto-3g", verbose=0)
+    dm, sizes = np.eye(14), {"lanes": 4, "memory": 1 << 34, "streams": 2}
+    device = QueueingDevice(**sizes)
+    JKBuilder(mol, devices=[device]).get_jk(dm)
+    exact = record_of(mol, dm, CountingDevice(device.multiprocessors, **sizes), sample=1000)
+    quartets = exact["quartets"]
+    assert quartets["computed"] == device.queued and quartets["error"] == 0
+    assert quartets["computed"] < quartets["schwarz"] < quartets["pairs"] < quartets["all"] == 105 * 106 / 2
+    assert exact["bytes"]["most"] == device.most_used and exact["launches"] == device.launches
+    sampled = record_of(mol, dm, CountingDevice(device.multiprocessors, **sizes), sample=16)["quartets"]
+    assert sampled["error"] > 0 and abs(sampled["computed"] - device.queued) < 4 * sampled["error"]
+
+
+def test_the_peptide_has_the_atoms_of_its_sequence():
+    mol = gto.M(atom=str(FILE), charge=1, basis="sto-3g", verbose=0)
+    assert mol.natm == ATOMS and mol.nelectron % 2 == 0
+    distances = gto.inter_distance(mol) + 9 * (np.arange(ATOMS)[:, None] == np.arange(ATOMS))
+    assert 0.9 < distances.min() * 0.529177 < 1.1

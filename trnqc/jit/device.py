@@ -177,7 +177,8 @@ class CudaDevice:
     """
 
     def __init__(self, index: int = 0, streams: int = 4, bindings: gpu.Bindings | None = None) -> None:
-        core, self._driver_functions = gpu.bindings() if bindings is None else bindings
+        self._modules = gpu.bindings() if bindings is None else bindings
+        core, self._driver_functions = self._modules.core, self._modules.driver
         try:
             self._device = core.Device(index)
             self._device.set_current()
@@ -195,16 +196,36 @@ class CudaDevice:
 
     def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
         (signature,) = recipe.signatures
+        gpu.require_arch(self.name, self.arch, self._modules)
         target = Target(
-            (gpu.nvrtc_version(), self.arch, str(lanes), accumulate, str(min_blocks)),
+            (gpu.nvrtc_version(self._modules), self.arch, str(lanes), accumulate, str(min_blocks)),
             ".cubin",
             lambda functions, _: emit_cuda(*functions, lanes=lanes, accumulate=accumulate, min_blocks=min_blocks),
-            lambda text, out, _: _write(out, gpu.compile_nvrtc(text, name=recipe.name, arch=self.arch)),
+            lambda text, out, _: _write(out, self._compile(text, recipe.name)),
         )
-        path = stored(recipe, target)
+        return Built(signature, lanes, *self._load(stored(recipe, target), signature.name))
+
+    def _compile(self, text: str, name: str) -> bytes:
+        return gpu.compile_nvrtc(text, name=name, arch=self.arch, modules=self._modules)
+
+    def _load(self, path: Path, name: str) -> tuple[Any, int]:
+        """Return a kernel of a cubin, and its bytes of local memory per lane.
+
+        Raises BackendUnavailable if the driver rejects the cubin.
+        """
         self._device.set_current()
-        kernel = self._core.ObjectCode.from_cubin(path.read_bytes()).get_kernel(signature.name)
-        return Built(signature, lanes, kernel, int(kernel.attributes.local_size_bytes))
+        try:
+            kernel = self._core.ObjectCode.from_cubin(path.read_bytes()).get_kernel(name)
+            # The driver may load the code only now. Some versions of cuda-core have a method here, others a property.
+            stack = kernel.attributes.local_size_bytes
+            return kernel, int(stack() if callable(stack) else stack)
+        except Exception as error:  # The bindings raise a different class for each library.
+            raise BackendUnavailable(
+                f"{self.name} ({self.arch}) cannot load the kernel {name} ({error}). NVRTC "
+                f"{gpu.nvrtc_version(self._modules)} compiled it, which may be newer than the driver: update the "
+                f"driver, or install an older nvidia-cuda-nvrtc. If neither helps, remove {path}, which is then "
+                "compiled again"
+            ) from error
 
     def upload(self, array: np.ndarray) -> DeviceArray:
         memory = self._allocate(array.shape, array.dtype)

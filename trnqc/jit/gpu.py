@@ -15,6 +15,10 @@ import numpy as np
 from trnqc.errors import BackendUnavailable, CompilerError
 from trnqc.jit.cache import key_of, library_cache
 
+# The oldest compute capability, times ten, that adds doubles atomically, as our kernels do (CUDA C++ Programming Guide,
+# atomicAdd).
+OLDEST = 60
+
 
 class Bindings(NamedTuple):
     """The Python modules through which a GPU is used.
@@ -25,25 +29,28 @@ class Bindings(NamedTuple):
         ``cuda.core``.
     driver : module
         ``cuda.bindings.driver``.
+    nvrtc : module
+        ``cuda.bindings.nvrtc``.
     """
 
     core: Any
     driver: Any
+    nvrtc: Any
 
 
 def bindings() -> Bindings:
     """The bindings of CUDA. Raises BackendUnavailable if they cannot be imported; the message says what to install."""
     try:
         import cuda.core as core
-        from cuda.bindings import driver
+        from cuda.bindings import driver, nvrtc
     except ImportError as error:
         raise BackendUnavailable(
             f"the CUDA bindings cannot be imported ({error}): pip install 'trnqc[cuda]'; kernels for the CPU need none"
         ) from error
-    return Bindings(core, driver)
+    return Bindings(core, driver, nvrtc)
 
 
-def compile_nvrtc(source: str, *, name: str, arch: str = "sm_80") -> bytes:
+def compile_nvrtc(source: str, *, name: str, arch: str = "sm_80", modules: Bindings | None = None) -> bytes:
     """Compile CUDA text into a cubin with NVRTC, or take the cubin from the cache.
 
     Parameters
@@ -54,6 +61,8 @@ def compile_nvrtc(source: str, *, name: str, arch: str = "sm_80") -> bytes:
         The first part of the name of the cached file.
     arch : str
         The architecture to compile for.
+    modules : Bindings, optional
+        By default, those of `bindings`.
 
     Returns
     -------
@@ -67,25 +76,49 @@ def compile_nvrtc(source: str, *, name: str, arch: str = "sm_80") -> bytes:
     CompilerError
         If NVRTC rejects the text.
     """
-    core = bindings().core
-    key = key_of(f"NVRTC {nvrtc_version()}", arch, source)
+    modules = modules or bindings()
+    key = key_of(f"NVRTC {nvrtc_version(modules)}", arch, source)
 
     def build(out: Path) -> None:
-        out.write_bytes(_nvrtc(core, source, arch))
+        out.write_bytes(_nvrtc(modules.core, source, arch))
 
     return library_cache().get(f"{name}-{arch}-{key}", build, ".cubin").read_bytes()
 
 
-def nvrtc_version() -> str:
-    """The version of NVRTC. Raises BackendUnavailable if its library cannot be loaded."""
-    from cuda.bindings import nvrtc
+def nvrtc_version(modules: Bindings | None = None) -> str:
+    """The version of NVRTC, such as 13.0. Raises BackendUnavailable if its library cannot be loaded."""
+    return ".".join(map(str, _ask_nvrtc(modules or bindings(), "nvrtcVersion")))
 
+
+def require_arch(name: str, arch: str, modules: Bindings) -> None:
+    """Raise BackendUnavailable if kernels cannot be compiled for the architecture `arch` of the GPU `name`."""
+    known = [int(number) for number in _ask_nvrtc(modules, "nvrtcGetSupportedArchs")[0]]
+    number = int(arch.removeprefix("sm_"))
+    if number in known and number >= OLDEST:
+        return
+    first, last = max(OLDEST, known[0]), known[-1]
+    remedy = (
+        "hide this GPU by CUDA_VISIBLE_DEVICES, or use the backend 'cpu'"
+        if number < first
+        else "pip install --upgrade nvidia-cuda-nvrtc"
+    )
+    raise BackendUnavailable(
+        f"{name} has compute capability {number / 10:.1f}, but NVRTC {nvrtc_version(modules)} compiles our kernels "
+        f"for {first / 10:.1f} to {last / 10:.1f}: {remedy}"
+    )
+
+
+def _ask_nvrtc(modules: Bindings, function: str) -> tuple[Any, ...]:
+    """Call a function of NVRTC without arguments. Raises BackendUnavailable if it fails."""
     try:
-        return str(nvrtc.nvrtcVersion())
-    except Exception as error:
+        status, *results = getattr(modules.nvrtc, function)()
+    except Exception as error:  # The bindings raise a different class for each cause.
         raise BackendUnavailable(
             f"the library of NVRTC cannot be loaded ({error}): pip install 'trnqc[cuda]'"
         ) from error
+    if int(status) != 0:
+        raise BackendUnavailable(f"{function} of NVRTC returned {status.name}: pip install 'trnqc[cuda]'")
+    return tuple(results)
 
 
 def _nvrtc(core: Any, source: str, arch: str) -> bytes:

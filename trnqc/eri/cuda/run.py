@@ -92,6 +92,11 @@ class ResidentArrays:
             self._uploaded[id(array)] = array, self.device.upload(array)
         return self._uploaded[id(array)][1]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(memory.nbytes for _, memory in self._uploaded.values())
+
 
 class DeviceRun:
     """The share of one device in one pass.
@@ -166,6 +171,11 @@ class DeviceRun:
         """Return J by pairs and K by blocks, once all launches have ended."""
         self.device.synchronize()
         return self.device.download(self._pass["vj"]), self.device.download(self._pass["vk"])
+
+    def memory(self) -> dict[str, int]:
+        """Return the bytes of the pairs ("tables"), of each array of the pass, and of each buffer on all streams."""
+        buffers = {name: sum(own[name].nbytes for own in self._buffers.values()) for name in self._largest()}
+        return {"tables": self.resident.nbytes} | {name: m.nbytes for name, m in self._pass.items()} | buffers
 
     def release(self) -> None:
         """Free the memory of matrices and buffers."""
