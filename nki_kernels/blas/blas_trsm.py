@@ -78,14 +78,12 @@ def _first_half(l_t, diagonal, masks, places, left, panel: int):
 def blas_trsm(l_t, diagonal, b, masks, places, items, factors, panel, cols):
     """l_t[parts, n, n] = L^T, b[n, m] fp32; returns X [n, m] fp32.
 
-    diagonal [n / panel, panel, panel] fp32: the blocks L_kk;
-    masks: ``inverse.masks``; places [n / panel, 3] int32,
-    items and factors: as ``solve_plan.solve_list`` returns them. cols: columns of a block.
+    diagonal [n / panel, panel, panel] fp32: the blocks L_kk; masks: ``inverse.masks``;
+    places, items, factors: as ``solve_plan.solve_list`` returns them; cols: columns of a block.
     """
     parts, n, _ = l_t.shape
     m = b.shape[1]
     out = nl.ndarray((n, m), dtype=nl.float32, buffer=nl.shared_hbm)
-    nisa.dma_copy(dst=out[0:panel, :], src=b[0:panel, :])
     left = matrix(nl.ndarray((parts, n + panel, n), dtype=l_t.dtype, buffer=nl.hbm), panel, chunk_blocks(panel))
     _first_half(l_t, diagonal, masks, places, left, panel)
     right = matrix(out.reshape((1, n, m)), min(cols, m), chunk_blocks(panel))
@@ -101,8 +99,11 @@ def blas_trsm(l_t, diagonal, b, masks, places, items, factors, panel, cols):
         share = (count + cores - 1) // cores
         begin, end = min(count, core * share), min(count, (core + 1) * share)
         if begin < end:
+            # Only the columns of this core, because the other one may have solved its own already.
+            c0, c1 = start + begin * width, start + end * width
+            nisa.dma_copy(dst=out[0:panel, c0:c1], src=b[0:panel, c0:c1])
             one = item_of(kind, moving, l_t.dtype != nl.float32, is_ahead(count, cores))
-            loop_ahead(mem, one, before + begin * each, before + end * each, n * n, start + begin * width)
+            loop_ahead(mem, one, before + begin * each, before + end * each, n * n, c0)
         before = before + count * each
     return out
 

@@ -15,6 +15,7 @@ from nki_kernels.descriptors.descriptor import GATE, Infeasible, random_fill
 from nki_kernels.gemm_blocks import blocks_of
 from nki_kernels.precision.splits import PRECISIONS, split
 from trnqc import sim
+from trnqc.sim.launch.version import VERSIONS
 from trnqc.sim.lint.lint import lint
 
 
@@ -122,8 +123,13 @@ def test_program_size_depends_on_no_extent():
     assert large.executed["nc_matmul"] == 16 * 3 * LEVELS + 16 * (16 * 17 // 2)
 
 
-def test_the_kernel_stays_inside_the_language():
-    assert not lint(blas_trsm)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_kernel_runs_in_both_versions_of_the_language(version, monkeypatch):
+    """Operands of two blocks of columns are loaded ahead, and those of the remainder are not."""
+    monkeypatch.setenv("TRNQC_NKI", version)
+    args, exact = launch(256, 11, 128, 5, "bf16x3")
+    assert abs(sim.simulate(blas_trsm)(*args) - exact).max() < 5e-5 * abs(exact).max()
+    assert not lint(blas_trsm, version)
 
 
 @settings(max_examples=50, deadline=None)
