@@ -3,7 +3,8 @@
     out[z] = alpha a_t[z].T @ b[z] + beta c[z]
 
 Operands have one part, or those of a split (``nki_kernels.precision.splits``). The host makes the
-work list (``plan.product_list``), which has alpha and beta, so that one program serves all of their values.
+work list (``plan.product_list``), which has alpha and beta, so that one program serves all of their values. Products of
+one tile each are loaded, multiplied and stored by groups (``stacks``).
 
 Limits: all extents >= 1; fewer than 2^31 elements in each array. Sums are fp32, in PSUM and SBUF. The number of
 instructions depends on the sizes of blocks and remainders, and not on Z, M, N or K.
@@ -14,7 +15,8 @@ from __future__ import annotations
 import numpy as np
 
 from nki_kernels.blas.blocks import Kind, loop, matrix, work
-from nki_kernels.blas.plan import items_of, product_kinds
+from nki_kernels.blas.plan import is_stacked, items_of, product_kinds, stack_kinds
+from nki_kernels.blas.stacks import stack, stack_loop
 from nki_kernels.lang import nki, nl
 from nki_kernels.precision.splits import sum_of_products
 
@@ -31,6 +33,17 @@ def run_kinds(mem, kinds, count: int, K: int, depth: int, group: int, update: in
             first = first + count * blocks * each
 
 
+def run_stacks(mem, Z: int, group: int):
+    """The loops over full and last items of a stack. Two cores take one half of the items each."""
+    cores = nl.num_programs(0) if nl.program_ndim() > 0 else 1
+    core = nl.program_id(0) if nl.program_ndim() > 0 else 0
+    first = 0
+    for products, count in stack_kinds(Z, group):
+        share = (count + cores - 1) // cores
+        stack_loop(mem, first + min(count, core * share), first + min(count, (core + 1) * share), products)
+        first = first + count
+
+
 @nki.jit
 def blas_gemm(a_t, b, c, items, factors, rows, cols, depth, group, update):
     """a_t[parts, Z, K, M], b[parts, Z, K, N], c [Z, M, N] fp32; returns [Z, M, N] fp32.
@@ -44,6 +57,9 @@ def blas_gemm(a_t, b, c, items, factors, rows, cols, depth, group, update):
         f"operands differ: a_t is [parts, Z, K, M] = {a_t.shape}, b is {b.shape}"
     )
     out = nl.ndarray((Z, M, N), dtype=nl.float32, buffer=nl.shared_hbm)
+    if is_stacked(M, N, K, group):
+        run_stacks(stack(a_t, b, [c] if update == 1 else [], out, items, factors, group), Z, group)
+        return out
     column = out.reshape((Z * M * N, 1))
     previous = c.reshape((Z * M * N, 1)) if update == 1 else column
     left, right = matrix(a_t, min(rows, M)), matrix(b, min(cols, N))

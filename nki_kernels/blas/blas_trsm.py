@@ -2,11 +2,11 @@
 
     V_k = (L_kk^-1)^T                        of every diagonal block of ``panel`` rows, on chip      (``inverse``)
     W_k = B_k - sum_j<k L_kj X_j             items of one work list, in the order in which they can be computed
-    X_k = V_k^T W_k                          an item as well
+    X_k = V_k^T W_k                          an item as well                                        (``ahead``)
 
 An item multiplies ``panel`` rows for a block of ``panel`` rows and ``cols`` columns. W_k waits in the place of X_k. The
-items of a panel take the blocks of columns in turn, and a block is solved one turn after its sums are complete, so that
-the tensor engine does not wait for memory.
+items of a panel take the blocks of columns in turn, and a block is solved one turn after its sums are complete. So no
+item reads what the item before it stores, and operands are loaded one item ahead, if there are several blocks.
 
 All items are the same program, whatever they compute: the number of instructions depends on the panel and the remainder
 of the columns only. This costs one dense product with V_k, of which one half is zero.
@@ -18,8 +18,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from nki_kernels.blas.blocks import Kind, P, keep_parts, loop, matrix, round_to_parts, work
+from nki_kernels.blas.ahead import chunk_blocks, item_of, loop_ahead, operand_tiles
+from nki_kernels.blas.blocks import Kind, P, matrix, round_to_parts, work
 from nki_kernels.blas.inverse import blocks_on_chip, invert
+from nki_kernels.blas.solve_plan import is_ahead, rounds_of
 from nki_kernels.gemm_blocks import blocks_of
 from nki_kernels.lang import nisa, nki, nl
 from nki_kernels.precision.splits import products_of
@@ -73,37 +75,40 @@ def _first_half(l_t, diagonal, masks, places, left, panel: int):
 
 
 @nki.jit
-def blas_trsm(l_t, diagonal, b, first, masks, places, items, factors, panel, cols):
+def blas_trsm(l_t, diagonal, b, masks, places, items, factors, panel, cols):
     """l_t[parts, n, n] = L^T, b[n, m] fp32; returns X [n, m] fp32.
 
-    diagonal [n / panel, panel, panel] fp32: the blocks L_kk;
-    first [parts, panel, m]: the parts of the first panel of b; masks: ``inverse.masks``; places [n / panel, 3] int32,
-    items and factors: as ``solve_plan.solve_list`` returns them. cols: columns of a block.
+    diagonal [n / panel, panel, panel] fp32: the blocks L_kk; masks: ``inverse.masks``;
+    places, items, factors: as ``solve_plan.solve_list`` returns them; cols: columns of a block.
     """
     parts, n, _ = l_t.shape
     m = b.shape[1]
     out = nl.ndarray((n, m), dtype=nl.float32, buffer=nl.shared_hbm)
-    solved = out.reshape((1, n, m))
-    if l_t.dtype != nl.float32:
-        solved = nl.ndarray((parts, n, m), dtype=l_t.dtype, buffer=nl.hbm)
-    for p in range(parts):
-        nisa.dma_copy(dst=solved[p, 0:panel, :], src=first[p])
-    left = matrix(nl.ndarray((parts, n + panel, n), dtype=l_t.dtype, buffer=nl.hbm), panel)
+    left = matrix(nl.ndarray((parts, n + panel, n), dtype=l_t.dtype, buffer=nl.hbm), panel, chunk_blocks(panel))
     _first_half(l_t, diagonal, masks, places, left, panel)
-    right = matrix(solved, min(cols, m))
-    mem = work(left, right, parts, b.reshape((n * m, 1)), out.reshape((n * m, 1)), m, items, factors, panel, cols)
-    if l_t.dtype != nl.float32:
-        keep_parts(mem, right)
-    start = 0
+    right = matrix(out.reshape((1, n, m)), min(cols, m), chunk_blocks(panel))
+    moving = operand_tiles(right, parts, l_t.dtype)
+    c, column, rounds = b.reshape((n * m, 1)), out.reshape((n * m, 1)), rounds_of(panel, cols)
+    mem = work(left, right, parts, c, column, m, items, factors, panel, cols, rounds)
+    cores = nl.num_programs(0) if nl.program_ndim() > 0 else 1
+    core = nl.program_id(0) if nl.program_ndim() > 0 else 0
+    before = 0
     each = n // panel * (n // panel + 1) // 2
-    for width, count, _ in blocks_of(m, cols):
+    for width, count, start in blocks_of(m, cols):
         kind = Kind(m=panel, n=width, k=panel, diagonal=-1, summed=True, update=True)
-        loop(mem, kind, start, count, each, 1)
-        start = start + count * each
+        share = (count + cores - 1) // cores
+        begin, end = min(count, core * share), min(count, (core + 1) * share)
+        if begin < end:
+            # Only the columns of this core, because the other one may have solved its own already.
+            c0, c1 = start + begin * width, start + end * width
+            nisa.dma_copy(dst=out[0:panel, c0:c1], src=b[0:panel, c0:c1])
+            one = item_of(kind, moving, l_t.dtype != nl.float32, is_ahead(count, cores))
+            loop_ahead(mem, one, before + begin * each, before + end * each, n * n, c0)
+        before = before + count * each
     return out
 
 
-def reference_blas_trsm(l_t, diagonal, b, first, masks, places, items, factors, panel, cols):
+def reference_blas_trsm(l_t, diagonal, b, masks, places, items, factors, panel, cols):
     """The same in NumPy: substitution by blocks in fp64, with solutions rounded to the parts of the operands."""
     parts, n, _ = l_t.shape
     x = np.zeros((parts, *b.shape))

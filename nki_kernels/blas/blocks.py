@@ -81,22 +81,26 @@ def _tiles(count: int, shape, dtype, buffer):
     return tiles
 
 
-def matrix(operand, width: int):
-    """The `Matrix` of an operand [parts, ..., columns] of which a chunk holds ``width`` columns."""
+def matrix(operand, width: int, chunk: int = CHUNK):
+    """The `Matrix` of an operand [parts, ..., columns]; a chunk has ``width`` columns and ``chunk`` blocks of rows."""
     parts, columns = operand.shape[0], operand.shape[len(operand.shape) - 1]
     size = 1
     for extent in operand.shape[1:]:
         size = size * extent
-    tiles = [_tiles(parts, (P, CHUNK, width), operand.dtype, nl.sbuf)]
-    tiles.append(_tiles(parts, (P, CHUNK, width), operand.dtype, nl.sbuf))
+    tiles = [_tiles(parts, (P, chunk, width), operand.dtype, nl.sbuf)]
+    tiles.append(_tiles(parts, (P, chunk, width), operand.dtype, nl.sbuf))
     return Matrix(data=operand.reshape((parts * size, 1)), size=size, stride=columns, tiles=tiles)
 
 
-def work(left, right, parts: int, c, out, stride: int, items, factors, rows: int, cols: int):
-    """The `Work` of blocks of at most rows x cols elements, with newly allocated tiles; c and out are columns."""
+def work(left, right, parts: int, c, out, stride: int, items, factors, rows: int, cols: int, rounds: int = 1):
+    """The `Work` of blocks of at most rows x cols elements, with newly allocated tiles; c and out are columns.
+
+    A block that does not fit PSUM is multiplied in so many rounds.
+    """
     count = ((rows + P - 1) // P) * ((cols + RUN - 1) // RUN)
-    assert count <= BANKS, "a block must fit PSUM"
+    assert count <= BANKS * rounds, "a block must fit PSUM"
     sums = _tiles(count, (P, RUN), nl.float32, nl.sbuf)
+    count = min(count, BANKS)
     for tile in sums:
         nisa.memset(dst=tile, value=0.0)
     return Work(
@@ -126,15 +130,18 @@ def keep_parts(mem, operand):
     mem.copies = [operand, turns]
 
 
-def round_to_parts(parts, data):
-    """Tiles of the parts of data in fp32, each the rounded remainder of those before; data may become a remainder."""
+def round_to_parts(parts, data, engine=nisa.engine.vector):
+    """Tiles of the parts of data in fp32, each the rounded remainder of those before; data may become a remainder.
+
+    engine: the one that subtracts.
+    """
     nisa.activation(dst=parts[0], op=nl.copy, data=data)
     for x in range(1, len(parts)):
         if x + 1 < len(parts):
-            nisa.tensor_tensor(dst=data, data1=data, data2=parts[x - 1], op=nl.subtract)
+            nisa.tensor_tensor(dst=data, data1=data, data2=parts[x - 1], op=nl.subtract, engine=engine)
             nisa.activation(dst=parts[x], op=nl.copy, data=data)
         else:
-            nisa.tensor_tensor(dst=parts[x], data1=data, data2=parts[x - 1], op=nl.subtract)
+            nisa.tensor_tensor(dst=parts[x], data1=data, data2=parts[x - 1], op=nl.subtract, engine=engine)
 
 
 def _store_parts(mem, stage, x: int, tile, at):
@@ -149,7 +156,7 @@ def _store_parts(mem, stage, x: int, tile, at):
         nisa.dma_copy(dst=_place(mem, operand.data, tile, at, p * operand.size), src=slices[p])
 
 
-def _load(operand, turn: int, at, k0: int, k: int, width: int):
+def load(operand, turn: int, at, k0: int, k: int, width: int):
     """One chunk of an item's k rows, from block k0 on, into SBUF, every part; the last rows at their true height."""
     whole = min(k, (k0 + CHUNK) * P) // P - k0
     rest = min(k, (k0 + CHUNK) * P) - (k0 + whole) * P
@@ -182,7 +189,7 @@ def tile_list(kind):
     return tiles
 
 
-def _multiply(mem, bank, left, right, tile, k0: int, k: int):
+def multiply(mem, bank, left, right, tile, k0: int, k: int):
     """bank[rows, columns] (+)= left.T @ right over one chunk, all products of a split in one bank."""
     a0, m, b0, n = tile
     for x in range((min(k, (k0 + CHUNK) * P) - k0 * P + P - 1) // P):
@@ -204,19 +211,19 @@ def _place(mem, column, tile, at, base: int = 0):
     return column.ap(pattern=[[mem.stride, m], [1, n]], offset=offset, scalar_offset=at, indirect_dim=0)
 
 
-def _load_previous(mem, tiles, at):
+def load_previous(mem, tiles, at):
     """c of all tiles of a block."""
     for x in range(len(tiles)):
         _, m, _, n = tiles[x]
         nisa.dma_copy(dst=mem.previous[x][0:m, 0:n], src=_place(mem, mem.c, tiles[x], at))
 
 
-def _finish(mem, x: int, tile, factor, at, kind):
-    """Tile number x of the result from PSUM to its place."""
+def finish(mem, x: int, tile, factor, at, kind, total):
+    """The tile of the result in bank x from PSUM to its place; total: the tile of SBUF for sums over items."""
     m, n = tile[1], tile[3]
     stage, product = mem.stage[x % STAGES][0:m, 0:n], mem.banks[x][0:m, 0:n]
     if kind.summed:
-        keep, sums = factor[0:m, 0:1], mem.sums[x][0:m, 0:n]
+        keep, sums = factor[0:m, 0:1], total[0:m, 0:n]
         nisa.scalar_tensor_tensor(dst=sums, data=sums, op0=nl.multiply, operand0=keep, op1=nl.add, operand1=product)
         product = sums
     alpha = factor[0:m, 1:2]
@@ -246,22 +253,22 @@ def item(mem, it, g: int, kind):
     factor = mem.factor[g % 2]
     for k0 in range(0, (kind.k + P - 1) // P, CHUNK):
         turn = (k0 // CHUNK + g) % 2
-        _load(mem.left, turn, at[0], k0, kind.k, kind.m)
+        load(mem.left, turn, at[0], k0, kind.k, kind.m)
         right = mem.left.tiles[turn]
         if kind.diagonal != 0:
             right = mem.right.tiles[turn]
-            _load(mem.right, turn, at[1], k0, kind.k, kind.n)
+            load(mem.right, turn, at[1], k0, kind.k, kind.n)
         if (k0 + CHUNK) * P >= kind.k:
             # With the last chunk, because an item before still reads them when this one begins.
             pattern = [[0, P], [1, FACTORS]]
             source = mem.factors.ap(pattern=pattern, offset=FACTORS * g, scalar_offset=it, indirect_dim=0)
             nisa.dma_copy(dst=factor, src=source)
             if kind.update:
-                _load_previous(mem, tiles, at[2])
+                load_previous(mem, tiles, at[2])
         for x in range(len(tiles)):
-            _multiply(mem, mem.banks[x], mem.left.tiles[turn], right, tiles[x], k0, kind.k)
+            multiply(mem, mem.banks[x], mem.left.tiles[turn], right, tiles[x], k0, kind.k)
     for x in range(len(tiles)):
-        _finish(mem, x, tiles[x], factor, at[2], kind)
+        finish(mem, x, tiles[x], factor, at[2], kind, mem.sums[x])
 
 
 def loop(mem, kind, first: int, blocks: int, each: int, group: int):

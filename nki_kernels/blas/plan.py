@@ -17,7 +17,8 @@ ROWS = 4 * P  # rows of the largest block
 COLS = 4 * RUN  # columns of the widest one, which SBUF holds twice
 COLS_OF_MANY = 3 * RUN  # the same for operands of more than three parts
 DEPTH = 32  # contraction blocks of 128 of the longest item
-GROUP = 4  # small products in a pass of a loop, so that the loads of one overlap with the others
+GROUP = 4  # products in a pass of a loop, so that the loads of one overlap with the others
+STACK = 32  # the same for products of one tile each, which are loaded together
 PRODUCT_ITEMS = 3  # columns of a work list: offsets into left, right and result
 
 
@@ -30,7 +31,32 @@ def block_sizes(M: int, N: int, K: int, count: int = 1, parts: int = 1):
     rows = _share(M, ROWS)
     cols = min(N, _widest(parts), RUN * (BANKS * P // rows))
     depth = _share(K, DEPTH * P) // P
-    return rows, cols, depth, GROUP if count >= GROUP and K <= CHUNK * P else 1
+    group = most_stacked(M, N, K) if count > 1 else 1
+    if group == 1 and count > 1 and K <= CHUNK * P:
+        group = GROUP
+    return rows, cols, depth, min(group, count)
+
+
+def most_stacked(M: int, N: int, K: int):
+    """The most products in an item of a stack (``stacks``): one if a product is more than a tile."""
+    if M > P or K > P or N > RUN:
+        return 1
+    return min(STACK, BANKS * (RUN // N))
+
+
+def is_stacked(M: int, N: int, K: int, group: int):
+    """Whether a group of products is one item of a stack, and not as many items."""
+    return group > 1 and group <= most_stacked(M, N, K)
+
+
+def stack_kinds(Z: int, group: int):
+    """(products of an item, items) of full and of last items of a stack of Z products."""
+    kinds = []
+    if Z // group > 0:
+        kinds.append((group, Z // group))
+    if Z % group > 0:
+        kinds.append((Z % group, 1))
+    return kinds
 
 
 def triangle_sizes(n: int, K: int, parts: int = 1):
@@ -146,7 +172,12 @@ def product_list(
 
     extents: number of products, M, N, K; sizes: as `block_sizes` returns them; scale: alpha, beta.
     """
-    rows, cols, depth, _ = sizes
+    Z, M, N, K = extents
+    rows, cols, depth, group = sizes
+    if is_stacked(M, N, K, group):
+        first = np.arange(0, Z, group)[:, None]
+        factors = np.tile(np.array([0, *scale], np.float32), (len(first), 1))
+        return (first * np.array([K * M, K * N, M * N])).astype(np.int32), factors
     return _list(_product_places(*extents[1:3], rows, cols), extents, depth, scale)
 
 

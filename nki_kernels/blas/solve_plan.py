@@ -13,6 +13,7 @@ from nki_kernels.blas.plan import COLS
 from nki_kernels.gemm_blocks import blocks_of
 
 PANELS = (8 * P, 4 * P, 2 * P, P)
+ROUNDS = 2  # times that the widest block of columns fills PSUM, so that both times share one load of the left operand
 PADDING = 1.1  # how much larger than needed a matrix may become so that panels are larger
 
 
@@ -25,10 +26,30 @@ def _largest_panel(n: int, most: int) -> int:
     return P
 
 
-def solve_sizes(n: int, m: int) -> tuple[int, int]:
-    """Rows of a panel and columns of a block. More than 512 rows are several panels, because half of V is zero."""
-    panel = _largest_panel(n, max(4 * P, padded(n, P) // 2))
-    return panel, min(m, COLS, RUN * (BANKS * P // panel))
+def solve_sizes(n: int, m: int, parts: int = 1) -> tuple[int, int]:
+    """Rows of a panel and columns of a block; parts: those of the operands.
+
+    More than 512 rows are several panels, because half of V is zero. Operands of three parts have so many products that
+    small panels pay, and so many bytes that SBUF holds one round of columns only. More than 512 columns are several
+    blocks, so that operands are loaded ahead.
+    """
+    most, rounds = (max(4 * P, padded(n, P) // 2), ROUNDS) if parts < 3 else (4 * P, 1)
+    panel = _largest_panel(n, most)
+    return panel, min(m, max(RUN, m // 2 // RUN * RUN), COLS, rounds * RUN * (BANKS * P // panel))
+
+
+def rounds_of(panel: int, cols: int) -> int:
+    """Times that a block of so many rows and columns fills PSUM."""
+    return -(-(panel // P * -(-cols // RUN)) // BANKS)
+
+
+def is_ahead(count: int, cores: int) -> bool:
+    """Whether operands are loaded one item ahead: if each core has several of these blocks of columns.
+
+    Then no item reads what the item before it stores.
+    """
+    share = -(-count // cores)
+    return share > 1 and count % share != 1
 
 
 def padded(n: int, panel: int) -> int:
@@ -40,7 +61,8 @@ def solve_list(n: int, m: int, panel: int, cols: int, cores: int = 1) -> tuple[n
     """The integer and fp32 arrays of a launch.
 
     Places [panels, 3] of diagonal blocks, of rows of L^T and of inverses; items [n, 3]; factors [n, 3]. n is a multiple
-    of panel, and cores the number of cores of the launch.
+    of panel, and cores the number of cores of the launch. Where operands are loaded ahead (`is_ahead`), the row of an
+    item has the places of the next item's operands, and of its own result.
     """
     panels = n // panel
     k = np.arange(panels)
@@ -51,8 +73,11 @@ def solve_list(n: int, m: int, panel: int, cols: int, cores: int = 1) -> tuple[n
         share = -(-count // cores)
         for core in range(0, count, share):
             columns = [start + width * c for c in range(core, min(count, core + share))]
+            first = len(items)
             for row in range(panels):
                 _panel(items, factors, row, columns, (n, m, panel))
+            if is_ahead(count, cores):
+                items[first:] = _ahead(items[first:])
     return places, np.array(items, np.int32), np.array(factors, np.float32)
 
 
@@ -76,6 +101,11 @@ def _panel(
             items.append((n * n + k * panel, place, place))
             factors.append((0.0, 1.0, 0.0))
         waiting = column
+
+
+def _ahead(items: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Rows that have the operands of the next item, and the result of this one; the last row repeats its operands."""
+    return [(*later[:2], own[2]) for own, later in zip(items, [*items[1:], items[-1]])]
 
 
 def factor_sizes(n: int) -> tuple[int, int]:

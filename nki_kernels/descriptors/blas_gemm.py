@@ -20,8 +20,14 @@ from nki_kernels.descriptors.descriptor import PARTS, Fill, Launch, NkiKernel, P
 
 
 def _knobs(shape: Values) -> dict[str, list[int]]:
-    groups = [1, plan.GROUP] if shape["Z"] > 1 else [1]
-    return {"rows": list(ROWS), "cols": [RUN, 2 * RUN, plan.COLS], "items": items_ladder(shape["K"]), "group": groups}
+    groups = {1, plan.GROUP, _most_grouped(shape)} if shape["Z"] > 1 else {1}
+    cols = [RUN, 2 * RUN, plan.COLS]
+    return {"rows": list(ROWS), "cols": cols, "items": items_ladder(shape["K"]), "group": sorted(groups)}
+
+
+def _most_grouped(shape: Values) -> int:
+    """The most products in a pass of a loop."""
+    return max(plan.GROUP, plan.most_stacked(shape["M"], shape["N"], shape["K"]))
 
 
 def _default(shape: Values, precision: str) -> dict[str, int]:
@@ -39,6 +45,7 @@ def _realise(point: Values, shape: Values, precision: str, target: str) -> dict[
     M, N = shape["M"], shape["N"]
     rows, cols = min(P * ceil(M, P), point["rows"]), min(N, point["cols"])
     require(point["group"] <= shape["Z"], f"{shape['Z']} products make no group of {point['group']}")
+    require(point["group"] <= _most_grouped(shape), f"products of this size make no group of {point['group']}")
     require(point["group"] == 1 or point["items"] == 1, "products of several items are not grouped")
     depth = depth_of(point["items"], shape["K"])
     constants = {"rows": rows, "cols": cols, "depth": depth, "group": point["group"]}

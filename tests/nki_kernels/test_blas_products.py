@@ -15,13 +15,16 @@ from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.descriptor import GATE, Infeasible, random_fill
 from nki_kernels.precision.splits import PRECISIONS, split
 from trnqc import sim
+from trnqc.sim.launch.version import VERSIONS
 from trnqc.sim.lint.lint import lint
 
 SCALE = (1.5, -0.5)
-# (Z, M, N, K): one; primes; one over a tile, a run, a block; several items of K; a group of products and a remainder.
+# (Z, M, N, K): one; primes; one over a tile, a run, a block; several items of K; a group of products and a remainder;
+# stacks of products of one tile, with remainders.
 PRODUCTS = [
     *[(1, 1, 1, 1), (1, 7, 13, 5), (1, 129, 513, 129), (1, 513, 1025, 20)],
-    *[(1, 20, 30, 128 * 33), (3, 20, 30, 40), (6, 130, 40, 600), (9, 5, 7, 3)],
+    *[(1, 20, 30, 128 * 33), (3, 20, 30, 40), (6, 130, 40, 600), (6, 130, 40, 60), (9, 5, 7, 3)],
+    *[(70, 20, 130, 40), (33, 128, 128, 128), (10, 128, 512, 1), (65, 1, 1, 1)],
 ]
 TRIANGLES = [(1, 1), (7, 5), (129, 130), (513, 20), (1100, 10), (2200, 3), (200, 128 * 33)]
 
@@ -77,7 +80,9 @@ def test_triangles_agree_with_the_reference(size, precision, update, target):
 
 
 def test_two_cores_share_the_blocks():
-    """Blocks of several items, whose partial sums each core keeps for itself."""
+    """Blocks of several items, whose partial sums each core keeps for itself, and stacks."""
+    args, constants = product_launch((100, 40, 130, 20), "fp32", 1)
+    close(sim.simulate(blas_gemm[2])(*args, *constants), reference_blas_gemm(*args, *constants), 20)
     args, constants = product_launch((1, 300, 700, 900), "fp32", 1, (128, 512, 2, 1))
     close(sim.simulate(blas_gemm[2])(*args, *constants), reference_blas_gemm(*args, *constants), 900)
     args, constants = triangle_launch((700, 500), "fp32", 1, (128, 256, 2, 1))
@@ -133,6 +138,10 @@ def test_program_size_depends_on_no_extent():
     assert small.static == large.static
     assert large.executed["nc_matmul"] == 256 * small.executed["nc_matmul"]
     assert product_trace(8, 100, 100, 300).static == product_trace(4000, 100, 100, 300).static
+    stacked = product_trace(64, 100, 128, 128), product_trace(4096, 100, 128, 128)
+    assert stacked[0].static == stacked[1].static
+    # Three loads and a store for each half of an item of 32 products, the row of the item, and one row of factors.
+    assert stacked[1].executed["dma_copy"] == 128 * (2 * 4 + 1) + 1
     assert triangle_trace(2048, 8192).static == triangle_trace(8192, 32768).static
 
 
@@ -148,14 +157,23 @@ def test_a_triangle_multiplies_its_tiles_only(n):
     assert multiplied < n * (n + 128) / 2 + 1
 
 
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("kernel", [blas_gemm, blas_syrk], ids=["gemm", "syrk"])
-def test_the_kernels_stay_inside_the_language(kernel):
-    assert not lint(kernel)
+def test_the_kernels_stay_inside_the_language(kernel, version):
+    assert not lint(kernel, version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_stacks_run_in_both_versions_of_the_language(version, monkeypatch):
+    monkeypatch.setenv("TRNQC_NKI", version)
+    args, constants = product_launch((35, 30, 200, 20), "bf16x3", 1)
+    close(sim.simulate(blas_gemm)(*args, *constants), reference_blas_gemm(*args, *constants), 20)
 
 
 POINTS = [
     ("blas_gemm", {"Z": 5, "M": 300, "N": 700, "K": 260}, {"rows": 128, "cols": 512, "items": 3, "group": 1}),
     ("blas_gemm", {"Z": 5, "M": 300, "N": 700, "K": 260}, {"rows": 256, "cols": 1024, "items": 1, "group": 4}),
+    ("blas_gemm", {"Z": 70, "M": 30, "N": 70, "K": 26}, {"rows": 128, "cols": 512, "items": 1, "group": 32}),
     ("blas_syrk", {"n": 700, "K": 260}, {"rows": 128, "wide": 4, "items": 2}),
     ("blas_syrk", {"n": 700, "K": 260}, {"rows": 384, "wide": 1, "items": 1}),
 ]
@@ -187,6 +205,7 @@ def test_defaults_keep_the_rules_of_the_smallest_chip(M, N, K, Z, precision):
         ("blas_gemm", {"Z": 1, "M": 900, "N": 9000, "K": 9}, (512, 2048, 1, 1), "PSUM: 16 banks"),
         ("blas_gemm", {"Z": 2, "M": 9, "N": 9, "K": 9}, (128, 512, 1, 4), "no group of 4"),
         ("blas_gemm", {"Z": 9, "M": 9, "N": 9, "K": 900}, (128, 512, 2, 4), "not grouped"),
+        ("blas_gemm", {"Z": 99, "M": 9, "N": 300, "K": 9}, (128, 512, 1, 32), "this size make no group of 32"),
         ("blas_syrk", {"n": 9, "K": 9}, (512, 1, 1), "larger than the matrix"),
         ("blas_syrk", {"n": 9000, "K": 900}, (128, 1, 5), "no 5 items"),
     ],

@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 
 from nki_kernels.blas.blas_trsm import blas_trsm, reference_blas_trsm
 from nki_kernels.blas.inverse import LEVELS, masks
-from nki_kernels.blas.solve_plan import PANELS, padded, solve_list, solve_sizes
+from nki_kernels.blas.solve_plan import PANELS, is_ahead, padded, solve_list, solve_sizes
 from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.descriptor import GATE, Infeasible, random_fill
-from nki_kernels.precision.splits import split
+from nki_kernels.gemm_blocks import blocks_of
+from nki_kernels.precision.splits import PRECISIONS, split
 from trnqc import sim
+from trnqc.sim.launch.version import VERSIONS
 from trnqc.sim.lint.lint import lint
 
 
@@ -24,17 +26,19 @@ def launch(n, m, panel, cols, precision, cores=1):
     b = rng.standard_normal((n, m))
     diagonal = np.stack([lower[k : k + panel, k : k + panel] for k in range(0, n, panel)]).astype(np.float32)
     lists = solve_list(n, m, panel, cols, cores)
-    operands = split(lower.T, precision), diagonal, b.astype(np.float32), split(b[:panel], precision)
+    operands = split(lower.T, precision), diagonal, b.astype(np.float32)
     return (*operands, masks(), *lists, panel, cols), np.linalg.solve(lower, b)
 
 
 @pytest.mark.parametrize("target", ["trn1", "trn2"])
 @pytest.mark.parametrize("precision, error", [("fp32", 2e-6), ("bf16x3", 5e-5)])
 @pytest.mark.parametrize(
-    "size", [(128, 1, 128, 512), (384, 40, 128, 32), (512, 9, 256, 4), (640, 3, 640, 512)], ids=str
+    "size",
+    [(128, 1, 128, 512), (384, 40, 128, 32), (512, 9, 256, 4), (640, 3, 640, 512), (1280, 1220, 640, 600)],
+    ids=str,
 )
 def test_solutions(size, precision, error, target, monkeypatch):
-    """One panel, blocks of columns with a remainder, and panels of several tiles."""
+    """One panel, blocks of columns with a remainder, panels of several tiles, and blocks of two rounds."""
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", target)
     args, exact = launch(*size, precision)
     x = sim.simulate(blas_trsm)(*args)
@@ -53,24 +57,49 @@ def test_masks_add_up_to_a_triangle():
     np.testing.assert_array_equal(masks().sum(axis=0), np.tri(128))
 
 
-@settings(max_examples=30, deadline=None)
-@given(panels=st.integers(1, 6), blocks=st.integers(1, 6), rest=st.integers(0, 3), cores=st.sampled_from([1, 2]))
+def items_of_cores(n, m, panel, cols, cores):
+    """For each kind of blocks and core: the items with their own operands, and whether these are loaded ahead."""
+    _, rows, factors = solve_list(n, m, panel, cols, cores)
+    each = n // panel * (n // panel + 1) // 2
+    at = 0
+    for width, count, start in blocks_of(m, cols):
+        share = -(-count // cores)
+        for core in range(0, count, share):
+            number = min(share, count - core) * each
+            items, ahead = rows[at : at + number].copy(), is_ahead(count, cores)
+            if ahead:
+                items[1:, :2] = items[:-1, :2].copy()
+                items[0, :2] = n * n, start + core * width
+            yield items.tolist(), factors[at : at + number].tolist(), ahead
+            at += number
+    assert at == len(rows) == len(factors)
+
+
+@settings(max_examples=50, deadline=None)
+@given(panels=st.integers(1, 6), blocks=st.integers(1, 6), rest=st.integers(0, 3), cores=st.sampled_from([1, 2, 4]))
 def test_items_come_after_what_they_read(panels, blocks, rest, cores):
-    """Each item reads blocks of the solution that are complete, on the core that computes them."""
+    """Each item reads blocks of the solution that are complete, on the core that computes them.
+
+    They were complete one item earlier if operands are loaded ahead.
+    """
     panel, cols = 128, 4
     n, m = panel * panels, cols * blocks + rest
-    _, items, factors = solve_list(n, m, panel, cols, cores)
-    solved, summed = set(), {}
-    for (left, right, out), (_, alpha, _) in zip(items.tolist(), factors.tolist()):
-        k, column = out // (panel * m), out % m
-        if alpha < 0:
-            j = right // (panel * m)
-            assert (j, column) in solved and left == j * panel * n + k * panel
-            summed[k, column] = summed.get((k, column), 0) + 1
-        else:
-            assert right == out and left == n * n + k * panel and summed.get((k, column), 0) == k
-            solved.add((k, column))
-    assert len(solved) == panels * len(set(range(0, m, cols)))
+    results = 0
+    for items, factors, ahead in items_of_cores(n, m, panel, cols, cores):
+        solved, summed, stored = set(), {}, None
+        for (left, right, out), (_, alpha, _) in zip(items, factors):
+            k, column = out // (panel * m), out % m
+            assert not ahead or right != stored
+            if alpha < 0:
+                j = right // (panel * m)
+                assert (j, column) in solved and left == j * panel * n + k * panel
+                summed[k, column] = summed.get((k, column), 0) + 1
+            else:
+                assert right == out and left == n * n + k * panel and summed.get((k, column), 0) == k
+                solved.add((k, column))
+            stored = out
+        results += len(solved)
+    assert results == panels * len(set(range(0, m, cols)))
 
 
 @settings(max_examples=100, deadline=None)
@@ -84,9 +113,7 @@ def test_padding_is_small(n, m):
 def trace(n, m, panel, cols):
     spec = sim.Spec
     operands = spec((1, n, n), "float32"), spec((n // panel, panel, panel), "float32"), spec((n, m), "float32")
-    return sim.trace(blas_trsm)(
-        *operands, spec((1, panel, m), "float32"), masks(), *solve_list(n, m, panel, cols), panel, cols
-    )
+    return sim.trace(blas_trsm)(*operands, masks(), *solve_list(n, m, panel, cols), panel, cols)
 
 
 def test_program_size_depends_on_no_extent():
@@ -96,8 +123,21 @@ def test_program_size_depends_on_no_extent():
     assert large.executed["nc_matmul"] == 16 * 3 * LEVELS + 16 * (16 * 17 // 2)
 
 
-def test_the_kernel_stays_inside_the_language():
-    assert not lint(blas_trsm)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_kernel_runs_in_both_versions_of_the_language(version, monkeypatch):
+    """Operands of two blocks of columns are loaded ahead, and those of the remainder are not."""
+    monkeypatch.setenv("TRNQC_NKI", version)
+    args, exact = launch(256, 11, 128, 5, "bf16x3")
+    assert abs(sim.simulate(blas_trsm)(*args) - exact).max() < 5e-5 * abs(exact).max()
+    assert not lint(blas_trsm, version)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 20_000), st.integers(1, 5000), st.sampled_from(sorted(set(PRECISIONS) - {"bf16x15"})))
+def test_defaults_keep_the_rules_of_the_smallest_chip(n, m, precision):
+    kernel, shape = kernels()["blas_trsm"], {"n": n, "m": m}
+    point = kernel.default_point(shape, precision)
+    assert kernel.realise(point, shape, precision, "trn1") == kernel.default(shape, precision)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16x3"])
@@ -108,6 +148,6 @@ def test_realised_points_compute_the_reference(precision):
     result = sim.simulate(kernel.function)(*gate.args, **gate.constants)
     assert kernel.error(gate, result) < GATE / 2
     assert kernel.error(gate, result * 1.001) > GATE
-    with pytest.raises(Infeasible, match="PSUM: 16 banks"):
-        kernel.realise({"panel": 512, "cols": 2048}, {"n": 4096, "m": 4096}, precision, "trn1")
+    with pytest.raises(Infeasible, match="PSUM: a block of 32 banks"):
+        kernel.realise({"panel": 1024, "cols": 2048}, {"n": 4096, "m": 4096}, precision, "trn1")
     assert kernel.realise(kernel.default_point(shape, precision), shape, precision, "trn1")

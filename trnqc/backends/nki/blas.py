@@ -73,7 +73,6 @@ class NkiBlas:
         arrays = (
             self.parts_of(whole.swapaxes(0, 1), self.precision),
             *(self.parts_of(x, "fp32")[0] for x in (diagonal, right)),
-            self.parts_of(right[:panel], self.precision),
             *(inverse.masks(), places, items, factors),
         )
         return self.device.call(kernels()["blas_trsm"], *map(self.device.put, arrays), **constants)[:n]
