@@ -30,7 +30,7 @@ def block_sizes(M: int, N: int, K: int, count: int = 1, parts: int = 1):
     rows = _share(M, ROWS)
     cols = min(N, _widest(parts), RUN * (BANKS * P // rows))
     depth = _share(K, DEPTH * P) // P
-    return rows, cols, depth, GROUP if count > 1 and K <= CHUNK * P else 1
+    return rows, cols, depth, GROUP if count >= GROUP and K <= CHUNK * P else 1
 
 
 def triangle_sizes(n: int, K: int, parts: int = 1):

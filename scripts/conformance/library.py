@@ -122,7 +122,7 @@ PICKS = (
     Pick("core.attention.test_gen_mask_tkg", "test_active_mask", (0, 6, 12)),
     Pick("core.attention.test_gen_mask_tkg", "test_fa_tiling_with_active_mask", (0, 3, 6)),
     Pick("core.mlp.test_mlp_cte", "test_mlp_cte_unit", (0,), refused="unexpected indent"),
-    Pick("core.moe.moe_cte.test_moe_cte", "test_moe_blockwise_mm_kernel_lnc2", (13,), refused_07=OLD_LOOP),
+    Pick("core.moe.moe_cte.test_moe_cte", "test_moe_blockwise_mm_kernel_lnc2", (13,)),
     Pick("core.moe.moe_tkg.test_moe_tkg", "test_moe_tkg_bfloat16", (2,), refused=MISSING_FIELD),
     Pick("experimental.conv.test_conv1d", "test_conv1d_basic", tuple(range(30))),
     Pick("experimental.conv.test_conv1d", "test_conv1d_whisper", (0, 1, 2, 3)),

@@ -61,11 +61,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "counted" / "recorded_calls.json")
     out = parser.parse_args().out
-    record = {f"convolution, {kind}": calls for kind, calls in convolution().items()}
-    for title, calls in record.items():
+    recorded = {f"convolution, {kind}": calls for kind, calls in convolution().items()}
+    for title, calls in recorded.items():
         print(title)
         for name, number in calls.items():
             print(f"  {number:4d}  {name}")
+    record = {"command": "python -m scripts.device.recorded_calls", "calls": recorded}
     out.write_text(json.dumps(record, indent=1) + "\n")
 
 

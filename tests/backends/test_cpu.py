@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info
 
-from tests.backends.blas_contract import BlasContract
-from tests.backends.contract import random_factors
+from tests.backends.contract import BackendContract, random_factors
 from tests.tolerances import PRODUCT
 from trnqc import backends
 from trnqc.backends.cpu.backend import Cpu
@@ -28,7 +27,7 @@ BACKEND = Cpu()
 SIZE = (7, 67, 131)
 
 
-class TestContract(BlasContract):
+class TestContract(BackendContract):
     backend = BACKEND
 
 

@@ -11,7 +11,6 @@ import pytest
 torch = pytest.importorskip("torch", reason="the neuron backend launches through torch (extra 'torch')")
 
 from nki_kernels.descriptors import kernels  # noqa: E402
-from tests.backends.blas_contract import BlasContract  # noqa: E402
 from tests.backends.fitted_contract import FittedContract  # noqa: E402
 from tests.backends.gamma_contract import GammaContract  # noqa: E402
 from trnqc import sim  # noqa: E402
@@ -37,7 +36,7 @@ class OnHost(Neuron):
         return BackendStatus(True, versions={"nki": "simulated"})
 
 
-class TestNeuronOnHost(GammaContract, FittedContract, BlasContract):
+class TestNeuronOnHost(GammaContract, FittedContract):
     backend = OnHost()
     sizes = ((1, 1, 1), (3, 1, 5), (2, 129, 140))
 

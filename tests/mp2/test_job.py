@@ -42,8 +42,8 @@ def test_energy_is_that_of_pyscf(pyscf_mp2):
 def test_the_scf_runs_on_our_integrals_and_on_pyscf_to_compare(monkeypatch, density_fit):
     objects = []
 
-    def accelerate(mf, **options):
-        objects.append(trnqc.accelerate(mf, **options))
+    def accelerate(mf, *arguments, **options):
+        objects.append(trnqc.accelerate(mf, *arguments, **options))
         return objects[-1]
 
     monkeypatch.setattr(hartree_fock, "accelerate", accelerate)

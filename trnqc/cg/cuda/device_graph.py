@@ -7,6 +7,7 @@ The same work can be captured in a CUDA graph and replayed with other edges.
 
 from __future__ import annotations
 
+import sys
 import weakref
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,15 @@ MANY_NODES = 1 << 13
 OUTLIER = 4
 # Number of recent edge lists whose segments are kept. The layers of a model share one.
 KEPT = 8
+
+
+def is_capturing() -> bool:
+    """Return whether PyTorch's current stream is captured in a CUDA graph."""
+    torch = sys.modules.get("torch")
+    try:
+        return torch is not None and bool(torch.cuda.is_current_stream_capturing())
+    except RuntimeError:  # PyTorch was built without CUDA.
+        return False
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +63,7 @@ class DeviceGraph:
         import torch
 
         ends = (self.rows, self.cols) if by == "receiver" else (self.cols, self.rows)
-        if torch.cuda.is_current_stream_capturing():
+        if is_capturing():
             return device_segments(*ends, self.n_nodes)
         stream = torch.cuda.current_stream(self.rows.device).cuda_stream
         key = (*((id(t), t.data_ptr(), len(t), t._version) for t in ends), self.n_nodes, stream)

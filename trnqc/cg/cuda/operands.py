@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
 
-from trnqc.cg.cuda.device_graph import DeviceGraph
+from trnqc.cg.cuda.device_graph import DeviceGraph, is_capturing
 from trnqc.cg.cuda.segments import Segments, segments
 from trnqc.cg.problem.graph import Graph
 from trnqc.errors import OperandError, UnsupportedError
@@ -124,9 +123,7 @@ class Tensors:
 
 def refuse_capture(name: str) -> None:
     """Raise UnsupportedError while a CUDA graph is captured, in which kernel `name` cannot be loaded."""
-    torch = sys.modules.get("torch")
-    # A PyTorch without CUDA has the function, but raises RuntimeError.
-    if torch is not None and torch.backends.cuda.is_built() and torch.cuda.is_current_stream_capturing():
+    if is_capturing():
         raise UnsupportedError(
             f"the kernel {name} is not loaded yet, which a CUDA graph cannot capture: call the module once before, "
             "with the same derivatives"

@@ -36,7 +36,7 @@ def scf_of(mol: gto.Mole, job: Job, **options: Any) -> Any:
         mol,
         reference_of(job),
         source=job.scf,
-        backend=job.scf_backend,
+        scf_backend=job.scf_backend,
         early_precision=job.scf_precision,
         density_fit=job.density_fit,
         conv_tol=job.conv_tol,

@@ -33,7 +33,7 @@ def run_scf(
     kind: str = "RHF",
     *,
     source: str = "trnqc",
-    backend: str = "cpu",
+    scf_backend: str = "cpu",
     early_precision: str = "fp32",
     density_fit: bool = True,
     conv_tol: float = 1e-10,
@@ -58,7 +58,7 @@ def run_scf(
         The kind of reference.
     source : {"trnqc", "pyscf"}
         Whether J and K are computed from our integrals or from PySCF's.
-    backend, early_precision : str
+    scf_backend, early_precision : str
         Where J and K of early cycles are computed, as in `trnqc.accelerate`, for source "trnqc".
     density_fit : bool
         Whether the SCF is density-fitted, with the JK set of the orbital basis.
@@ -96,15 +96,15 @@ def run_scf(
             f"(stability=True) for {'several processes' if shared else 'ROHF'}, or call mf.stability() of PySCF"
         )
     # All ranks compute J and K, so all of them need the kernels before the SCF begins.
-    if backend != "cpu" and source != "trnqc":
+    if scf_backend != "cpu" and source != "trnqc":
         raise UnsupportedError(
-            f"J and K from PySCF's integrals do not run on backend {backend!r}: leave out --scf {source} (source) or "
-            f"--scf-backend {backend} (backend)"
+            f"J and K from PySCF's integrals do not run on backend {scf_backend!r}: leave out --scf {source} (source) "
+            f"or --scf-backend {scf_backend} (scf_backend)"
         )
     kernels = "wait" if shared else None
     mf = _scf_object(mol, kind, source, density_fit)
     if source == "trnqc":
-        mf = accelerate(mf, backend, kernels=kernels, early_precision=early_precision)
+        mf = accelerate(mf, scf_backend, kernels=kernels, early_precision=early_precision)
     mf.conv_tol, mf.conv_tol_grad, mf.max_cycle = conv_tol, GRADIENT_FACTOR * conv_tol**0.5, max_cycle
     if progress:
         mf.callback = lambda env: progress("SCF", env["cycle"] + 1, 0)
