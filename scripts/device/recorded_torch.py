@@ -144,7 +144,6 @@ def torch_on(driver: RecordingDriver, lanes: int = 4) -> Iterator[Callable[[torc
         mock.patch("torch.cuda.current_stream", lambda *_: stream),
         mock.patch("torch.cuda.synchronize", _refuse),
         mock.patch("torch.cuda.device", _nothing),
-        mock.patch("torch.backends.cuda.is_built", lambda: True),
         mock.patch("torch.cuda.is_current_stream_capturing", lambda: driver.graph is not None),
         # Creation is not dispatched to the type of a tensor.
         mock.patch("torch.arange", lambda *args, **kw: _created(driver, arange, *args, **kw)),
