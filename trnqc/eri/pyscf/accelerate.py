@@ -111,6 +111,8 @@ def accelerate(
     if backend in on_device.BACKENDS:
         early_cycles.check_device(mf, backend, early_precision, exchange)
     else:
+        if backend not in (known := ("auto", "cpu", "cuda")):
+            raise InputError(f"backend is one of {', '.join((*known, *on_device.BACKENDS))}; found {backend!r}")
         builder(backend)
         if early_precision not in ("fp32", "fp64"):
             raise InputError(f"early_precision is fp32 or fp64, found {early_precision!r}")
