@@ -1,7 +1,7 @@
 """A journal returns the records that were written, also from a file that was damaged since."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune import journal
@@ -67,6 +67,7 @@ def test_writing_goes_on_after_a_torn_line(tmp_path):
 
 
 @given(at=st.integers(0, 10**6), byte=st.integers(0, 255))
+@settings(deadline=None)
 def test_any_damaged_byte_is_noticed_or_harmless(tmp_path_factory, at, byte):
     where = tmp_path_factory.mktemp("journal")
     path = write(where)
