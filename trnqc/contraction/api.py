@@ -70,7 +70,8 @@ def einsum(
     gemm : callable, optional
         Product of stacked matrices, ``gemm(a_t[Z, K, M], b[Z, K, N]) -> [Z, M, N]``, in place of a backend.
     check_finite : bool
-        Whether to refuse operands that hold nan or inf, or lack a declared symmetry.
+        Whether to refuse operands that hold nan or inf, or lack a declared symmetry. Of NumPy arrays, elements that do
+        not enter the result, such as those beside a diagonal, may not be looked at.
     out : h5py.Dataset, path or array, optional
         Where to write the result in tiles. A path names a new HDF5 file, in which the result is the dataset `result`.
     symmetries : mapping, optional

@@ -104,36 +104,40 @@ def wickd(equations: Iterable[object], antisymmetrise: bool = True) -> Program:
     tables = _Tables({})
     targets: dict[str, tuple[list[str], list[str], list[str]]] = {}
     for equation in equations:
-        match = _EQUATION.fullmatch(str(equation).strip())
-        if match is None:
-            raise ExpressionError(f"expected an equation such as R^{{o0}}_{{v0}} += F^{{o0}}_{{v0}}; found {equation}")
-        _, name, upper, lower, sign, number, factors, *_ = match.groups()
-        # Every equation numbers the labels of its target anew, so they are named by their places.
-        places = {old: f"{old[0]}upper{k}" for k, old in enumerate(_labels(upper))}
-        places |= {old: f"{old[0]}lower{k}" for k, old in enumerate(_labels(lower))}
-        words = [number or "1"]
-        for factor, *both in _UPPER_LOWER.findall(factors):
-            groups = [[places.get(label, label) for label in _labels(text)] for text in both]
-            words.append(tables.block(factor, groups, by_spaces=True))
-        upper_new, lower_new = ([places[label] for label in _labels(text)] for text in (upper, lower))
-        block = tables.name(name, [upper_new, lower_new])
-        tables.spaces_of([*upper_new, *lower_new])
-        targets.setdefault(block, (upper_new, lower_new, []))[2].append(f"{sign or '+'} " + " * ".join(words))
+        name, upper, lower, term = _wickd_term(tables, str(equation).strip())
+        targets.setdefault(name, (upper, lower, []))[2].append(term)
     statements = []
-    for name, (upper_new, lower_new, terms) in targets.items():
-        runs = (
-            [run for group in (upper_new, lower_new) for run in _runs(group) if len(run) > 1] if antisymmetrise else []
-        )
-        total = "\n    ".join(terms).removeprefix("+ ")
-        labels = ",".join([*upper_new, *lower_new])
+    for name, (upper, lower, terms) in targets.items():
+        total, labels = "\n    ".join(terms).removeprefix("+ "), ",".join([*upper, *lower])
         target = f"{name}[{labels}]" if labels else name
-        if runs:
+        runs = [run for group in (upper, lower) for run in _runs(group) if len(run) > 1]
+        if runs and antisymmetrise:
             # The sum is permuted once, not each of its terms.
             operators = " * ".join(f"P({'/'.join(run)})" for run in runs)
             statements += [f"sum_{name}[{labels}] = {total}", f"{target} = {operators} * sum_{name}[{labels}]"]
         else:
             statements.append(f"{target} = {total}")
     return parse(tables.declarations() + "\n".join(statements))
+
+
+def _wickd_term(tables: _Tables, equation: str) -> tuple[str, list[str], list[str], str]:
+    """Return the name of the target, its upper and lower labels, and the term with its sign."""
+    match = _EQUATION.fullmatch(equation)
+    if match is None:
+        raise ExpressionError(f"expected an equation such as R^{{o0}}_{{v0}} += F^{{o0}}_{{v0}}; found {equation}")
+    _, name, upper, lower, sign, number, factors, *_ = match.groups()
+    # Every equation numbers the labels of its target anew, so they are named by their places.
+    places = {
+        old: f"{old[0]}{where}{k}"
+        for where, text in (("upper", upper), ("lower", lower))
+        for k, old in enumerate(_labels(text))
+    }
+    first, second = ([places[label] for label in _labels(text)] for text in (upper, lower))
+    words = [number or "1"]
+    for factor, *both in _UPPER_LOWER.findall(factors):
+        groups = [[places.get(label, label) for label in _labels(text)] for text in both]
+        words.append(tables.block(factor, groups, by_spaces=True))
+    return tables.name(name, [first, second]), first, second, f"{sign or '+'} " + " * ".join(words)
 
 
 def _pdaggerq_term(tables: _Tables, words: Sequence[str]) -> str:
