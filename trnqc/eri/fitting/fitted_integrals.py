@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,19 +73,20 @@ class MetricFactor:
 
     def divide_out(self, integrals: np.ndarray, columns: Sequence[tuple[int, int]]) -> np.ndarray:
         """Replace (P|ij) [nfit, pairs] by fitted rows [naux, pairs] in the same memory; one task a range of columns."""
-
         with single_threaded_pool(lib.num_threads()) as pool:
-            solver = LowerSolver.of(self.matrix) if self.is_lower else None
-
-            def fit(part: tuple[int, int]) -> None:
-                block = integrals[:, slice(*part)]
-                if solver:
-                    solver.solve(block)
-                else:
-                    block[: self.naux] = self.matrix.T @ block
-
-            list(pool.map(fit, columns))
+            fit = self.fit()
+            list(pool.map(lambda part: fit(integrals[:, slice(*part)]), columns))
         return integrals[: self.naux]
+
+    def fit(self) -> Callable[[np.ndarray], None]:
+        """Return the function that replaces columns [nfit, m] of (P|ij) by fitted ones, in the first naux rows."""
+        if self.is_lower:
+            return LowerSolver.of(self.matrix).solve
+
+        def project(block: np.ndarray) -> None:
+            block[: self.naux] = self.matrix.T @ block
+
+        return project
 
 
 def shell_blocks(mol: gto.Mole) -> list[tuple[int, int]]:
