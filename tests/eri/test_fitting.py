@@ -57,6 +57,16 @@ def test_fitted_integrals(more, auxbasis):
     np.testing.assert_array_equal(np.concatenate(blocks), ours._cderi)
 
 
+@pytest.mark.parametrize("max_memory", [4000, 0], ids=["in memory", "in a file"])
+def test_pairs_without_integrals(max_memory):
+    far = WATER + "; O 0 0 40.1173; H 0 0.7572 39.5308; H 0 -0.7572 39.5308"
+    ours, theirs = pair(molecule(far))
+    ours.max_memory = max_memory
+    rows, wanted = (np.concatenate(list(fitting.loop())) for fitting in (ours, theirs))
+    assert 0.4 < np.mean(rows.any(axis=0)) < 0.6
+    np.testing.assert_allclose(rows, wanted, rtol=0, atol=1e-10)
+
+
 @pytest.mark.parametrize("n", [1, 63, 64, 65, 129, 600])
 def test_triangular_solution_by_blocks(n):
     rng = np.random.default_rng(n)

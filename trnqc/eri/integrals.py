@@ -7,6 +7,7 @@ filled by threads (arrays/filling.py) -> kernels and their integrals' elements (
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from operator import index
 from typing import Any
 
@@ -17,7 +18,7 @@ from trnqc.eri.arrays.filling import Image, fill, prepare
 from trnqc.eri.arrays.sides import Side, fitting_side, part, rectangle, square, triangle
 from trnqc.eri.operators import Operator
 from trnqc.errors import InputError, UnsupportedClass
-from trnqc.host.arrays import empty, zeros
+from trnqc.host.arrays import zeros
 
 # Integrals in Hartree whose Schwarz bound is below this are left zero.
 SCREEN = 1e-14
@@ -184,10 +185,13 @@ class ThreeCentre:
         aux = fitting_side(part(self._auxmol, shells))
         return self._filled(self._pairs, aux, np.zeros((aux.size, self._pairs.size)))
 
-    def of_pairs(self, first: int, last: int) -> np.ndarray:
-        """Return [P, first <= ij < last] for all pairs of some shells i, computed in the calling thread."""
-        # A caller asks for one range after another, for which the pool has memory.
-        out = empty((self._fitting.size, last - first), np.float64)
+    def of_pairs(self, first: int, last: int, memory: np.ndarray) -> np.ndarray:
+        """Return [P, first <= ij < last] for all pairs of some shells i, computed in the calling thread.
+
+        memory: a flat array, where the result is put.
+        """
+        shape = self._fitting.size, last - first
+        out = memory[: prod(shape)].reshape(shape)
         out.fill(0.0)
         return self._filled(self._pairs.within(first, last), self._fitting, out)
 

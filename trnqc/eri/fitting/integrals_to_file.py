@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from queue import SimpleQueue
 
 import numpy as np
 from pyscf import gto, lib
@@ -18,7 +19,7 @@ from pyscf import gto, lib
 from trnqc.eri.fitting.fitted_integrals import COLUMNS, MetricFactor, columns_of, shell_blocks
 from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.eri.integrals import ThreeCentre
-from trnqc.host.arrays import POOL
+from trnqc.host.arrays import empty
 from trnqc.host.disk_arrays import added_to
 from trnqc.host.progress import StageBars
 
@@ -63,6 +64,10 @@ def write_fitted_integrals(mol: gto.Mole, auxmol: gto.Mole, path: Path, name: st
     pairs = ranges[-1][1]
     threads, runs = division(ranges, len(factor.matrix), lib.num_threads(), room)
     norms, fit = np.empty(pairs), factor.fit()
+    longest = max(run[-1][1] - run[0][0] for run in runs)
+    free: SimpleQueue[np.ndarray] = SimpleQueue()
+    for _ in range(threads):
+        free.put(empty((len(factor.matrix) * longest,), np.float64))
 
     with (
         added_to(path, name, (factor.naux, pairs)) as file,
@@ -71,19 +76,18 @@ def write_fitted_integrals(mol: gto.Mole, auxmol: gto.Mole, path: Path, name: st
     ):
 
         def write(run: Sequence[Columns]) -> None:
-            begin, end = run[0][0], run[-1][1]
-            block = integrals.of_pairs(begin, end)
+            begin, end, memory = run[0][0], run[-1][1], free.get()
+            block = integrals.of_pairs(begin, end, memory)
             for first, last in run:
                 part = block[:, first - begin : last - begin]
                 fit(part)
                 rows = part[: factor.naux]
                 norms[first:last] = np.sqrt(np.einsum("qp,qp->p", rows, rows))
             file.put_columns(begin, block[: factor.naux])
+            free.put(memory)
 
         for done, _ in enumerate(pool.map(write, runs), 1):
             bars("fitted integrals", done, len(runs))
-    # J and K that follow read blocks of other sizes.
-    POOL.release()
     return norms
 
 
