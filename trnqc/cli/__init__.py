@@ -23,6 +23,7 @@ COMMANDS = {
     "mp2": ("trnqc.cli.mp2", "DF-MP2 of molecules: energies, gradients, optimised geometries, interaction energies"),
     "eri": ("trnqc.cli.eri", "compile the integral kernels of a basis set in advance, or list compiled kernels"),
     "mace": ("trnqc.cli.mace", "describe a MACE model, compile its kernels, write a file that needs no PyTorch"),
+    "bench": ("trnqc.cli.bench", "how fast trnqc is on this machine beside the programs that it stands in for"),
     "doctor": ("trnqc.cli.doctor", "which backends run on this machine, and why the others do not"),
     "tune": ("autotune.command", "find and record the fastest tiles of a kernel for a shape, modelled or on a device"),
     "profile": ("trnqc.profiling.command", "the time of a kernel: summary, stalls, comparison, HTML, Perfetto"),
