@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ from trnqc.bench.figure import duration
 from trnqc.cli import machine
 from trnqc.errors import InputError
 from trnqc.host.files import write_aside
+from trnqc.host.output import add_output, console_of, write_json
 from trnqc.host.progress import StageBars
 from trnqc.host.threads import cpus
 
@@ -48,9 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="let each OpenBLAS choose its kernels; by default both sides get the fastest that their OpenBLAS has",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures as JSON")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with pictures")
-    parser.add_argument("--quiet", action="store_true", help="print nothing, only write files")
+    add_output(parser, "all figures")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -61,14 +60,11 @@ def run(args: argparse.Namespace) -> int:
     left_out = [f"{case.what}: {', '.join(case.missing())} is not installed." for case in cases if case.missing()]
     rows = list(_rows(args, [case for case in cases if not case.missing()]))
     facts = _facts(args)
-    if not args.quiet:
-        console = Console()
-        console.print(table(rows))
-        for sentence in _sentences(rows, facts, left_out):
-            console.print(Text(sentence))
-    if args.json:
-        record = {"facts": facts, "rows": [row.plain() for row in rows], "left out": left_out}
-        write_aside(args.json, json.dumps(record, indent=1) + "\n")
+    console = console_of(args)
+    console.print(table(rows))
+    for sentence in _sentences(rows, facts, left_out):
+        console.print(Text(sentence))
+    write_json(args, {"facts": facts, "rows": [row.plain() for row in rows], "left out": left_out})
     if args.html:
         write_aside(args.html, bench.page("trnqc on this machine", facts, _sections(rows), left_out))
     return 0
