@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from scripts.benchmark_page import MEASURED, SOURCES, sections
+from scripts.site.benchmarks import MEASURED, SOURCES, sections
 
 SECTIONS = list(sections(MEASURED))
 

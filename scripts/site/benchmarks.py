@@ -1,6 +1,6 @@
 """The page of recorded benchmarks: profiles/measured as one HTML file, each figure with machine, command and date.
 
-    python -m scripts.benchmark_page [--out FILE]
+    python -m scripts.site.benchmarks [--out FILE]
 
 Ratios are those of the records, losses included.
 """
