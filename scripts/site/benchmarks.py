@@ -108,12 +108,17 @@ def _facts(record: Mapping[str, Any], path: Path) -> dict[str, str]:
     }
 
 
+def recorded(measured: Path) -> str:
+    """The page of all records."""
+    about = {"times": "wall seconds of whole jobs, CPU seconds of kernels and models; medians over the rounds"}
+    return page("Benchmarks of trnqc", about, list(sections(measured)))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("benchmarks.html"))
     asked = parser.parse_args()
-    about = {"times": "wall seconds of whole jobs, CPU seconds of kernels and models; medians over the rounds"}
-    asked.out.write_text(page("Benchmarks of trnqc", about, list(sections(MEASURED))), encoding="utf-8")
+    asked.out.write_text(recorded(MEASURED), encoding="utf-8")
     print(f"written to {asked.out}")
 
 
