@@ -29,6 +29,7 @@ from trnqc.backends.cuda.backend import Cuda
 from trnqc.backends.cuda.formats import DEVICE_FORMATS
 from trnqc.backends.cuda.pairs import CudaPairStep
 from trnqc.backends.cuda.products import Gpu, SimulatedProducts
+from trnqc.backends.cuda.solvers import SimulatedSolvers
 from trnqc.backends.pair_step import PairOptions
 from trnqc.errors import TrnqcError
 from trnqc.jit.simulated_device import SimulatedDevice
@@ -106,7 +107,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked, console = parser.parse_args(argv), Console(soft_wrap=True)
     try:
         simulated = SimulatedDevice(streams=3)
-        gpus = (Gpu(simulated, SimulatedProducts(simulated)),) if asked.simulate else Cuda().gpus()
+        gpus = (
+            (Gpu(simulated, SimulatedProducts(simulated), SimulatedSolvers(simulated)),)
+            if asked.simulate
+            else Cuda().gpus()
+        )
         kind = "simulated devices, no figure counts" if asked.simulate else "measured"
         rows = [
             measure(gpus, preset, precision, asked.repeats, asked.dollars_per_hour)
