@@ -20,7 +20,7 @@ from trnqc.contraction import einsum_plan, parse
 
 EQUATIONS = ROOT / "examples" / "rccsd.txt"
 # Molecule in examples/molecules, basis set.
-CASES = (("water", "cc-pvtz"), ("benzene", "cc-pvdz"))
+CASES = (("benzene", "cc-pvdz"),)
 ROUNDS = 3
 # Largest difference of the new amplitudes; PySCF keeps the off-diagonal Fock matrix, which is zero to 1e-9 here.
 TOLERANCE = 1e-8
@@ -29,6 +29,8 @@ TOLERANCE = 1e-8
 def packed_pairs(whole: np.ndarray, extent: int) -> Callable[..., np.ndarray]:
     """(ac|bd) as a function of blocks; whole: over the pairs a >= c and b >= d."""
 
+    flat = whole.ravel()
+
     def pairs(one: slice, two: slice) -> np.ndarray:
         x, y = np.arange(extent)[one, None], np.arange(extent)[None, two]
         high, low = np.maximum(x, y), np.minimum(x, y)
@@ -36,7 +38,7 @@ def packed_pairs(whole: np.ndarray, extent: int) -> Callable[..., np.ndarray]:
 
     def block(a: slice, c: slice, b: slice, d: slice) -> np.ndarray:
         rows, columns = pairs(a, c), pairs(b, d)
-        return whole[rows.reshape(-1, 1), columns.reshape(1, -1)].reshape((*rows.shape, *columns.shape))
+        return flat.take(rows[..., None, None] * len(whole) + columns)
 
     return block
 
@@ -49,7 +51,7 @@ def problem(molecule: str, basis: str) -> tuple[Any, Any, dict[str, Any]]:
     eris = theirs.ao2mo()
     nocc, nvir = theirs.nocc, theirs.nmo - theirs.nocc
     t1, t2 = theirs.update_amps(*theirs.init_amps(eris)[1:], eris)
-    values = {name: np.asarray(getattr(eris, name)) for name in ("oooo", "ovoo", "ovov", "oovv", "ovvo")}
+    values: dict[str, Any] = {name: np.asarray(getattr(eris, name)) for name in ("oooo", "ovoo", "ovov", "oovv", "ovvo")}
     values |= {"ovvv": np.asarray(eris.get_ovvv()), "vvvv": packed_pairs(np.asarray(eris.vvvv), nvir)}
     d1 = eris.mo_energy[:nocc, None] - eris.mo_energy[nocc:]
     values |= {"d1": d1, "d2": d1[:, None, :, None] + d1[None, :, None, :], "t1": t1, "t2": t2}

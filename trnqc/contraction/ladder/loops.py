@@ -139,8 +139,8 @@ class LadderLoops:
         mm, ll = self.upper**2, self.lower**2
         ml = self.upper * self.lower
         count, work = self.formed
-        # What is given has to be fetched from memory.
-        near = above**2 * below**2 if self.ladder.given else self.slots * self.tile
+        # Tiles that are given are used as often as two tiles in the arena.
+        near = max(self.slots, 2) * self.tile
         total = _products(rates, count, (ml, ml, inner), work)
         turns = self.combined * (2 if self.ladder.even else 1)
         elements = min(self.combined * self.tile, pairs(above, 1) * pairs(below, 1) // (2 if self.ladder.even else 1))

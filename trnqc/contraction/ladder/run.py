@@ -21,9 +21,7 @@ from trnqc.contraction.ladder.pattern import HALVES, pairs
 from trnqc.contraction.run.arrays import Array, cast, require_no_transform, taken, transpose, vector
 
 
-def run_ladder(
-    library: ModuleType, loops: LadderLoops, operands: Mapping[str, Any], gemm: Gemm | None = None
-) -> Array:
+def run_ladder(library: ModuleType, loops: LadderLoops, operands: Mapping[str, Any], gemm: Gemm | None = None) -> Array:
     """Return R[a,b,z] with its axes in the order of the tree's root.
 
     Parameters
