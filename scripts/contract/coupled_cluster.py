@@ -51,7 +51,8 @@ def problem(molecule: str, basis: str) -> tuple[Any, Any, dict[str, Any]]:
     eris = theirs.ao2mo()
     nocc, nvir = theirs.nocc, theirs.nmo - theirs.nocc
     t1, t2 = theirs.update_amps(*theirs.init_amps(eris)[1:], eris)
-    values: dict[str, Any] = {name: np.asarray(getattr(eris, name)) for name in ("oooo", "ovoo", "ovov", "oovv", "ovvo")}
+    names = ("oooo", "ovoo", "ovov", "oovv", "ovvo")
+    values: dict[str, Any] = {name: np.asarray(getattr(eris, name)) for name in names}
     values |= {"ovvv": np.asarray(eris.get_ovvv()), "vvvv": packed_pairs(np.asarray(eris.vvvv), nvir)}
     d1 = eris.mo_energy[:nocc, None] - eris.mo_energy[nocc:]
     values |= {"d1": d1, "d2": d1[:, None, :, None] + d1[None, :, None, :], "t1": t1, "t2": t2}
