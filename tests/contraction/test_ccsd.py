@@ -96,11 +96,11 @@ def test_an_iteration_for_closed_shells_is_that_of_pyscf():
     arrays |= {"d1": d1, "d2": d1[:, None, :, None] + d1[None, :, None, :]}
     program = parse((EXAMPLE.parent / "rccsd.txt").read_text(encoding="utf-8")).sized(o=n, v=v)
     expected = *theirs.update_amps(t1, t2, eris), theirs.energy(t1, t2, eris)
-    for limit in (None, 80_000):
+    for limit in (None, 200_000):
         plan = einsum_plan(program, outputs=("n1", "n2", "energy"), memory_limit=limit)
-        assert limit is None or plan.peak_bytes <= limit
+        # Within the limit there is room for the loops over pairs.
+        assert limit is None or (plan.peak_bytes <= limit and any(part.loops for part in plan.parts))
         result = plan.run(arrays)
         for name, value in zip(("n1", "n2", "energy"), expected):
             # PySCF keeps the off-diagonal elements of the Fock matrix, of 1e-10 here.
             np.testing.assert_allclose(result[name], value, rtol=0, atol=1e-8)
-    assert any(part.loops for part in einsum_plan(program, outputs=("n2",)).parts)
