@@ -29,8 +29,8 @@ HEADER = "description"
 CLASSES = {name: c for name, c in vars(descriptions).items() if dataclasses.is_dataclass(c) and isinstance(c, type)}
 
 
-# What NumPy's and Python's readers of archives raise for damaged files. A RuntimeError is about encryption or, as
-# NotImplementedError, about a method of compression.
+# What NumPy's and Python's readers of archives raise for damaged files. A RuntimeError is about encryption or about the
+# method of compression.
 DAMAGED = (
     OSError,
     ValueError,
