@@ -55,7 +55,7 @@ def test_the_command_describes_prepares_and_writes(tmp_path, capsys):
     options = ["--prepare", "--dtype", "float64", "--output", str(tmp_path / "copy.npz")]
     assert main(["mace", str(tmp_path / "model.npz"), *options]) == 0
     out = capsys.readouterr().out
-    assert "elements: 1, 6, 8, head x" in out and "float64: kernels ready after" in out
+    assert "elements: 1, 6, 8\nhead: x" in out and "float64: kernels ready after" in out
     assert equal(load_description(tmp_path / "copy.npz"), description())
     assert main(["mace", str(tmp_path / "missing.model")]) == 2
     assert "there is no such file" in capsys.readouterr().err

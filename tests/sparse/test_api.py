@@ -231,9 +231,10 @@ def test_nests_that_mean_nothing():
         plan(case.subscripts, *operands, form=replace(nest, formats=nest.formats[1:] + nest.formats[:1]))
 
 
-def test_the_document_runs(capsys):
+def test_the_document_runs(capsys, tmp_path, monkeypatch):
     pytest.importorskip("torch")
     page = (Path(__file__).resolve().parents[2] / "docs" / "sparse.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)  # The example draws a figure.
     names: dict[str, object] = {}
     for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         exec(compile(block, "sparse.md", "exec"), names)

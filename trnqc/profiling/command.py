@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", choices=tuple(MACHINES), help="the machine, where the files do not say")
     parser.add_argument("--html", metavar="OUT", help="write a report that needs nothing but a browser")
     parser.add_argument("--perfetto", metavar="OUT", help="write one profile as a trace for https://ui.perfetto.dev")
-    parser.add_argument("--json", metavar="OUT", help="write figures and findings for scripts")
+    parser.add_argument("--json", metavar="OUT", help="write figures and findings as JSON; - for standard output")
     parser.add_argument("--top", type=int, default=5, metavar="N", help="stall causes per engine (default 5)")
     parser.add_argument("--all", action="store_true", help="every summary field, not only the main ones")
     parser.add_argument("--quiet", action="store_true", help="print nothing, only write files")
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     if args.html and len(profiles) > 26:
         raise InputError(f"--html: expected at most 26 profiles, found {len(profiles)}")
     both = compare(*profiles) if args.compare else None
-    if not args.quiet:
+    if not args.quiet and args.json != "-":
         out = Console()
         for profile in profiles if both is None else ():
             out.print(console.report(profile, args.top, args.all))
@@ -69,7 +69,9 @@ def run(args: argparse.Namespace) -> int:
         (args.json, lambda: analysis(profiles, both)),
     ]
     for path, make in written:
-        if path:
+        if path == "-":
+            print(make())
+        elif path:
             write_aside(path, make())
             print(f"wrote {path}", file=sys.stderr)
     return 0

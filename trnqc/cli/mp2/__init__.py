@@ -16,6 +16,7 @@ from trnqc.cli.mp2.tables import energy_table
 from trnqc.cli.mp2.tasks import Outcome, check_task, compute
 from trnqc.errors import BackendUnavailable, TrnqcError
 from trnqc.host.files import write_aside
+from trnqc.host.output import STANDARD_OUTPUT
 from trnqc.host.progress import StageBars
 from trnqc.interfaces.extxyz import write_extxyz
 from trnqc.mp2.execution import Progress
@@ -36,7 +37,9 @@ def run(args: argparse.Namespace) -> int:
         console = Console(stderr=True, quiet=ranks.rank > 0)
         with nullcontext() if args.quiet or ranks.rank else StageBars(console) as progress:
             outcomes = _outcomes(args, jobs, progress, ranks, console)
-        if ranks.rank == 0 and len(jobs) > 1 and not args.quiet:
+        if ranks.rank == 0 and args.json == STANDARD_OUTPUT:
+            print(_plain(outcomes, len(jobs) > 1))
+        elif ranks.rank == 0 and len(jobs) > 1 and not args.quiet:
             Console().print(energy_table("Frames", [(outcome.geometry.name, outcome.energy) for outcome in outcomes]))
     return 0
 
@@ -82,9 +85,9 @@ def _ranks(args: argparse.Namespace) -> AbstractContextManager[Ranks]:
 
 def _show(args: argparse.Namespace, outcome: Outcome, console: Console, several: bool) -> None:
     name = f"{outcome.geometry.name}: " if several else ""
-    if args.quiet:
+    if args.quiet and args.json != STANDARD_OUTPUT:
         print(f"{name}{outcome.line}")
-    elif not several:
+    elif not several and args.json != STANDARD_OUTPUT:
         Console().print(outcome.tables)
     for message in outcome.warnings:
         console.print(f"[yellow]warning:[/] {name}{message}", highlight=False, soft_wrap=True)
@@ -92,8 +95,13 @@ def _show(args: argparse.Namespace, outcome: Outcome, console: Console, several:
 
 def _write(args: argparse.Namespace, outcomes: Sequence[Outcome], several: bool) -> None:
     """Write the files of the outcomes so far."""
-    if args.json:
-        plain = [outcome.plain for outcome in outcomes]
-        write_aside(args.json, json.dumps(plain if several else plain[0], indent=1, allow_nan=False) + "\n")
+    if args.json and args.json != STANDARD_OUTPUT:
+        write_aside(args.json, _plain(outcomes, several) + "\n")
     if args.xyz:
         write_extxyz(args.xyz, [(o.geometry, o.energy.e_tot, o.gradient) for o in outcomes])
+
+
+def _plain(outcomes: Sequence[Outcome], several: bool) -> str:
+    """The outcomes as JSON: a list if the file has several frames."""
+    plain = [outcome.plain for outcome in outcomes]
+    return json.dumps(plain if several else plain[0], indent=1, allow_nan=False)

@@ -186,7 +186,7 @@ def _output(group: argparse._ArgumentGroup) -> None:
         "--json",
         type=Path,
         metavar="FILE",
-        help="write the whole result with all digits; a list if the file has several frames",
+        help="write the whole result with all digits; a list if the file has several frames; - for standard output",
     )
     add("--xyz", type=Path, metavar="FILE", help="write an extended xyz file with energies, and forces if computed")
     add("--pairs", action="store_true", help="print the energy of every pair")
