@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trnqc.jit.cache import key_of, library_cache
-from trnqc.jit.compiler import Compiler, find_compiler, shipped_compiler, used_shipment
+from trnqc.jit.compiler import Compiler, find_compiler, lacks_compiler, shipped_compiler, used_shipment
 from trnqc.jit.load import CompiledFunction, Library
 from trnqc.jit.nvcc import Build, Kernel, compile_cuda
 from trnqc.jit.parallel import build_all
@@ -40,6 +40,7 @@ __all__ = [
     "compile_c",
     "compile_cuda",
     "find_compiler",
+    "lacks_compiler",
     "library",
 ]
 

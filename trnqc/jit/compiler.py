@@ -256,6 +256,14 @@ def _find(cc: str, path: str, architecture: str) -> Compiler:
     raise CompilerError(NO_COMPILER + "".join(f"\n{failure}" for failure in failures))
 
 
+def lacks_compiler() -> str:
+    """The reason why nothing can be compiled on this machine, or an empty string if a compiler is there."""
+    try:
+        return NO_COMPILER if isinstance(find_compiler(), AbsentCompiler) else ""
+    except CompilerError as error:
+        return str(error)
+
+
 def used_shipment() -> Shipment | None:
     """The compiled files of the installed wheel that this machine may use, if there are any.
 
