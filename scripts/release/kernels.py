@@ -18,16 +18,16 @@ from trnqc.host.files import DIRECTORY_VARIABLE
 from trnqc.jit.compiler import ARCHITECTURE_VARIABLE
 from trnqc.jit.shipped import LEVELS
 
-# The orbital sets and their fitting sets for J and K.
+# The orbital sets and their fitting sets for J and K and for MP2.
 SETS = {
-    "cc-pvdz": "cc-pvdz-jkfit",
-    "def2-svp": "def2-universal-jkfit",
-    "sto-3g": "def2-universal-jkfit",
-    "6-31g*": "cc-pvdz-jkfit",
-    "cc-pvtz": "cc-pvtz-jkfit",
-    "def2-tzvp": "def2-universal-jkfit",
+    "cc-pvdz": ("cc-pvdz-jkfit", "cc-pvdz-ri"),
+    "def2-svp": ("def2-universal-jkfit", "def2-svp-ri"),
+    "sto-3g": ("def2-universal-jkfit",),
+    "6-31g*": ("cc-pvdz-jkfit", "cc-pvdz-ri"),
+    "cc-pvtz": ("cc-pvtz-jkfit", "cc-pvtz-ri"),
+    "def2-tzvp": ("def2-universal-jkfit", "def2-tzvp-ri"),
 }
-# Small jobs, for the kernels of MP2 and of densities on grids, which do not depend on the basis set.
+# Small jobs, for the kernels of MP2, which do not depend on the basis set.
 JOBS = (
     ("mp2", "water", "--basis", "cc-pvdz", "-q"),
     ("mp2", "water", "--basis", "cc-pvdz", "--gradient", "-q"),
@@ -36,7 +36,7 @@ JOBS = (
 
 def commands(sets: list[str]) -> dict[str, tuple[str, ...]]:
     """The arguments of trnqc that compile what is wanted, by a name for the report."""
-    builds = {name: ("eri", "build", "--basis", name, "--aux", SETS[name]) for name in sets}
+    builds = {f"{name} {aux}": ("eri", "build", "--basis", name, "--aux", aux) for name in sets for aux in SETS[name]}
     return builds | {" ".join(job): job for job in JOBS}
 
 
