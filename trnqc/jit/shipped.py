@@ -14,9 +14,12 @@ import warnings
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from trnqc.jit.probed import cpu_features
+from trnqc.jit import probed
+
+if TYPE_CHECKING:
+    from trnqc.jit.compiler import Compiler
 
 FOLDER = Path(__file__).parents[1] / "prebuilt"
 INDEX = "kernels.json"
@@ -100,5 +103,24 @@ def shipment(folder: Path = FOLDER) -> Shipment | None:
 
 
 def _features() -> set[str]:
-    lines = (line.partition(":") for line in cpu_features().splitlines())
+    lines = (line.partition(":") for line in probed.cpu_features().splitlines())
     return next((set(value.split()) for key, _, value in lines if key.strip() == "flags"), set())
+
+
+# By the macros that compilers predefine for them. trnqc/cg/cpp/cpu.h has a test for each.
+FEATURES = {
+    "__AVX__": "avx",
+    "__AVX2__": "avx2",
+    "__FMA__": "fma",
+    "__BMI2__": "bmi2",
+    "__AVX512F__": "avx512f",
+    "__AVX512BW__": "avx512bw",
+    "__AVX512DQ__": "avx512dq",
+    "__AVX512VL__": "avx512vl",
+}
+
+
+def cpu_features(compiler: Compiler) -> list[str]:
+    """The names of the features that the code of a compiler may use."""
+    macros = {line.split()[1] for line in compiler.target.splitlines() if len(line.split()) > 1}
+    return [feature for macro, feature in FEATURES.items() if macro in macros]

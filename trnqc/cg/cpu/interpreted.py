@@ -184,7 +184,7 @@ def _add_view(problem: TPProblem, kind: str, result: np.ndarray, path: Instructi
     chosen = _chosen(kind, path, count)
     if chosen is not None:
         pairs, value = value, np.zeros((len(result), count, dim), result.dtype)
-        np.add.at(value, (slice(None), chosen), pairs)
+        np.add.at(value.swapaxes(0, 1), chosen, pairs.swapaxes(0, 1))
     slot = value.reshape(-1, count, dim)
     result[:, columns] += (slot if problem.layout == "mul_ir" else slot.swapaxes(1, 2)).reshape(len(slot), -1)
 
