@@ -202,4 +202,16 @@ def engine_for(problem: TPProblem, dtype: str, threads: int | None = None) -> En
     """
     if reason := lacks_compiler():
         return InterpretedEngine(problem, str(np.dtype(dtype)), reason)
+    return compiled_engine(problem, dtype, threads)
+
+
+@functools.cache
+def compiled_engine(problem: TPProblem, dtype: str, threads: int | None = None) -> CpuEngine:
+    """Return the engine of a problem for callers that need its compiled files; arguments as of `engine_for`.
+
+    Raises
+    ------
+    CompilerError
+        If there is no C compiler.
+    """
     return CpuEngine(problem, str(np.dtype(dtype)), threads)
