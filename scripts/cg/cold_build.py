@@ -8,7 +8,7 @@ import sys
 import time
 
 from scripts.workloads.tensor_products import configuration
-from trnqc.cg.cpu.engine import engine_for
+from trnqc.cg.cpu.engine import compiled_engine
 
 
 def spent() -> tuple[float, float]:
@@ -17,7 +17,7 @@ def spent() -> tuple[float, float]:
 
 
 def main(label: str, dtype: str) -> None:
-    engine = engine_for(configuration(label), dtype, 1)
+    engine = compiled_engine(configuration(label), dtype, 1)
     before = spent()
     for name in ("forward", "backward", "double_backward"):
         engine.build(name)

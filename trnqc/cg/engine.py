@@ -6,8 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from trnqc.cg.problem.graph import Graph
 from trnqc.cg.problem.problem import TPProblem
+from trnqc.errors import OperandError
 
 
 class Engine(ABC):
@@ -70,3 +73,20 @@ class Engine(ABC):
         """Return the number of rows of the operands of each kind."""
         nodes, edges = (len(operands[0]),) * 2 if graph is None else (graph.n_nodes, graph.n_edges)
         return {"x": nodes, "y": edges, "w": edges, "z": nodes}
+
+
+def check_operand(
+    name: str, a: np.ndarray, shape: tuple[int, ...], dtype: str, graph: Graph | None, written: bool = False
+) -> None:
+    """Raise OperandError unless an array has this shape and dtype, is C-contiguous and, if it is written, writable.
+
+    The graph is named in the message, because shapes depend on it.
+    """
+    flags = a.flags
+    if a.shape != shape or a.dtype != dtype or not flags.c_contiguous or not flags.aligned:
+        raise OperandError(
+            f"{name}: expected {dtype}{list(shape)}, C-contiguous{f', for {graph}' if graph else ''}; found "
+            f"{a.dtype}{list(a.shape)}{'' if flags.c_contiguous else ' with strides ' + str(a.strides)}"
+        )
+    if written and not flags.writeable:
+        raise OperandError(f"{name}: expected an array to write to; found a read-only one")

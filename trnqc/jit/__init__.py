@@ -7,6 +7,7 @@ sources.py           digests of Python sources, as part of cache keys
 cache.py             compiled files, named by a digest of everything that they depend on
 parallel.py          several builds at the same time
 compiler.py          the C compiler of this machine; probed.py keeps what is known about it
+shipped.py           compiled files that a wheel brings along
 nvcc.py              CUDA text to a cubin and the report of ptxas, without a GPU; occupancy.py evaluates the report
 device.py            memory, streams and launches on GPUs, through the optional bindings in gpu.py; not imported here
 simulated_device.py  the same on the CPU, for tests; not imported here
@@ -17,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trnqc.jit.cache import key_of, library_cache
-from trnqc.jit.compiler import Compiler, find_compiler
+from trnqc.jit.compiler import Compiler, find_compiler, lacks_compiler, shipped_compiler, used_shipment
 from trnqc.jit.load import CompiledFunction, Library
 from trnqc.jit.nvcc import Build, Kernel, compile_cuda
 from trnqc.jit.parallel import build_all
@@ -39,6 +40,7 @@ __all__ = [
     "compile_c",
     "compile_cuda",
     "find_compiler",
+    "lacks_compiler",
     "library",
 ]
 
@@ -51,7 +53,7 @@ def compile_c(
     defines: tuple[str, ...] = (),
     flags: tuple[str, ...] = (),
 ) -> Library:
-    """Compile C text, or take the compiled library from the cache, and load it.
+    """Compile C text, or take the compiled library from the wheel or the cache, and load it.
 
     Parameters
     ----------
@@ -76,7 +78,11 @@ def compile_c(
     CompilerError
         If there is no compiler, if it rejects the text, or if the library lacks one of the functions.
     """
-    compiler = find_compiler()
+    compiler, ours = find_compiler(), shipped_compiler()
+    if ours and (ships := used_shipment()):
+        ready = ships.file(f"{name}-{key_of(ours.identity, *defines, *flags, source)}.so")
+        if ready is not None:
+            return Library(ready, signatures)
     key = key_of(compiler.identity, *defines, *flags, source)
     path = library_cache().get(f"{name}-{key}", lambda out: compiler.build(source, out, defines, flags))
     return Library(path, signatures)

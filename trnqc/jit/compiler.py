@@ -13,10 +13,11 @@ import sys
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from trnqc.errors import CompilerError
 from trnqc.jit.probed import remembered
+from trnqc.jit.shipped import Shipment, shipment
 
 # Flags without which a shared library, or an object file for one, cannot be built.
 REQUIRED_FLAGS = ("-shared", "-fPIC")
@@ -37,6 +38,8 @@ WANTED_FLAGS = (
 VECTORS = (("__AVX512F__", 64), ("__AVX__", 32), ("__SSE2__", 16), ("__ARM_NEON", 16))
 # Alternatives for compilers that reject a flag: Apple's clang for ARM before version 15, and some cross compilers.
 NATIVE_FALLBACKS = {"-march=native": ("-mcpu=native",)}
+# The environment variable that names an architecture instead of this CPU's own, such as x86-64-v3.
+ARCHITECTURE_VARIABLE = "TRNQC_MARCH"
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,31 @@ class Compiler:
             _run((*self.command, *before, str(text), *after))
 
 
+class AbsentCompiler(Compiler):
+    """The compiler of the files that a wheel brought along, on a machine without a compiler.
+
+    What it compiled can be found and loaded; it cannot compile anything else.
+    """
+
+    @property
+    def label(self) -> str:
+        return f"prebuilt by {super().label}"
+
+    def _compile(self, source: str, before: tuple[str, ...], after: tuple[str, ...]) -> NoReturn:
+        raise CompilerError(f"this kernel is not among those of the installed wheel, and {NO_COMPILER}")
+
+
+NO_COMPILER = (
+    "there is no usable C compiler: install one (Debian and Ubuntu: apt-get install gcc; Fedora: dnf install gcc; "
+    "macOS: xcode-select --install; without root: pip install ziglang), or name one in the environment variable CC"
+)
+
+
+def from_fields(fields: dict[str, Any], kind: type[Compiler] = Compiler) -> Compiler:
+    """The compiler with the fields that JSON returned."""
+    return kind(tuple(fields["command"]), fields["version"], tuple(fields["flags"]), fields["target"])
+
+
 def _run(command: tuple[str, ...]) -> str:
     try:
         process = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
@@ -165,11 +193,11 @@ def _accepts(command: tuple[str, ...], flags: tuple[str, ...], scratch: Path) ->
     return True
 
 
-def _probe_flags(command: tuple[str, ...], scratch: Path) -> tuple[str, ...]:
-    if _accepts(command, WANTED_FLAGS, scratch):
-        return WANTED_FLAGS
+def _probe_flags(command: tuple[str, ...], scratch: Path, all_wanted: tuple[str, ...]) -> tuple[str, ...]:
+    if _accepts(command, all_wanted, scratch):
+        return all_wanted
     flags: tuple[str, ...] = ()
-    for wanted in WANTED_FLAGS:
+    for wanted in all_wanted:
         for flag in (wanted, *NATIVE_FALLBACKS.get(wanted, ())):
             if _accepts(command, (*flags, flag), scratch):
                 flags = (*flags, flag)
@@ -177,14 +205,25 @@ def _probe_flags(command: tuple[str, ...], scratch: Path) -> tuple[str, ...]:
     return flags
 
 
-def _probe(command: tuple[str, ...]) -> Compiler:
+def _wanted(architecture: str) -> tuple[str, ...]:
+    """WANTED_FLAGS, for a named architecture instead of this CPU's own unless the name is empty."""
+    return tuple(f"-march={architecture}" if architecture and f == "-march=native" else f for f in WANTED_FLAGS)
+
+
+def _probe(command: tuple[str, ...], architecture: str) -> Compiler:
     version = (_run((*command, "--version")).splitlines() or ["unknown version"])[0]
-    wanted = (*REQUIRED_FLAGS, *WANTED_FLAGS, *(flag for flags in NATIVE_FALLBACKS.values() for flag in flags))
-    fields = remembered(command, version, lambda: _fields(command, version), *wanted)
-    return Compiler(tuple(fields["command"]), fields["version"], tuple(fields["flags"]), fields["target"])
+    flags = _wanted(architecture)
+    wanted = (*REQUIRED_FLAGS, *flags, *(flag for flags in NATIVE_FALLBACKS.values() for flag in flags))
+    compiler = from_fields(remembered(command, version, lambda: _fields(command, version, flags), *wanted))
+    if architecture and f"-march={architecture}" not in compiler.flags:
+        raise CompilerError(
+            f"{ARCHITECTURE_VARIABLE}={architecture}: {shlex.join(command)} does not know -march={architecture}; name "
+            "an architecture of its manual, such as x86-64-v3, or unset the variable"
+        )
+    return compiler
 
 
-def _fields(command: tuple[str, ...], version: str) -> dict[str, Any]:
+def _fields(command: tuple[str, ...], version: str, wanted: tuple[str, ...]) -> dict[str, Any]:
     """Determine the fields of `Compiler` by building and loading a library. Raises CompilerError if that fails."""
     with tempfile.TemporaryDirectory(prefix="trnqc-cc-") as scratch:
         # Build without optional flags first: if that fails, its message shows the reason most clearly.
@@ -198,33 +237,58 @@ def _fields(command: tuple[str, ...], version: str) -> dict[str, Any]:
             raise CompilerError(
                 f"a library built by the C compiler cannot be loaded: {error}\n  {shlex.join(plain)}"
             ) from error
-        flags = _probe_flags(command, Path(scratch))
+        flags = _probe_flags(command, Path(scratch), wanted)
         target = _run((*command, *flags, "-dM", "-E", str(text)))
     return asdict(Compiler(command, version, flags, target))
 
 
 @functools.lru_cache(maxsize=8)
-def _find(cc: str, path: str) -> Compiler:
-    """The compiler for these values of the environment variables CC and PATH."""
+def _find(cc: str, path: str, architecture: str) -> Compiler:
+    """The compiler for these values of the environment variables CC, PATH and TRNQC_MARCH."""
     failures = []
     for command in _candidates(cc):
         try:
-            return _probe(command)
+            return _probe(command, architecture)
         except CompilerError as error:
             failures.append(str(error))
-    raise CompilerError(
-        "there is no usable C compiler: install one (Debian and Ubuntu: apt-get install gcc; Fedora: dnf install gcc; "
-        "macOS: xcode-select --install; without root: pip install ziglang), or name one in the "
-        "environment variable CC" + "".join(f"\n{failure}" for failure in failures)
-    )
+    if (absent := shipped_compiler()) is not None:
+        return absent
+    raise CompilerError(NO_COMPILER + "".join(f"\n{failure}" for failure in failures))
+
+
+def lacks_compiler() -> str:
+    """The reason why nothing can be compiled on this machine, or an empty string if a compiler is there."""
+    try:
+        return NO_COMPILER if isinstance(find_compiler(), AbsentCompiler) else ""
+    except CompilerError as error:
+        return str(error)
+
+
+def used_shipment() -> Shipment | None:
+    """The compiled files of the installed wheel that this machine may use, if there are any.
+
+    They are not used where the user names a compiler (CC) or an architecture (TRNQC_MARCH).
+    """
+    named = os.environ.get("CC") or os.environ.get(ARCHITECTURE_VARIABLE)
+    return None if named else shipment()
+
+
+def shipped_compiler() -> Compiler | None:
+    """The compiler that made the files of `used_shipment`."""
+    ships = used_shipment()
+    return None if ships is None else from_fields(ships.compiler, AbsentCompiler)
 
 
 def find_compiler() -> Compiler:
     """Find the C compiler that this package uses: $CC, else cc, gcc or clang, else zig from the package ziglang.
+
+    Without any, it is an `AbsentCompiler` where the installed wheel has compiled files for this CPU. Code is compiled
+    for this CPU, or for the architecture that TRNQC_MARCH names.
 
     Raises
     ------
     CompilerError
         If none of them can build a shared library. The message says what to install.
     """
-    return _find(os.environ.get("CC", ""), os.environ.get("PATH", ""))
+    environment = os.environ
+    return _find(environment.get("CC", ""), environment.get("PATH", ""), environment.get(ARCHITECTURE_VARIABLE, ""))

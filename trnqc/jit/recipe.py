@@ -14,7 +14,7 @@ from trnqc.errors import ProgramError
 from trnqc.gen import emit_c
 from trnqc.gen.statements import Function
 from trnqc.jit.cache import key_of, library_cache
-from trnqc.jit.compiler import find_compiler
+from trnqc.jit.compiler import find_compiler, shipped_compiler, used_shipment
 from trnqc.jit.load import Library
 from trnqc.jit.signature import Signature
 from trnqc.jit.sources import sources
@@ -100,6 +100,8 @@ class Target:
         compile(text, out, objects) writes the file `out`; `objects` are the compiled files of the parts.
     parts : Target, optional
         The kind of file into which the parts are compiled.
+    shipped : tuple of str
+        The key of files of this kind in an installed wheel, or an empty tuple. They come before those of the cache.
     """
 
     key: tuple[str, ...]
@@ -107,18 +109,21 @@ class Target:
     emit: Callable[[Functions, Sequence[str]], str]
     compile: Callable[[str, Path, tuple[Path, ...]], None]
     parts: Target | None = None
+    shipped: tuple[str, ...] = ()
 
 
 def c_library(lanes: int | None = None, flags: tuple[str, ...] = ()) -> Target:
     """A shared library for this CPU. By default, there are as many lanes as its widest vector has doubles."""
     compiler = find_compiler()
     lanes = lanes or compiler.lanes()
+    after, ours = (*flags, str(lanes), ".so"), shipped_compiler()
     return Target(
-        (compiler.identity, *flags, str(lanes), ".so"),
+        (compiler.identity, *after),
         ".so",
         lambda functions, external: emit_c(*functions, lanes=lanes, external=external),
         lambda text, out, objects: compiler.build(text, out, flags=flags, objects=objects),
         c_object(lanes),
+        (ours.identity, *after) if ours else (),
     )
 
 
@@ -135,17 +140,27 @@ def c_object(lanes: int) -> Target:
 
 def entry_of(recipe: Recipe, target: Target, text: str = "") -> str:
     """The name of the entry of a compiled file in the cache. `text` is the text of the functions if it is known."""
+    return _entry(recipe, target, target.key, text)
+
+
+def _entry(recipe: Recipe, target: Target, key: tuple[str, ...], text: str) -> str:
     program = sources(recipe.module) if recipe.module else text or _text(recipe, target)
-    return f"{recipe.name}-{key_of(program, recipe.variant, *target.key)}"
+    return f"{recipe.name}-{key_of(program, recipe.variant, *key)}"
+
+
+def _shipped(recipe: Recipe, target: Target, text: str = "") -> Path | None:
+    """The compiled file in the installed wheel, if it has one."""
+    ships = used_shipment() if target.shipped else None
+    return ships.file(_entry(recipe, target, target.shipped, text) + target.suffix) if ships else None
 
 
 def is_stored(recipe: Recipe, target: Target) -> bool:
-    """Whether the cache has the compiled file. This takes a single look at the file system."""
-    return library_cache().has(entry_of(recipe, target))
+    """Whether the installed wheel or the cache has the compiled file. The cache takes one look at the file system."""
+    return _shipped(recipe, target) is not None or library_cache().has(entry_of(recipe, target))
 
 
 def stored(recipe: Recipe, target: Target, *, text: str = "", take_turns: bool = True) -> Path:
-    """Return the compiled file in the cache. It is compiled first if it is not there.
+    """Return the compiled file in the installed wheel or in the cache. It is compiled first if neither has it.
 
     Parameters
     ----------
@@ -171,6 +186,8 @@ def stored(recipe: Recipe, target: Target, *, text: str = "", take_turns: bool =
         If the compiler fails.
     """
     text = text or ("" if recipe.module else _text(recipe, target))
+    if (ready := _shipped(recipe, target, text)) is not None:
+        return ready
 
     def write(out: Path) -> None:
         objects = tuple(stored(part, target.parts, take_turns=take_turns) for part in recipe.parts if target.parts)

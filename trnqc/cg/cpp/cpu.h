@@ -6,7 +6,7 @@
 
 namespace trnqc {
 
-// Whether this CPU has a feature of trnqc/jit/features.py.
+// Whether this CPU has a feature of trnqc/jit/shipped.py.
 inline bool cpu_has(const std::string& feature) {
 #if defined(__x86_64__)
   if (feature == "avx") return __builtin_cpu_supports("avx");

@@ -16,17 +16,17 @@ from pathlib import Path
 import numpy as np
 
 from trnqc.cg.cpu import batch, convolution, stack
+from trnqc.cg.cpu.interpreted import InterpretedEngine
 from trnqc.cg.cpu.target import Target
-from trnqc.cg.engine import Engine
+from trnqc.cg.engine import Engine, check_operand
 from trnqc.cg.problem.graph import Graph
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.directions import CONVOLUTIONS, DIRECTIONS
-from trnqc.errors import OperandError
 from trnqc.gen import emit_c
 from trnqc.gen import statements as st
 from trnqc.host.arrays import empty
 from trnqc.host.threads import default_threads, in_parallel, parts_of
-from trnqc.jit import CompiledFunction, Signature, compile_c, find_compiler
+from trnqc.jit import CompiledFunction, Signature, compile_c, find_compiler, lacks_compiler
 
 Arrays = Sequence[np.ndarray]
 # Smallest number of edges of a batch that a thread computes at a time.
@@ -108,13 +108,13 @@ class CpuEngine(Engine):
         shapes = {key: self.problem.shape_of(key, rows[key[-1]]) for key in direction.operands}
         arrays = dict(zip(direction.reads, operands, strict=True))
         for key, a in arrays.items():
-            _check(key, a, shapes[key], self.dtype, graph)
+            check_operand(key, a, shapes[key], self.dtype, graph)
         if out is None:
             results = {key: empty(shapes[key], self.dtype) for key in direction.writes}
         else:
             results = dict(zip(direction.writes, out, strict=True))
             for key, a in results.items():
-                _check(key, a, shapes[key], self.dtype, graph, written=True)
+                check_operand(key, a, shapes[key], self.dtype, graph, written=True)
         arrays |= results
         sums_weights = direction.gradients and self.problem.shared_weights
         if sums_weights:
@@ -178,23 +178,6 @@ class CpuEngine(Engine):
         return self._compiled[name]
 
 
-def _check(
-    name: str, a: np.ndarray, shape: tuple[int, ...], dtype: str, graph: Graph | None, written: bool = False
-) -> None:
-    """Raise OperandError unless an array has this shape and dtype, is C-contiguous and, if it is written, writable.
-
-    The graph is named in the message, because shapes depend on it.
-    """
-    flags = a.flags
-    if a.shape != shape or a.dtype != dtype or not flags.c_contiguous or not flags.aligned:
-        raise OperandError(
-            f"{name}: expected {dtype}{list(shape)}, C-contiguous{f', for {graph}' if graph else ''}; found "
-            f"{a.dtype}{list(a.shape)}{'' if flags.c_contiguous else ' with strides ' + str(a.strides)}"
-        )
-    if written and not flags.writeable:
-        raise OperandError(f"{name}: expected an array to write to; found a read-only one")
-
-
 def _compile(name: str, program: st.Function, lanes: int) -> CompiledDirection:
     began = time.perf_counter()
     text = emit_c(program, lanes=lanes)
@@ -205,8 +188,10 @@ def _compile(name: str, program: st.Function, lanes: int) -> CompiledDirection:
 
 
 @functools.cache
-def engine_for(problem: TPProblem, dtype: str, threads: int | None = None) -> CpuEngine:
+def engine_for(problem: TPProblem, dtype: str, threads: int | None = None) -> Engine:
     """Return the engine of a problem, which is kept for later calls.
+
+    Without a C compiler it is an `InterpretedEngine`, which one warning says.
 
     Parameters
     ----------
@@ -214,5 +199,19 @@ def engine_for(problem: TPProblem, dtype: str, threads: int | None = None) -> Cp
     dtype : {"float32", "float64"}
     threads : int, optional
         Number of threads of a call, by default one for each core.
+    """
+    if reason := lacks_compiler():
+        return InterpretedEngine(problem, str(np.dtype(dtype)), reason)
+    return compiled_engine(problem, dtype, threads)
+
+
+@functools.cache
+def compiled_engine(problem: TPProblem, dtype: str, threads: int | None = None) -> CpuEngine:
+    """Return the engine of a problem for callers that need its compiled files; arguments as of `engine_for`.
+
+    Raises
+    ------
+    CompilerError
+        If there is no C compiler.
     """
     return CpuEngine(problem, str(np.dtype(dtype)), threads)

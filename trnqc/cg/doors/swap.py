@@ -13,7 +13,7 @@ from typing import Any
 from torch import nn
 
 from trnqc import jit
-from trnqc.errors import CompilerError, InputError, UnsupportedError
+from trnqc.errors import InputError, UnsupportedError
 
 # Module that swaps the layers of a model, by the package that defines the model's classes.
 DOORS = {package: f"trnqc.cg.doors.{package}" for package in ("mace", "nequip", "sevenn")}
@@ -60,12 +60,10 @@ def accelerate(model: Any) -> tuple[str, ...]:
 
 def _lacks_compiler() -> bool:
     """Return whether there is no C compiler, and warn then."""
-    try:
-        jit.find_compiler()
-    except CompilerError as error:
-        warnings.warn(f"the model is left to PyTorch: {error}", RuntimeWarning, stacklevel=3)
-        return True
-    return False
+    reason = jit.lacks_compiler()
+    if reason:
+        warnings.warn(f"the model is left to PyTorch: {reason}", RuntimeWarning, stacklevel=3)
+    return bool(reason)
 
 
 def undo(model: Any) -> tuple[str, ...]:

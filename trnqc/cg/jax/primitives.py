@@ -18,7 +18,7 @@ import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from trnqc.cg.cpu.engine import engine_for
+from trnqc.cg.cpu.engine import compiled_engine
 from trnqc.cg.derivatives import GRADIENTS, TANGENTS, Calls
 from trnqc.cg.jax.library import register
 from trnqc.cg.problem.problem import TPProblem
@@ -112,7 +112,7 @@ def _lower(ctx: Any, *args: Any, call: Call) -> Any:
     """Compile the kernels and call the handler with their files."""
     register(TARGET)
     keys = CONVOLUTIONS[call.direction] if call.convolution else (call.direction,)
-    engine = engine_for(call.problem, str(ctx.avals_in[0].dtype))
+    engine = compiled_engine(call.problem, str(ctx.avals_in[0].dtype))
     built = [engine.build(key + "_kahan" * call.kahan) for key in keys]
     files = "\n".join(f"{direction.path}\t{direction.function.signature.name}" for direction in built)
     rule = jax.ffi.ffi_lowering(TARGET)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import IO
 
+from trnqc import jit
 from trnqc.eri.library import programs as library
 from trnqc.errors import CompilerError, InputError
 from trnqc.host.files import DIRECTORY_VARIABLE, cache_directory
@@ -93,6 +94,10 @@ class Needed:
             self._missing = [program for program in self._programs() if not library.is_compiled(program)]
         while self._missing and library.is_compiled(self._missing[-1]):
             self._missing.pop()
+        if self._missing and self.kernels == "background" and (reason := jit.lacks_compiler()):
+            # A wheel has brought other kernels, and nothing can be compiled here.
+            _warn(f"PySCF's own code is used instead of compiled kernels: {reason}")
+            return False
         if self._missing and self.kernels == "background":
             if not self._asked:
                 _ask_for(self._missing)

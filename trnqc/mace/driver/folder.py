@@ -16,7 +16,7 @@ import numpy as np
 from trnqc.errors import StorageError
 from trnqc.host.files import write_aside
 from trnqc.jit import CompiledFunction, find_compiler
-from trnqc.jit.features import cpu_features
+from trnqc.jit.shipped import cpu_features
 from trnqc.mace.driver.driver import HEADER, driver_library
 from trnqc.mace.driver.steps import Program
 

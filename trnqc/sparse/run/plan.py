@@ -14,11 +14,13 @@ import numpy as np
 from trnqc.arrays import is_dynamo_there, is_tensor
 from trnqc.errors import InputError, OperandError
 from trnqc.host.blas import blas_threads
+from trnqc.jit import lacks_compiler
 from trnqc.sparse.network.listing import layouts, listing
 from trnqc.sparse.network.nest import Format, Kind
 from trnqc.sparse.network.network import Network
 from trnqc.sparse.network.notation import notation
 from trnqc.sparse.network.tree import Tree
+from trnqc.sparse.run.coordinates import by_coordinates, say_no_compiler
 from trnqc.sparse.run.dense import by_matrices
 from trnqc.sparse.run.kernel import Kernel, compiled
 from trnqc.sparse.run.operands import Operands, packed
@@ -95,7 +97,7 @@ class Plan:
         MemoryLimit
             If workspaces or the result exceed the memory.
         CompilerError
-            If there is no C compiler, or it fails.
+            If the compiler fails. Without a compiler SciPy computes the result, which one warning says.
         """
         if not isinstance(threads, int) or threads < 1:
             raise InputError(f"threads is a number of at least 1; found {threads!r}")
@@ -117,7 +119,14 @@ class Plan:
 
     def computed(self, operands: Operands, threads: int) -> SparseTensor | np.ndarray:
         """Compute the result in float64: an array if `dense`, else a sparse tensor."""
-        result = self._nests(operands, threads) if self.steps else self._matrices(operands, threads)
+        reason = lacks_compiler() if self.steps else ""
+        if reason:
+            say_no_compiler(reason)
+            result: SparseTensor | np.ndarray = by_coordinates(
+                self.network, self.tree, [operands.tensors[first] for first in self.network.same]
+            )
+        else:
+            result = self._nests(operands, threads) if self.steps else self._matrices(operands, threads)
         if self.dense:
             return np.asarray(result.to_dense() if isinstance(result, SparseTensor) else result)
         tensor = as_tensor(result)

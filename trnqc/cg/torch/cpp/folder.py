@@ -16,7 +16,7 @@ from torch import nn
 
 from trnqc.cg.cpu.contraction import kernel_name
 from trnqc.cg.cpu.contraction_engine import contraction_engine
-from trnqc.cg.cpu.engine import engine_for
+from trnqc.cg.cpu.engine import compiled_engine
 from trnqc.cg.problem.contraction import ContractionProblem, contraction_text
 from trnqc.cg.problem.text import text_of
 from trnqc.cg.programs.directions import CONVOLUTIONS
@@ -26,7 +26,7 @@ from trnqc.cg.torch.modules import TensorProductConv
 from trnqc.cg.torch.product_module import ProductModule
 from trnqc.errors import InputError
 from trnqc.jit import find_compiler
-from trnqc.jit.features import cpu_features
+from trnqc.jit.shipped import cpu_features
 
 INDEX, LIBRARY = "index", "libtrnqc_operators.so"
 VERSION = 2
@@ -115,7 +115,7 @@ def _of_product(module: ProductModule, dtype: str, training: bool) -> Iterator[E
     if isinstance(module, TensorProductConv):
         names = [name + "_kahan" * module.kahan for key in names for name in CONVOLUTIONS[key]]
     problem = module.problem
-    engine = engine_for(problem, dtype, torch.get_num_threads())
+    engine = compiled_engine(problem, dtype, torch.get_num_threads())
     sizes = (*problem.dims, problem.weight_numel, int(problem.shared_weights))
     for name in names:
         yield Entry(name, dtype, engine.build(name).path, sizes, text_of(problem))
