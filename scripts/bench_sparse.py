@@ -32,21 +32,26 @@ from scripts import vectors
 from scripts.measuring import clocked, in_turns, one_thread, ratio
 from scripts.parts import Parts, Rows, add_arguments, run_parts, speedup_table, speedups
 from scripts.sparse import factors as factor_cases
-from scripts.sparse import known
+from scripts.sparse import known, rivals, taco
 from scripts.sparse.contestants import ONE, TWO, Work, as_array, integrals
 from trnqc import sparse
 from trnqc.sparse.run.machine_rates import measure_and_keep
 
 EQUATIONS = {"(1)": ONE, "(2)": TWO}
+# Targets relative to TACO's code of the CoNST paper's nest.
+OVER_TACO = dict.fromkeys(
+    (f"{ours} over TACO, paper's loops" for ours in ("fused", "fused, all sparse", "fused, paper's loops")), 1.0
+)
 # Targets for 25 atoms, where dense matrices are fastest for (1), so that a plan has to choose them.
 AT_25 = {
     "trnqc over unfused-rows": 4.0,
     "fused, all sparse over unfused-rows": 3.0,
     "trnqc over nary": 100.0,
     "trnqc over dense matrices": 1 / 1.5,
+    **OVER_TACO,
 }
 # Targets for 100 atoms, and those relative to dense matrices for each equation.
-AT_100 = {"trnqc over unfused-rows": 4.0, "fused, all sparse over unfused-rows": 3.0}
+AT_100 = {"trnqc over unfused-rows": 4.0, "fused, all sparse over unfused-rows": 3.0, **OVER_TACO}
 OVER_DENSE = {"(1)": 2.0, "(2)": 20.0}
 # CPU seconds from which a contestant runs once.
 LONG = 1.0
@@ -109,6 +114,8 @@ def of_lattice(side: int, asked: argparse.Namespace, drop: tuple[str, ...], targ
                 "plan": str(plans["trnqc"]),
                 "fused plan": str(plans["fused"]),
                 "packing seconds": plans["trnqc"].operands.seconds,
+                "TACO ran": {who: work.name for who, work in works.items() if isinstance(work, taco.Nest)},
+                "not installed": rivals.missing(),
             }
 
 

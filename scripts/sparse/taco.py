@@ -140,7 +140,7 @@ class Nest:
     Parameters
     ----------
     name
-        The name of the nest in taco_nests.cpp.
+        The name of the nest in taco_nests.cpp, the functions that are called and the flags beside ours.
     library
         The compiled code.
     steps
@@ -198,8 +198,8 @@ def installed() -> bool:
 def fastest(
     name: str, extent: int, operands: Mapping[str, SparseTensor], shape: Sequence[int], kinds: Sequence[str],
     modes: Sequence[int],
-) -> tuple[Callable[[], Result], str]:
-    """Return the nest in the fastest of TACO's ways, and how it was compiled and called.
+) -> Nest:
+    """Return the nest in the fastest of TACO's ways to compile and to call it.
 
     Parameters
     ----------
@@ -211,15 +211,15 @@ def fastest(
         Extents, kinds and modes of the levels of the result.
     """
     packed = {operand: Packed.of(tensor) for operand, tensor in operands.items()}
-    found: list[tuple[float, str, Nest]] = []
+    found: list[tuple[float, Nest]] = []
     text = source(name, extent)
     for flags, steps in product(FLAGS, WAYS):
         library = ctypes.CDLL(str(compiled(text, flags)))
-        nest = Nest(name, library, steps, signatures(text), packed, tuple(shape), tuple(kinds), tuple(modes))
+        how = " ".join((name, *steps, *flags))
+        nest = Nest(how, library, steps, signatures(text), packed, tuple(shape), tuple(kinds), tuple(modes))
         seconds = min(_timed(nest) for _ in range(TRIALS))
-        found.append((seconds, " ".join((" and ".join(steps), *flags)), nest))
-    _, how, nest = min(found, key=lambda each: each[0])
-    return nest, how
+        found.append((seconds, nest))
+    return min(found, key=lambda each: each[0])[1]
 
 
 def _timed(work: Callable[[], object]) -> float:
