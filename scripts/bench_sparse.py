@@ -133,7 +133,7 @@ def factors(asked: argparse.Namespace) -> Rows:
     for case in factor_cases.cases(asked.quick):
         works, plans = factor_cases.contestants(case)
         error = factor_cases.errors(works)
-        best = ("nary", "unfused-rows")
+        best = [name for name in works if name not in ("trnqc", "fused")]
         row = compared(case.label, works, dict(case.targets), asked.rounds)
         alternative = min(best, key=lambda name: row["milliseconds"][name])
         row["speedup"]["trnqc over the best other"] = row["speedup"][f"trnqc over {alternative}"]

@@ -1,7 +1,7 @@
 """Other libraries and compilers that compute the integrals, MTTKRP and TTMc, where they are installed.
 
-TACO compiles loop nests (scripts/sparse/taco.py). Of the others none takes a network as one nest: MKL's sparse BLAS (the
-packages mkl and sparse_dot_mkl) and PyData sparse contract two tensors at a time, so that an intermediate is stored.
+TACO compiles loop nests (scripts/sparse/taco.py). None of the others takes a network as one nest: MKL's sparse BLAS
+(the packages mkl and sparse_dot_mkl) and PyData sparse contract two tensors at a time, and store the intermediate.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def of_integrals(operands: Mapping[str, Any], near: bool) -> dict[str, Work]:
 
 def by_taco(operands: Mapping[str, Any], near: bool) -> dict[str, Work]:
     """Return the nests of the CoNST paper, compiled by TACO; without the map also with K outermost."""
-    (K, m, n), i, u = operands["I"].shape, operands["C"].shape[1], operands["P"].shape[1]
+    (K, _, n), i, u = operands["I"].shape, operands["C"].shape[1], operands["P"].shape[1]
     packed = {"Int": csf(operands["I"], (0, 1, 2)), "Ct": csf(operands["C"], (1, 0))}
     kinds = ("dense", "compressed", "compressed")
     if near:
@@ -129,7 +129,9 @@ def by_pydata(operands: Mapping[str, Any], near: bool) -> Work:
     return work
 
 
-def of_factors(product: str, tensor: sparse.SparseTensor, order: Sequence[int], factors: Sequence[Any]) -> dict[str, Work]:
+def of_factors(
+    product: str, tensor: sparse.SparseTensor, order: Sequence[int], factors: Sequence[Any]
+) -> dict[str, Work]:
     """Return TACO's nests of MTTKRP or TTMc if it is installed.
 
     Parameters

@@ -81,7 +81,7 @@ def _common(b: Builder, index: str, state: State, drivers: Sequence[Driver]) -> 
 
 
 def _advance(b: Builder, operand: Operand, level: int, segment: tuple[Value, Value], c: Value, x: Value) -> None:
-    """Move a cursor towards x: by one position if its coordinate c is smaller, or further if NEAR positions are not enough.
+    """Move a cursor towards x: by one position if its coordinate c is smaller, further if x is more than NEAR away.
 
     Most steps are short, and choosing them without a branch is faster than predicting which cursor moves.
     """

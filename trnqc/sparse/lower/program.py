@@ -186,7 +186,7 @@ class _Lowering:
         return True
 
     def row_appended(self, node: Loop, state: State) -> bool:
-        """Add the loop that copies a row of a workspace to the end of a sparse result. Returns False for other loops."""
+        """Add the loop that copies a row of a workspace to the end of a sparse result. Returns False for others."""
         appended, tensors = self.appends(node), self.tensors
         if appended is None or node.members != (tensors.result - self.count,) or not isinstance(node.body[0], Leaf):
             return False
@@ -229,7 +229,7 @@ class _Lowering:
         return True
 
     def summed_in_place(self, node: Loop, state: State, workspace: WorkspaceArrays) -> bool:
-        """Add a loop over the elements of one operand whose terms all belong to a variable. Returns False for others."""
+        """Add a loop over the elements of one operand that are summed in a variable. Returns False for others."""
         drivers = self.drivers(node, state)
         if len(drivers) != 1 or runs.contiguous(self.tensors, node, drivers[0]) is None:
             return False

@@ -37,8 +37,8 @@ from trnqc.sparse.tensors.storage import SparseTensor
 FIRST_SLOTS = 2**12
 # Most entries for which memory of a sparse result is reserved in the first call.
 LARGEST_CAPACITY = 2**26
-# Most entries that are reserved beyond the bound of a sparse result: a row is appended only if the whole of it fits, see
-# `Appended.add_row`. Longer rows may have to be computed again.
+# Most entries that are reserved beyond the bound of a sparse result: a row is appended only if the whole of it fits,
+# see `Appended.add_row`. Longer rows may have to be computed again.
 LARGEST_SPARE = 2**16
 # Factor by which hash tables and sparse results grow, and the number of elements beyond which they do not.
 GROWTH, MOST = 4, 2**36
