@@ -4,8 +4,8 @@ nest of taco_nests.cpp -> TACO -> C -> compiled -> called with operands in CSR o
 
 TACO_HOME names a source tree of TACO (github.com/tensor-compiler/taco) whose library has been built in its folder
 `build`. Without it there are no contestants. TACO computes a sparse result in two ways: the number of its elements
-first and the elements in a second pass, or both in one pass. A contestant uses the faster one. TACO's own flags allow the
-compiler to reorder sums (-ffast-math); ours do not, so TACO's code is compiled both ways, and the faster one competes.
+first and the elements in a second pass, or both in one pass. A contestant uses the faster one. TACO's own flags allow
+the compiler to reorder sums (-ffast-math) and ours do not: TACO's code is compiled both ways, and the faster competes.
 """
 
 from __future__ import annotations
