@@ -15,9 +15,9 @@ run as other compilers would run them, with all operands compressed: nary, one n
 result outermost; unfused, a nest for each product with summed indices innermost; unfused-rows, with a workspace for
 each row and the map contracted first. Contestants run in turns in one process, with the measured rates of the machine.
 TACO runs where TACO_HOME names its source tree with a built library, MKL's sparse BLAS where the packages mkl and
-sparse_dot_mkl are installed (MKL_RT may have to name libmkl_rt), PyData sparse where its package is; a row states what
-was not installed. Times are CPU times of one thread unless stated otherwise; contestants of more than a second run once.
-A target is the least ratio that we aim at. A part replaces the same part in the file and leaves the others.
+sparse_dot_mkl are installed (MKL_RT may have to name libmkl_rt), PyData sparse where its package is; rows state what
+was not installed. Times are CPU times of one thread unless stated otherwise; contestants of more than a second run
+once. A target is the least ratio that we aim at. A part replaces the same part in the file and leaves the others.
 """
 
 from __future__ import annotations
