@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import reduce
 from operator import add, mul
 
-from trnqc.gen import Value, const
+from trnqc.gen import Array, Value, const
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
 from trnqc.gen.values import cast, eq, fma, lt
@@ -111,7 +111,7 @@ def _range_sum(
     for n in range(VECTORS):
         b.store(sums[n], 0.0)
 
-    def rows(e: Value) -> list[tuple[object, Value]]:
+    def rows(e: Value) -> list[tuple[Array, Value]]:
         own = {driver[0].number: (driver[0].values, begin + e)}
         return [own.get(t) or tensors.row(t, index, first + e, state) for t in factors]
 
