@@ -130,7 +130,7 @@ class Packed:
     def _array(self, address: int | None, kind: type, count: int) -> np.ndarray:
         if not count:
             return np.empty(0)
-        return np.ctypeslib.as_array(ctypes.cast(address, ctypes.POINTER(kind)), (count,))
+        return np.ctypeslib.as_array(ctypes.cast(address or 0, ctypes.POINTER(kind)), (count,))
 
 
 @dataclass(frozen=True, eq=False)
