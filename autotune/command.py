@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 
 from rich.console import Console
 from rich.table import Table
@@ -14,6 +15,7 @@ from autotune.search import SEARCHES
 from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.descriptor import ITEMSIZE
 from trnqc.errors import InputError
+from trnqc.host.output import add_output, console_of, write_json
 from trnqc.host.progress import StageBars
 from trnqc.sim.launch.targets import TARGETS
 from trnqc.tuning import records
@@ -40,17 +42,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timeout", type=float, help="seconds for one candidate (120; on a device 1800)")
     parser.add_argument("--fresh", action="store_true", help="measure again what an earlier or killed run has measured")
     parser.add_argument("--list", action="store_true", help="show all records (of KERNEL) and end")
+    add_output(parser, "the records")
 
 
 def run(args: argparse.Namespace) -> int:
     """Tune the kernel for each precision, or list records. Returns the exit status 0."""
-    console = Console()
+    console = console_of(args)
     if args.list:
-        console.print(listing(args.kernel or ""))
+        found = known(args.kernel or "")
+        console.print(listing(found))
+        write_json(args, [asdict(one.record) | {"origin": one.origin, "stale": one.stale} for one in found])
         return 0
     if args.kernel is None or args.shape is None:
         raise InputError("trnqc tune needs KERNEL and --shape, or --list")
     budget, seconds = parse_budget(args.budget)
+    tuned = []
     for precision in args.precision:
         request = Request(
             kernel=args.kernel,
@@ -64,9 +70,11 @@ def run(args: argparse.Namespace) -> int:
             timeout=args.timeout or (1800.0 if args.instrument == "device" else 120.0),
             seed=args.seed,
         )
-        with StageBars(console) as bars:
+        with StageBars(Console(stderr=True, quiet=args.quiet)) as bars:
             outcome = tune(request, progress_of(f"{args.kernel} {precision}", bars), fresh=args.fresh)
         console.print(summary(outcome))
+        tuned.append(asdict(outcome.record))
+    write_json(args, tuned)
     return 0
 
 
@@ -138,20 +146,37 @@ def summary(outcome: Outcome) -> Table:
     return rows
 
 
-def listing(kernel: str) -> Table:
-    """A table of all records, those of the user first. A record is "stale" if its kernel has changed since."""
+@dataclass(frozen=True)
+class Known:
+    """A record, whether the user made it or the package has it, and whether its kernel has changed since."""
+
+    record: records.Record
+    origin: str
+    stale: bool
+
+
+def known(kernel: str) -> list[Known]:
+    """All records of a kernel, or of all kernels if `kernel` is empty; those of the user first."""
+    found = []
+    for origin, directory in (("user", records.user_directory()), ("shipped", records.shipped_directory())):
+        for _, record in records.read_all(directory, kernel, writable=origin == "user"):
+            now = kernels().get(record.kernel)
+            found.append(Known(record, origin, now is None or kernel_hash(now) != record.source))
+    return found
+
+
+def listing(found: Sequence[Known]) -> Table:
+    """A table of records. A record is "stale" if its kernel has changed since."""
     rows = Table(title="tuning records", title_justify="left", show_lines=True)
     for heading in COLUMNS:
         rows.add_column(heading, overflow="fold")
-    for origin, directory in (("user", records.user_directory()), ("shipped", records.shipped_directory())):
-        for _, r in records.read_all(directory, kernel, writable=origin == "user"):
-            kernel_now = kernels().get(r.kernel)
-            fresh = kernel_now is not None and kernel_hash(kernel_now) == r.source
-            rows.add_row(
-                f"{r.kernel}\n{r.target} {r.precision}",
-                tiles(r.shape),
-                tiles(r.constants),
-                f"{duration(r.time_ns)}\n{duration(r.default_ns)}",
-                f"{origin}, {r.measurement}\n{'in use' if fresh else 'stale: the kernel has changed'}",
-            )
+    for one in found:
+        r = one.record
+        rows.add_row(
+            f"{r.kernel}\n{r.target} {r.precision}",
+            tiles(r.shape),
+            tiles(r.constants),
+            f"{duration(r.time_ns)}\n{duration(r.default_ns)}",
+            f"{one.origin}, {r.measurement}\n{'stale: the kernel has changed' if one.stale else 'in use'}",
+        )
     return rows

@@ -1,12 +1,14 @@
 """How good are the plans of contractions, and how fast do they run?
 
-    python -m scripts.bench_contract [--sections orders random ccsd limit a3a tiles order einsum] [--vectors avx2]
+    python -m scripts.bench_contract [--sections orders random ccsd rccsd limit a3a tiles order einsum] [--vectors avx2]
                                      [--out FILE]
 
     orders   multiply-adds of known workloads: ours, opt_einsum's dynamic programming, cotengra
     random   the same on seeded random networks of 4 to 30 operands: how often each is as good as ours, ratios to ours
     ccsd     one iteration of coupled cluster from its text (examples/ccsd.txt), over blocks of spins and whole spaces,
              against the same terms through numpy.einsum(optimize=True)
+    rccsd    one iteration of closed-shell coupled cluster from its text (examples/rccsd.txt) against PySCF's, also with
+             half of the memory by which PySCF's iteration grows
     disk     the four-index transformation from file to file in little memory: growth of the process measured
     limit    the fitted ladder, without and with its symmetry, and the four-index transformation under a tenth of their
              temporaries: peak memory measured, times beside the unlimited run; opt_einsum and cotengra at the same
@@ -40,6 +42,7 @@ import numpy as np
 import opt_einsum
 
 from scripts import ROOT, vectors
+from scripts.contract.coupled_cluster import closed_shells
 from scripts.contract.disk import disk
 from scripts.contract.einsum import single_calls
 from scripts.contract.limit import limited
@@ -171,6 +174,7 @@ SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
     "orders": orders,
     "random": random_networks,
     "ccsd": coupled_cluster,
+    "rccsd": closed_shells,
     "disk": disk,
     "limit": limited,
     "a3a": a3a,

@@ -8,7 +8,7 @@
     mp2       Hartree-Fock and DF-MP2 of caffeine from the geometry on, density-fitted
     open      UHF and ROHF of the cation of caffeine, density-fitted
     scaling   B3LYP energies of (H2O)5 to (H2O)30, density-fitted
-    disk      Hartree-Fock of caffeine with the fitted integrals in a file that PySCF writes
+    disk      Hartree-Fock of caffeine with the fitted integrals in a file that each contestant writes
 
 Every job runs in a process of its own, PySCF and trnqc in turns, with all kernels compiled before. Seconds are medians
 over the rounds, wall and CPU, by part: grid, XC (density, functional and potential), J and K, fitted integrals,

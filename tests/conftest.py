@@ -11,3 +11,7 @@ os.environ["TRNQC_KERNELS"] = "wait"
 # one another.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# PySCF keeps the standard output of the time of its import for all that it prints later. Imported first by a test whose
+# output is captured, it would keep a file that is closed when the test ends.
+import pyscf.lib  # noqa: F401

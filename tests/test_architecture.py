@@ -46,7 +46,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "trnqc.contraction": BASE | {"trnqc.expression", "trnqc.backends"},
     "trnqc.mp2": BASE | {"trnqc.backends", "nki_kernels", "trnqc.eri", "trnqc.eri.pyscf"},
 }
-TOP = {"trnqc", "trnqc.blas", "trnqc.torch_ops", "trnqc.profiling", "trnqc.interfaces", "trnqc.cli", "autotune"}
+TOP = {
+    "trnqc",
+    "trnqc.bench",
+    "trnqc.blas",
+    "trnqc.torch_ops",
+    "trnqc.profiling",
+    "trnqc.interfaces",
+    "trnqc.cli",
+    "autotune",
+}
 ROOMS = set(MAY_IMPORT) | TOP
 # autotune uses trnqc and is used by nothing of it but the command line.
 MAY_IMPORT |= dict.fromkeys(TOP, ROOMS - {"autotune"})
@@ -54,9 +63,10 @@ MAY_IMPORT |= dict.fromkeys(("autotune", "trnqc.cli"), ROOMS)
 
 # Third-party package -> where it may be imported at all.
 PLACES = {
-    "pyscf": ("trnqc.mp2", "trnqc.cli", "trnqc.eri", "trnqc.interfaces", "trnqc.xc"),
+    "pyscf": ("trnqc.mp2", "trnqc.bench", "trnqc.cli", "trnqc.eri", "trnqc.interfaces", "trnqc.xc"),
     "torch": (
         "trnqc.torch_ops",
+        "trnqc.bench",
         "trnqc.blas.tensors",
         "trnqc.ranks",
         "trnqc.backends.neuron.launch",
@@ -70,7 +80,7 @@ PLACES = {
     ),
     "z3": ("trnqc.sparse",),
     "jax": ("trnqc.cg.jax",),
-    "e3nn": ("trnqc.cg.doors",),
+    "e3nn": ("trnqc.cg.doors", "trnqc.bench"),
     "mace": ("trnqc.cg.doors",),
     "nequip": ("trnqc.cg.doors",),
     "torch_neuronx": ("trnqc.torch_ops", "trnqc.backends.neuron.launch", "trnqc.backends.neuron"),

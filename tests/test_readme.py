@@ -14,7 +14,7 @@ import trnqc
 from trnqc.cli import _parser
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 COMMAND = re.compile(r"^(?:\s{4}|\$ )(?:\.venv/bin/)?(trnqc \S.*?)(?:\s{2,}#.*)?$", re.MULTILINE)
 
 
@@ -77,7 +77,9 @@ def test_files_named_in_documents_exist():
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
-    assert not [target for target in targets if not (page.parent / target).exists()]
+    # What the hooks of the site add when it is built.
+    linked = [target for target in targets if target != "recorded.html" and not target.startswith("pictures/")]
+    assert not [target for target in linked if not (page.parent / target).exists()]
 
 
 def test_rooms_are_at_hand_after_one_import():

@@ -29,6 +29,7 @@ from trnqc.backends.cuda.backend import Cuda
 from trnqc.backends.cuda.formats import DEVICE_FORMATS
 from trnqc.backends.cuda.pairs import CudaPairStep
 from trnqc.backends.cuda.products import Gpu, SimulatedProducts
+from trnqc.backends.cuda.solvers import SimulatedSolvers
 from trnqc.backends.pair_step import PairOptions
 from trnqc.errors import TrnqcError
 from trnqc.jit.simulated_device import SimulatedDevice
@@ -36,7 +37,9 @@ from trnqc.jit.simulated_device import SimulatedDevice
 # Seconds of a whole DF-MP2 energy by cuBLAS on an A10G, the GPU baseline of the published benchmarks of trnblas. They
 # include the steps before the pairs, which our figure does not have.
 A10G_SECONDS = {"small": 0.001, "medium": 0.266, "large": 2.018}
-# US dollars per hour of AWS's g5.xlarge, which has one A10G, on demand in us-east-1 (price list of 2025).
+# US dollars per hour of AWS's g5.xlarge, which has one A10G, with Linux on demand in us-east-1. It is printed by a
+# comparison of prices of 17 June 2026, not by AWS's own list:
+# factualminds.com/blog/amazon-ec2-on-demand-pricing-instance-families-2026.
 A10G_DOLLARS = 1.006
 
 
@@ -75,12 +78,12 @@ def measure(gpus: Sequence[Gpu], preset: str, precision: str, repeats: int, pric
     return row | {"tflop_per_second": needed_tflop(*PRESETS[preset]) / median} | rates(median, price)
 
 
-def published(presets: Sequence[str]) -> list[dict[str, Any]]:
-    """The rows of the A10G."""
+def published(presets: Sequence[str], dollars_per_hour: float = A10G_DOLLARS) -> list[dict[str, Any]]:
+    """The rows of the A10G, at a price of the machine that has it."""
     known = [preset for preset in presets if preset in A10G_SECONDS]
     return [
         {"preset": preset, "gpu": "A10G, published", "median_seconds": A10G_SECONDS[preset]}
-        | rates(A10G_SECONDS[preset], A10G_DOLLARS)
+        | rates(A10G_SECONDS[preset], dollars_per_hour)
         for preset in known
     ]
 
@@ -101,12 +104,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--precision", nargs="+", default=["fp64", "fp32", "bf16x3"], choices=tuple(DEVICE_FORMATS))
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--dollars-per-hour", type=float, help="price of this machine, for energies per dollar")
+    text = "price of a machine with an A10G (default: %(default)s)"
+    parser.add_argument("--a10g-dollars-per-hour", type=float, default=A10G_DOLLARS, help=text)
     parser.add_argument("--simulate", action="store_true", help="one simulated GPU on this CPU; writes to --out only")
     parser.add_argument("--out", type=Path, help="default: profiles/measured/GPU/mp2.json")
     asked, console = parser.parse_args(argv), Console(soft_wrap=True)
     try:
         simulated = SimulatedDevice(streams=3)
-        gpus = (Gpu(simulated, SimulatedProducts(simulated)),) if asked.simulate else Cuda().gpus()
+        gpus = (
+            (Gpu(simulated, SimulatedProducts(simulated), SimulatedSolvers(simulated)),)
+            if asked.simulate
+            else Cuda().gpus()
+        )
         kind = "simulated devices, no figure counts" if asked.simulate else "measured"
         rows = [
             measure(gpus, preset, precision, asked.repeats, asked.dollars_per_hour)
@@ -122,7 +131,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         "gpus": [gpu.products.label for gpu in gpus],
         "numpy": np.__version__,
     }
-    record |= {"dollars_per_hour": asked.dollars_per_hour, "rows": [*rows, *published(asked.preset)]}
+    a10g = asked.a10g_dollars_per_hour
+    record |= {"dollars_per_hour": asked.dollars_per_hour, "a10g_dollars_per_hour": a10g}
+    record |= {"rows": [*rows, *published(asked.preset, a10g)]}
     out = asked.out or (None if asked.simulate else record_file("mp2", slug(gpus[0].device.name)))
     if out:
         write_json(record, out)

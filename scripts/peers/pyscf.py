@@ -12,8 +12,8 @@ FOLDERS = {
     "hessian": "rhf uhf rks uks vv10_hessian",
     "dft": "h2o he numint grids",
     "qmmm": "grad_mm itrf",
-    "solvent": "pcm pcm_grad ddcosmo ddcosmo_grad",
-    "mcscf": "casci newton_casscf mc1step n2_df addons",
+    "solvent": "pcm pcm_grad pcm_hessian pcm_tdscf smd ddcosmo ddcosmo_grad",
+    "mcscf": "casci newton_casscf mc1step n2_df bz_df addons",
     "x2c": "x2c",
 }
 

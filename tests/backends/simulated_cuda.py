@@ -7,18 +7,21 @@ RecordedCuda    all code of GPUs, on a recording driver, kernels compiled as C, 
 from __future__ import annotations
 
 import ctypes
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import ClassVar
 
 import ml_dtypes
 import numpy as np
 import pytest
+from scipy.linalg import blas, lapack
 
 from scripts.device.recording_driver import RecordedDevice, RecordingDriver
 from trnqc.backends.base import BackendStatus
-from trnqc.backends.cuda import products
+from trnqc.backends.cuda import products, solvers
 from trnqc.backends.cuda.backend import Cuda
 from trnqc.backends.cuda.products import CublasProducts, Gpu, SimulatedProducts
+from trnqc.backends.cuda.solvers import CusolverSolvers, SimulatedSolvers
 from trnqc.jit.simulated_device import SimulatedDevice
 
 
@@ -34,7 +37,7 @@ class SimulatedCuda(Cuda):
         return BackendStatus(True, devices=tuple(device.name for device in self.simulated))
 
     def gpus(self) -> tuple[Gpu, ...]:
-        return tuple(Gpu(device, SimulatedProducts(device)) for device in self.simulated)
+        return tuple(Gpu(device, SimulatedProducts(device), SimulatedSolvers(device)) for device in self.simulated)
 
 
 class ColumnMajorBlas:
@@ -43,6 +46,9 @@ class ColumnMajorBlas:
     Operation = SimpleNamespace(N=0, T=1)
     ComputeType = SimpleNamespace(COMPUTE_32F=68, COMPUTE_64F=70)
     GemmAlgo = SimpleNamespace(DFALT=-1)
+    SideMode = SimpleNamespace(LEFT=0, RIGHT=1)
+    FillMode = SimpleNamespace(LOWER=0, UPPER=1)
+    DiagType = SimpleNamespace(NON_UNIT=0, UNIT=1)
     dtypes: ClassVar = {0: np.dtype(np.float32), 1: np.dtype(np.float64), 14: np.dtype(ml_dtypes.bfloat16)}
 
     def __init__(self) -> None:
@@ -76,6 +82,83 @@ class ColumnMajorBlas:
         factors = (left.T if transa else left).astype(scalar), (right.T if transb else right).astype(scalar)
         out[...] = one * (factors[0] @ factors[1]) + (old * out if old else 0)
 
+    def gemm_strided_batched_ex(self, handle, transa, transb, m, n, k, alpha, a, atype, lda, stride_a, b, btype, ldb,
+                                stride_b, beta, c, ctype, ldc, stride_c, batch_count, compute_type, algo):  # fmt: skip
+        for z in range(batch_count):
+            places = (
+                (x + z * step * self.dtypes[kind].itemsize, kind, ld)
+                for x, kind, ld, step in (
+                    (a, atype, lda, stride_a),
+                    (b, btype, ldb, stride_b),
+                    (c, ctype, ldc, stride_c),
+                )
+            )
+            left, right, out = places
+            self.gemm_ex(handle, transa, transb, m, n, k, alpha, *left, *right, beta, *out, compute_type, algo)
+
+    def dtrsm(self, handle, side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb) -> None:
+        self._trsm(blas.dtrsm, 1, handle, side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb)
+
+    def strsm(self, handle, side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb) -> None:
+        self._trsm(blas.strsm, 0, handle, side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb)
+
+    def _trsm(self, function, kind, handle, side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb) -> None:
+        assert handle in self.streams
+        dtype, size = self.dtypes[kind], n if side else m
+        scale = np.frombuffer((ctypes.c_char * dtype.itemsize).from_address(alpha), dtype)[0]
+        matrix, out = self.matrix(a, kind, lda, size, size), self.matrix(b, kind, ldb, m, n)
+        out[...] = function(scale, matrix, out, side=side, lower=1 - uplo, trans_a=trans, diag=diag)
+
+
+class ColumnMajorSolver:
+    """cusolverDnDpotrf and cusolverDnSpotrf by LAPACK, on matrices in the order of Fortran at addresses."""
+
+    WORKSPACE = 5
+
+    def __init__(self, cublas: ColumnMajorBlas) -> None:
+        self.cublas, self.create, self.set_stream = cublas, cublas.create, cublas.set_stream
+
+    def dpotrf_buffer_size(self, handle, uplo, n, a, lda) -> int:
+        return self.WORKSPACE
+
+    spotrf_buffer_size = dpotrf_buffer_size
+
+    def dpotrf(self, handle, uplo, n, a, lda, workspace, lwork, dev_info) -> None:
+        self._potrf(handle, uplo, n, a, lda, workspace, lwork, dev_info, 1)
+
+    def spotrf(self, handle, uplo, n, a, lda, workspace, lwork, dev_info) -> None:
+        self._potrf(handle, uplo, n, a, lda, workspace, lwork, dev_info, 0)
+
+    def _potrf(self, handle, uplo, n, a, lda, workspace, lwork, dev_info, kind) -> None:
+        assert handle in self.cublas.streams and workspace and lwork == self.WORKSPACE
+        matrix = self.cublas.matrix(a, kind, lda, n, n)
+        factor, minor = (lapack.spotrf, lapack.dpotrf)[kind](matrix, lower=1 - uplo, clean=0)
+        matrix[...] = factor
+        (ctypes.c_int32).from_address(dev_info).value = minor
+
+
+class RecordedSolvers(CusolverSolvers):
+    """The solvers of GPUs, which call `ColumnMajorBlas` and `ColumnMajorSolver`."""
+
+    def __init__(self, device: RecordedDevice) -> None:
+        super().__init__(device)
+        self.emulated = ColumnMajorBlas()
+
+    def solve(self, l, b):
+        with self._emulation():
+            super().solve(l, b)
+
+    def cholesky(self, a):
+        with self._emulation():
+            return super().cholesky(a)
+
+    @contextmanager
+    def _emulation(self):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(solvers, "cublas", lambda: self.emulated)
+            patch.setattr(solvers, "cusolver", lambda: ColumnMajorSolver(self.emulated))
+            yield
+
 
 class RecordedCuda(Cuda):
     """GPUs whose driver is a recording one and whose cuBLAS is `ColumnMajorBlas`; all other code is that of GPUs.
@@ -95,4 +178,4 @@ class RecordedCuda(Cuda):
     def gpus(self) -> tuple[Gpu, ...]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(products, "cublas", ColumnMajorBlas)
-            return tuple(Gpu(device, CublasProducts(device)) for device in self.recorded)
+            return tuple(Gpu(device, CublasProducts(device), RecordedSolvers(device)) for device in self.recorded)

@@ -22,14 +22,12 @@ STATUS = backends.statuses()["cuda"]
 
 class TestSimulated(GammaContract):
     backend = SimulatedCuda()
-    has_blas = False
 
 
 if STATUS.usable and not STATUS.reason:
 
     class TestGpus(GammaContract):
         backend = Cuda()
-        has_blas = False
 
 else:
 
@@ -142,7 +140,6 @@ def test_numbers_that_are_not_finite_are_passed_on():
 
 class TestRecorded(GammaContract):
     backend = RecordedCuda()
-    has_blas = False
     sizes = ((1, 1, 1), (3, 1, 5), (2, 33, 129))
     gemm_sizes = ((1, 1, 1), (13, 7, 5))
     spins = ((1, 1, (1, 1), 1), (2, 3, (33, 31), 129))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 from scripts.device.recording_driver import RecordedDevice, RecordingDriver
-from tests.backends.simulated_cuda import ColumnMajorBlas
+from tests.backends.simulated_cuda import ColumnMajorBlas, ColumnMajorSolver
 from trnqc.backends.cuda import products
 from trnqc.backends.cuda.products import CublasProducts, Matrix, SimulatedProducts
 from trnqc.jit.simulated_device import SimulatedDevice
@@ -35,7 +37,7 @@ def test_products_of_parts_of_arrays(monkeypatch, make, dtype, transpose):
     a, b = ((x[:, 2:-1].T if flag else x[:, 2:-1]).astype(float) for x, flag in zip(wide, transpose))
     out = device.zeros(m + 1, n + 2, dtype=np.float64 if dtype == np.float64 else np.float32)
     for add in (False, True):
-        multiplier.multiply(left, right, Matrix(out, m, n, n + 2, 1), transpose=transpose, add=add, stream=1)
+        multiplier.multiply(left, right, Matrix(out, m, n, n + 2, 1), transpose=transpose, beta=float(add), stream=1)
         result = device.download(out).ravel()[1 : 1 + m * (n + 2)].reshape(m, n + 2)[:, :n]
         np.testing.assert_array_equal(result, (1 + add) * (a @ b))
 
@@ -47,36 +49,32 @@ def test_every_stream_has_a_handle_of_its_own(monkeypatch):
     assert blas.streams == {1: 0, 2: 1}
 
 
-def test_the_bindings_have_what_is_called():
-    """Without a GPU the calls cannot be made, but their names and parameters can be looked up."""
-    cublas = pytest.importorskip("nvmath.bindings.cublas", reason="needs nvmath-python")
-    signature = (cublas.gemm_ex.__doc__ or "").split(")")[0]
+CALLED = [
+    ("cublas", ColumnMajorBlas, "gemm_ex"),
+    ("cublas", ColumnMajorBlas, "gemm_strided_batched_ex"),
+    ("cublas", ColumnMajorBlas, "dtrsm"),
+    ("cublas", ColumnMajorBlas, "strsm"),
+    ("cusolverDn", ColumnMajorSolver, "dpotrf"),
+    ("cusolverDn", ColumnMajorSolver, "spotrf"),
+    ("cusolverDn", ColumnMajorSolver, "dpotrf_buffer_size"),
+    ("cusolverDn", ColumnMajorSolver, "spotrf_buffer_size"),
+]
+
+
+@pytest.mark.parametrize("module, emulation, name", CALLED, ids=[name for *_, name in CALLED])
+def test_the_bindings_have_what_is_called(module, emulation, name):
+    """Without a GPU the calls cannot be made, but the emulation has the names and parameters of the bindings."""
+    bindings = pytest.importorskip(f"nvmath.bindings.{module}", reason="needs nvmath-python")
+    signature = (getattr(bindings, name).__doc__ or "").split(")")[0]
     names = [part.split()[-1] for part in signature.partition("(")[2].split(",")]
-    assert names == (
-        [
-            "handle",
-            "transa",
-            "transb",
-            "m",
-            "n",
-            "k",
-            "alpha",
-            "a",
-            "atype",
-            "lda",
-            "b",
-            "btype",
-            "ldb",
-            "beta",
-            "c",
-            "ctype",
-            "ldc",
-            "compute_type",
-            "algo",
-        ]
-    )
-    for name in ("create", "set_stream", "get_version"):
-        assert callable(getattr(cublas, name))
-    for enumeration in ("Operation", "ComputeType", "GemmAlgo"):
+    assert names == list(inspect.signature(getattr(emulation, name)).parameters)[1:]
+
+
+def test_the_bindings_have_handles_and_options():
+    cublas = pytest.importorskip("nvmath.bindings.cublas", reason="needs nvmath-python")
+    cusolver = pytest.importorskip("nvmath.bindings.cusolverDn", reason="needs nvmath-python")
+    for function in (cublas.create, cublas.set_stream, cublas.get_version, cusolver.create, cusolver.set_stream):
+        assert callable(function)
+    for enumeration in ("Operation", "ComputeType", "GemmAlgo", "SideMode", "FillMode", "DiagType"):
         for name, value in vars(getattr(ColumnMajorBlas, enumeration)).items():
             assert getattr(cublas, enumeration)[name] == value

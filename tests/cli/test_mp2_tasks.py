@@ -13,8 +13,8 @@ from pyscf.data.nist import BOHR, HARTREE2EV
 
 from trnqc import DFMP2, MP2Result, accelerate
 from trnqc.cli import _parser
-from trnqc.cli.mp2_jobs import jobs_from
-from trnqc.cli.mp2_tasks import check_task
+from trnqc.cli.mp2.jobs import jobs_from
+from trnqc.cli.mp2.tasks import check_task
 from trnqc.errors import InputError
 
 H2 = "2\n\nH 0 0 0\nH 0 0 {}\n"

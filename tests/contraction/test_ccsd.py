@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pyscf import cc, gto, scf
+from pyscf import ao2mo, cc, gto, scf
 
-from trnqc.contraction import expanded, parse
+from trnqc.contraction import einsum_plan, expanded, parse
 from trnqc.contraction.order.program import plan_program
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ccsd.py"
@@ -79,3 +79,28 @@ def test_the_script_runs(ccsd, capsys):
     assert ccsd.main(["water", "--basis", "sto-3g"]) == 0
     printed = capsys.readouterr().out
     assert "E(CCSD) correlation" in printed and "as many" in printed
+
+
+def test_an_iteration_for_closed_shells_is_that_of_pyscf():
+    """With other amplitudes than those of the solution, so that every term counts; memory limited or not."""
+    mf = scf.RHF(gto.M(atom="N 0 0 0; H 0 0.9 0.4; H 0.8 -0.5 0.4; H -0.8 -0.4 0.4", basis="6-31g", verbose=0))
+    theirs = cc.CCSD(mf.run(conv_tol=1e-13, conv_tol_grad=1e-9))
+    eris = theirs.ao2mo()
+    n, v = int(theirs.nocc), int(theirs.nmo - theirs.nocc)
+    rng = np.random.default_rng(2)
+    t1, t2 = 0.1 * rng.standard_normal((n, v)), 0.1 * rng.standard_normal((n, n, v, v))
+    t2 = t2 + t2.transpose(1, 0, 3, 2)
+    d1 = eris.mo_energy[:n, None] - eris.mo_energy[n:]
+    arrays = {name: np.asarray(getattr(eris, name)) for name in ("oooo", "ovoo", "ovov", "oovv", "ovvo")}
+    arrays |= {"ovvv": eris.get_ovvv(), "vvvv": ao2mo.restore(1, np.asarray(eris.vvvv), v), "t1": t1, "t2": t2}
+    arrays |= {"d1": d1, "d2": d1[:, None, :, None] + d1[None, :, None, :]}
+    program = parse((EXAMPLE.parent / "rccsd.txt").read_text(encoding="utf-8")).sized(o=n, v=v)
+    expected = *theirs.update_amps(t1, t2, eris), theirs.energy(t1, t2, eris)
+    for limit in (None, 200_000):
+        plan = einsum_plan(program, outputs=("n1", "n2", "energy"), memory_limit=limit)
+        # Within the limit there is room for the loops over pairs.
+        assert limit is None or (plan.peak_bytes <= limit and any(part.loops for part in plan.parts))
+        result = plan.run(arrays)
+        for name, value in zip(("n1", "n2", "energy"), expected):
+            # PySCF keeps the off-diagonal elements of the Fock matrix, of 1e-10 here.
+            np.testing.assert_allclose(result[name], value, rtol=0, atol=1e-8)

@@ -379,3 +379,80 @@ def test_what_a_plan_holds_is_its_arena():
     part = replace(plan.assignments[0].parts[0], loops=LadderLoops(one_ladder, 5, 5, True))
     ((_, held),) = part.held(is_output=False)
     assert held == part.loops.memory + 13**2 * 3**2
+
+
+# The integrals are an operand: W = (ae|bf), which keeps its elements if both of its pairs are exchanged.
+GIVEN = {
+    "chemists' order": ("aebf,efij->abij", "aebf = bfae", "efij = feji"),
+    "physicists' order, result turned": ("abef,iejf->jbia", "abef = bafe", "iejf = jfie"),
+    "odd": ("feab,efij->abij", "feab = efba", "efij = -feji"),
+    "by themselves": ("aebf,efk->abk", "aebf = bfae", "efk = fek"),
+}
+
+
+def given_ladder(text, w_stated, t_stated):
+    sizes = extents(text)
+    rng = np.random.default_rng(5)
+    values = []
+    for labels, stated in zip(text.split("->")[0].split(","), (w_stated, t_stated)):
+        first, other = (part.strip() for part in stated.split("="))
+        x = rng.integers(-9, 9, [sizes[i] for i in labels]).astype(float)
+        sign = -1 if other.startswith("-") else 1
+        values.append(x + sign * x.transpose([first.index(c) for c in other.lstrip("-")]))
+    plan = einsum_plan(text, *values, symmetries={0: w_stated, 1: t_stated})
+    return plan.assignments[0].parts[0].ladder, values
+
+
+@pytest.mark.parametrize("name", GIVEN)
+@pytest.mark.parametrize("tiles", [(1, 1), (3, 2), (7, 5), (4, 5)])
+def test_given_integrals_make_a_ladder(name, tiles):
+    text, *stated = GIVEN[name]
+    one_ladder, (w, t) = given_ladder(text, *stated)
+    expected = np.einsum(text, w, t)
+    np.testing.assert_array_equal(run(one_ladder, *tiles, True, w, t), expected)
+    # The same from a function, which is asked for blocks only.
+    asked = []
+
+    def block(*cuts):
+        asked.append(tuple(cut.stop - cut.start for cut in cuts))
+        return w[cuts]
+
+    loops = LadderLoops(one_ladder, *tiles, True)
+    result = run_ladder(np, loops, {one_ladder.x.name: block, one_ladder.t.name: t})
+    np.testing.assert_array_equal(result, expected)
+    assert max(np.prod(shape) for shape in asked) <= loops.tile
+
+
+@pytest.mark.parametrize(
+    ("text", "stated"),
+    [
+        ("aebf,efij->abij", {1: "efij = feji"}),  # nothing is known of W
+        ("aebf,efij->abij", {0: "aebf = beaf", 1: "efij = feji"}),  # one pair of labels of W alone
+        ("aebf,efij->abij", {0: "aebf = bfae", 1: "efij = efji"}),  # t keeps its elements for another reason
+    ],
+)
+def test_without_the_exchanges_there_is_no_ladder(text, stated):
+    w, t = np.zeros((5, 5, 5, 5)), np.zeros((5, 5, 3, 3))
+    assert einsum_plan(text, w, t, symmetries=stated).assignments[0].parts[0].ladder is None
+
+
+def test_given_integrals_need_a_quarter_of_the_multiply_adds():
+    text = """
+    space o = 6
+    space v = 40
+    index i j : o
+    index a b c d : v
+    function W[v,v,v,v] cost 1 symmetric(0,2)(1,3)
+    tensor t[o,o,v,v] symmetric(0,1)(2,3)
+    R[i,j,a,b] = W[a,c,b,d] * t[i,j,c,d]
+    """
+    (part,) = einsum_plan(text).parts
+    assert part.loops.applied == sum(pairs(40, half) ** 2 * pairs(6, half) for half in HALVES)
+    assert part.loops.applied < 0.27 * part.tree.multiply_adds
+    rng = np.random.default_rng(1)
+    W, t = rng.standard_normal((40,) * 4), rng.standard_normal((6, 6, 40, 40))
+    W, t = W + W.transpose(2, 3, 0, 1), t + t.transpose(1, 0, 3, 2)
+    limited = einsum_plan(text, memory_limit=1_500_000)
+    assert limited.peak_bytes < 1_500_000 < W.nbytes
+    result = limited.run(W=lambda *cuts: W[cuts], t=t)
+    np.testing.assert_allclose(result, np.einsum("acbd,ijcd->ijab", W, t), atol=1e-10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 
 import h5py
@@ -9,9 +10,11 @@ import numpy as np
 import pytest
 from pyscf import df, dft, gto, lib, scf
 
+from trnqc.eri.fitting import fitted_integrals
 from trnqc.eri.fitting.density_fitting import DF
 from trnqc.eri.fitting.file_rows import FileRows
 from trnqc.eri.fitting.fitted_integrals import LowerSolver
+from trnqc.eri.fitting.integrals_to_file import division
 from trnqc.eri.fitting.jk import GROUP
 from trnqc.errors import StorageError
 
@@ -52,6 +55,16 @@ def test_fitted_integrals(more, auxbasis):
     blocks = list(ours.loop(10))
     assert {len(block) for block in blocks[:-1]} == {10}
     np.testing.assert_array_equal(np.concatenate(blocks), ours._cderi)
+
+
+@pytest.mark.parametrize("max_memory", [4000, 0], ids=["in memory", "in a file"])
+def test_pairs_without_integrals(max_memory):
+    far = WATER + "; O 0 0 40.1173; H 0 0.7572 39.5308; H 0 -0.7572 39.5308"
+    ours, theirs = pair(molecule(far))
+    ours.max_memory = max_memory
+    rows, wanted = (np.concatenate(list(fitting.loop())) for fitting in (ours, theirs))
+    assert 0.4 < np.mean(rows.any(axis=0)) < 0.6
+    np.testing.assert_allclose(rows, wanted, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("n", [1, 63, 64, 65, 129, 600])
@@ -163,15 +176,83 @@ def test_dependent_fitting_functions_are_dropped():
         np.testing.assert_allclose(mine, pyscfs, rtol=0, atol=1e-6)
 
 
-def test_too_large_for_memory_goes_to_disk_by_pyscf():
+def test_too_large_for_memory_goes_to_a_file():
     ours, theirs = pair()
     ours.max_memory = 0
     dm = densities(ours.mol.nao, (), 1)
     vj, vk = ours.get_jk(dm)
     assert not isinstance(ours._cderi, np.ndarray)
-    assert "max_memory" in ours.ran_on
+    assert "generated C" in ours.ran_on and "max_memory" in ours.ran_on
     for mine, pyscfs in zip((vj, vk), theirs.get_jk(dm)):
         np.testing.assert_allclose(mine, pyscfs, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["RHF", "UHF"])
+def test_energies_with_integrals_in_a_file(method):
+    energies = []
+    for max_memory in (4000, 0):
+        mf = METHODS[method]().density_fit(auxbasis=FITTING)
+        mf.with_df = DF.of(mf.with_df)
+        mf.with_df.max_memory, mf.conv_tol = max_memory, 1e-11
+        energies.append(mf.kernel())
+        assert isinstance(mf.with_df._cderi, np.ndarray) == (max_memory > 0)
+    assert energies[1] == pytest.approx(energies[0], abs=1e-9)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("columns", [1, 7, 40, 1000], ids=lambda n: f"ranges of {n}")
+@pytest.mark.parametrize("kind", ["spherical", "Cartesian", "dependent"])
+def test_a_file_has_the_bits_of_memory(monkeypatch, kind, columns, threads):
+    monkeypatch.setattr(fitted_integrals, "COLUMNS", columns)
+    auxbasis = {symbol: shells * 2 for symbol, shells in FITTING.items()} if kind == "dependent" else FITTING
+    in_memory, theirs = pair(molecule(cart=kind == "Cartesian"), auxbasis)
+    ours, _ = pair(in_memory.mol, auxbasis)
+    ours.max_memory = 0
+    with lib.with_omp_threads(threads):
+        ours.build()
+    in_memory.build()
+    with h5py.File(ours._cderi.name) as file:
+        np.testing.assert_array_equal(file["j3c"], in_memory._cderi)
+    # PySCF's functions read the file.
+    np.testing.assert_allclose(df.DF.get_eri(ours), theirs.get_eri(), rtol=0, atol=1e-9)
+    assert df.DF.get_naoaux(ours) == len(in_memory._cderi)
+    norms = lib.pack_tril(ours._file_norms[1])
+    np.testing.assert_allclose(norms, np.sqrt((in_memory._cderi**2).sum(axis=0)), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("room", "wanted"), [(0, 1), (1e5, 1), (5e6, 3), (1e12, 4)])
+def test_runs_of_pairs_within_a_limit_of_memory(room, wanted):
+    ranges = [(100 * n, 100 * (n + 1)) for n in range(50)]
+    threads, runs = division(ranges, nfit=50, threads=4, room=room)
+    assert [part for run in runs for part in run] == ranges
+    assert threads == wanted
+    longest = max(run[-1][1] - run[0][0] for run in runs)
+    assert longest == 100 or threads * 16 * 50 * longest <= room
+    assert len(runs) >= 4 * threads
+
+
+def test_a_second_geometry_has_norms_of_its_own():
+    ours, _ = pair()
+    ours.max_memory = 0
+    c = np.random.default_rng(4).standard_normal((ours.mol.nao, 5))
+    dm = lib.tag_array(c @ c.T, mo_coeff=c, mo_occ=np.ones(5))
+    ours.get_jk(dm)
+    near = molecule("O 0 0 0; H 0 0.1 0.1; H 0 -0.1 0.1")
+    ours.reset(near)
+    theirs = df.DF(near, FITTING)
+    for mine, pyscfs in zip(ours.get_jk(dm), theirs.get_jk(np.asarray(dm))):
+        np.testing.assert_allclose(mine, pyscfs, rtol=0, atol=1e-9)
+
+
+def test_operators_share_a_file_that_was_asked_for(tmp_path):
+    ours, theirs = pair()
+    ours._cderi_to_save = str(tmp_path / "cderi.h5")
+    dm = densities(ours.mol.nao, (), 1)
+    for omega in (None, 0.3, None):
+        for mine, pyscfs in zip(ours.get_jk(dm, omega=omega), theirs.get_jk(dm, omega=omega)):
+            np.testing.assert_allclose(mine, pyscfs, rtol=0, atol=1e-9)
+    with h5py.File(ours._cderi_to_save) as file:
+        assert set(file) == {"j3c", "j3c-lr"}
 
 
 @pytest.mark.parametrize("tagged", [True, False])
@@ -263,13 +344,57 @@ def test_a_failure_while_reading_ahead_is_one_error(monkeypatch):
         ours.get_jk(densities(ours.mol.nao, (), 1))
 
 
-def test_a_full_disk_is_one_error(monkeypatch):
-    def full(*_, **__):
-        raise OSError(28, "No space left on device")
+def full(*_, **__):
+    raise OSError(28, "No space left on device")
 
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_a_full_disk_is_one_error_and_leaves_no_file(monkeypatch, tmp_path, saved):
+    monkeypatch.setattr(lib.param, "TMPDIR", str(tmp_path))
+    ours, _ = pair()
+    ours.max_memory = 0
+    if saved:
+        ours._cderi_to_save = str(tmp_path / "cderi.h5")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", full)
+        with pytest.raises(StorageError, match=rf"{tmp_path}.*No space left.*PYSCF_TMPDIR.*max_memory") as error:
+            ours.build()
+    assert len(str(error.value)) < 300
+    assert list(tmp_path.iterdir()) == []
+    assert ours.get_naoaux() > 0
+
+
+def test_a_disk_that_fails_while_integrals_are_written(monkeypatch, tmp_path):
+    write, calls = os.pwrite, iter(range(10**6))
+    ours, _ = pair()
+    ours._cderi_to_save = str(tmp_path / "cderi.h5")
+    with h5py.File(ours._cderi_to_save, "w") as file:
+        file["other"] = np.arange(5)
+    size = (tmp_path / "cderi.h5").stat().st_size
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", lambda *args: full() if next(calls) == 5 else write(*args))
+        with pytest.raises(StorageError, match="No space left"):
+            ours.build()
+    assert next(calls) > 5
+    with h5py.File(ours._cderi_to_save) as file:
+        assert list(file) == ["other"]
+    assert (tmp_path / "cderi.h5").stat().st_size < size + 10_000
+
+
+def test_a_file_of_another_kind_is_not_overwritten(tmp_path):
+    ours, _ = pair()
+    ours._cderi_to_save = str(tmp_path / "notes.txt")
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(StorageError, match=r"notes\.txt.*HDF5"):
+        ours.build()
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_a_full_disk_is_one_error_with_pyscfs_integrals(monkeypatch):
     monkeypatch.setattr(df.outcore, "cholesky_eri_b", full)
     ours, _ = pair()
     ours.max_memory = 0
+    monkeypatch.setattr(DF, "_why_pyscf", lambda *_: "for this test")
     with pytest.raises(StorageError, match=r"No space left.*max_memory"):
         ours.build()
 

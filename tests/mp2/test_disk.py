@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from trnqc.errors import StorageError
-from trnqc.mp2.factors.disk_arrays import DiskArray, RowsOnDisk
+from trnqc.host.disk_arrays import DiskArray
+from trnqc.mp2.factors.disk_arrays import RowsOnDisk
 
 
 @pytest.fixture

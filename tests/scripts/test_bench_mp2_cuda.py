@@ -27,6 +27,8 @@ def test_a_simulated_run_writes_a_record_that_says_so(tmp_path, capsys):
 def test_the_published_row_stands_beside():
     (row,) = bench_mp2_cuda.published(["tiny", "medium"])
     assert (row["per_hour"], row["per_dollar"]) == pytest.approx((3600 / 0.266, 3600 / 0.266 / 1.006))
+    (doubled,) = bench_mp2_cuda.published(["medium"], 2 * bench_mp2_cuda.A10G_DOLLARS)
+    assert doubled["per_dollar"] == row["per_dollar"] / 2
 
 
 def test_the_gate_stops_before_timing(monkeypatch, capsys):

@@ -12,7 +12,7 @@ from trnqc.types import PRECISIONS
 # Largest error of a product over the sum of the magnitudes of its terms, for sums of up to some thousand terms. That of
 # fp64 is 32 times the rounding of one addition, as the others are where they accumulate in fp32.
 _PROMISES = {"fp64": 2.0**-48} | {name: form.error for name, form in splits.PRECISIONS.items()}
-# By the passes of the tensor engine: 1, 3, 4, 6, 15; fp64 is only on the CPU.
+# By the passes of the tensor engine: 1, 3, 4, 6, 15; fp64 is only on the CPU and on NVIDIA GPUs.
 _CHEAPEST_FIRST = ("bf16", "bf16x3", "fp32", "bf16x6", "bf16x15", "fp64")
 
 

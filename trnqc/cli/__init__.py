@@ -1,6 +1,6 @@
 """The command line: ``trnqc mp2`` computes energies, ``trnqc doctor`` describes the machine, and others.
 
-    arguments -> the module of the command -> exit status: 0 success, 2 wrong input or any TrnqcError, 130 interrupted
+    arguments -> the module of the command -> exit status, see EXIT_STATUSES
 
 A command is a module with ``add_arguments(parser)`` and ``run(args) -> int``, which is imported when the command is
 run. A TrnqcError is printed as one line on standard error.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -23,12 +24,21 @@ COMMANDS = {
     "mp2": ("trnqc.cli.mp2", "DF-MP2 of molecules: energies, gradients, optimised geometries, interaction energies"),
     "eri": ("trnqc.cli.eri", "compile the integral kernels of a basis set in advance, or list compiled kernels"),
     "mace": ("trnqc.cli.mace", "describe a MACE model, compile its kernels, write a file that needs no PyTorch"),
+    "bench": ("trnqc.cli.bench", "how fast trnqc is on this machine beside the programs that it stands in for"),
     "doctor": ("trnqc.cli.doctor", "which backends run on this machine, and why the others do not"),
     "tune": ("autotune.command", "find and record the fastest tiles of a kernel for a shape, modelled or on a device"),
     "profile": ("trnqc.profiling.command", "the time of a kernel: summary, stalls, comparison, HTML, Perfetto"),
     "lint": ("trnqc.cli.lint", "what NKI 0.6 and 0.7 reject, change or will lose in the NKI kernels of a file"),
     "cache": ("trnqc.cli.cache", "list, compile in advance or clear our programs in the vendor's caches"),
+    "completion": ("trnqc.cli.completion", "print a script for the completion of a shell: bash, zsh or fish"),
 }
+EXIT_STATUSES = """exit status:
+  0    success, also where a backend is missing (doctor) or trnqc is slower (bench)
+  1    lint: a version of NKI rejects a kernel
+  2    wrong options or input, or any other error; one line on standard error says what to do
+  130  interrupted
+  141  the program that read the output has ended
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -45,7 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = _parse(argv)
         with warnings.catch_warnings():
             warnings.showwarning = _say
-            return args.run(args)
+            status: int = args.run(args)
+            sys.stdout.flush()
+            return status
     except TrnqcError as error:
         if getattr(args, "verbose", 0) > 1:
             raise
@@ -54,6 +66,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("trnqc: interrupted", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        # Nobody reads any more, as after `trnqc doctor | head -1`. Python would complain when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
 
 
 def _say(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -78,14 +94,30 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _parser(argv: Sequence[str]) -> _Parser:
-    parser = _Parser(prog="trnqc", description="Quantum chemistry on accelerators and laptops.")
+    parser = _Parser(
+        prog="trnqc",
+        description="Quantum chemistry on accelerators and laptops.",
+        epilog=EXIT_STATUSES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--version", action="version", version=f"trnqc {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for name, (where, line) in COMMANDS.items():
+    for name, (_, line) in COMMANDS.items():
         one = commands.add_parser(name, help=line)
         if name in argv:
-            module = importlib.import_module(where)
-            one.description = module.__doc__
-            module.add_arguments(one)
-            one.set_defaults(run=module.run, command=one)
+            _declare(name, one)
     return parser
+
+
+def parser_of(name: str) -> argparse.ArgumentParser:
+    """The parser of one command, with all its options."""
+    parser = _Parser(prog=f"trnqc {name}")
+    _declare(name, parser)
+    return parser
+
+
+def _declare(name: str, parser: argparse.ArgumentParser) -> None:
+    module = importlib.import_module(COMMANDS[name][0])
+    parser.description = module.__doc__
+    module.add_arguments(parser)
+    parser.set_defaults(run=module.run, command=parser)

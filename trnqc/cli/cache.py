@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -14,12 +15,16 @@ from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.descriptor import ITEMSIZE
 from trnqc.backends.neuron.neff import ledger
 from trnqc.backends.neuron.neff.caches import VendorCache, entries, vendor_caches
-from trnqc.backends.neuron.neff.programs import program
+from trnqc.backends.neuron.neff.programs import Program, program
 from trnqc.backends.neuron.neff.warming import warm
 from trnqc.errors import InputError
+from trnqc.host.output import add_output, console_of, write_json
 from trnqc.sim.launch.targets import TARGETS
 from trnqc.tuning.conditions import machine_target
 from trnqc.tuning.requests import parse_shape
+
+Facts = list[dict[str, Any]]
+"""What JSON says of each entry."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,23 +35,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--precision", choices=tuple(ITEMSIZE), default="fp32", help="warm: default fp32")
     parser.add_argument("--target", choices=tuple(TARGETS), help="warm: default this machine's, else trn2")
     parser.add_argument("--stale", action="store_true", help="clear: only programs of kernels that have changed since")
+    add_output(parser, "the entries")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the action. The exit status is 0 even if entries of others were not removed."""
-    actions: dict[str, Callable[[argparse.Namespace, Console], None]] = {"list": _list, "warm": _warm, "clear": _clear}
-    actions[args.action](args, Console())
+    actions: dict[str, Callable[[argparse.Namespace, Console], Facts]] = {"list": _list, "warm": _warm, "clear": _clear}
+    write_json(args, actions[args.action](args, console_of(args)))
     return 0
 
 
-def _list(args: argparse.Namespace, console: Console) -> None:
-    owners = ledger.owners()
+def _list(args: argparse.Namespace, console: Console) -> Facts:
+    owners, facts = ledger.owners(), []
     for cache in vendor_caches():
-        console.print(table(cache, owners, args.kernel or ""))
+        shown = facts_of(cache, owners, args.kernel or "")
+        console.print(table(cache, shown))
+        facts += shown
+    return facts
 
 
-def table(cache: VendorCache, owners: dict[Any, Any], kernel: str = "") -> Table:
-    """A table with a row for each entry of a cache.
+def facts_of(cache: VendorCache, owners: Mapping[Path, Program], kernel: str = "") -> Facts:
+    """The entries of a cache, or those of one of our kernels.
 
     Parameters
     ----------
@@ -55,23 +64,32 @@ def table(cache: VendorCache, owners: dict[Any, Any], kernel: str = "") -> Table
     owners
         Our programs by the path of their entry.
     kernel
-        The kernel to which the table is limited, or "".
+        The name of the kernel, or "".
     """
-    rows = Table(title=f"{cache.kind} cache {cache.root} ({cache.decided_by})", title_justify="left")
-    for heading in ("entry", "compiler", "state", "MiB", "age", "program"):
-        rows.add_column(heading, overflow="fold")
+    facts = []
     for entry in entries(cache):
         owner = owners.get(entry.path.absolute())
         if kernel and (owner is None or owner.kernel != kernel):
             continue
         whose = owner.words() if owner else "not ours" + (", calls an NKI kernel" if entry.has_kernel else "")
-        age = f"{(time.time() - entry.modified) / 3600:.1f} h"
-        rows.add_row(entry.path.name, entry.compiler, entry.state, f"{entry.size / 2**20:.2f}", age, whose)
+        about = {"entry": entry.path.name, "compiler": entry.compiler, "state": entry.state, "bytes": entry.size}
+        facts.append({"cache": str(cache.root), **about, "modified": entry.modified, "program": whose})
+    return facts
+
+
+def table(cache: VendorCache, facts: Facts) -> Table:
+    """A table with a row for each of the entries of a cache, from `facts_of`."""
+    rows = Table(title=f"{cache.kind} cache {cache.root} ({cache.decided_by})", title_justify="left")
+    for heading in ("entry", "compiler", "state", "MiB", "age", "program"):
+        rows.add_column(heading, overflow="fold")
+    for entry in facts:
+        size, age = f"{entry['bytes'] / 2**20:.2f}", f"{(time.time() - entry['modified']) / 3600:.1f} h"
+        rows.add_row(entry["entry"], entry["compiler"], entry["state"], size, age, entry["program"])
     rows.caption = cache.note or None
     return rows
 
 
-def _warm(args: argparse.Namespace, console: Console) -> None:
+def _warm(args: argparse.Namespace, console: Console) -> Facts:
     if args.kernel is None or args.shape is None:
         raise InputError("trnqc cache warm needs KERNEL and --shape")
     shape = parse_shape(args.kernel, args.shape)
@@ -82,11 +100,13 @@ def _warm(args: argparse.Namespace, console: Console) -> None:
         console.print(f"  compiled into {entry.path}")
     if not compiled:
         console.print("  no new entry in the caches: the program has been compiled before")
+    return [{"program": wanted.words(), "key": wanted.key(), "entry": str(entry.path)} for entry in compiled]
 
 
-def _clear(args: argparse.Namespace, console: Console) -> None:
+def _clear(args: argparse.Namespace, console: Console) -> Facts:
     done = ledger.clear(args.kernel or "", args.stale)
     for claim, what in done:
         console.print(f"{what}: {claim.path} ({claim.program.words()})")
     removed = sum(what == "removed" for _, what in done)
     console.print(f"{removed} of our {len(done)} entries removed; entries of others are never removed")
+    return [{"entry": str(claim.path), "program": claim.program.words(), "outcome": what} for claim, what in done]

@@ -4,38 +4,34 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from trnqc import backends
 from trnqc.backends.base import BackendStatus
 from trnqc.cli import machine
-from trnqc.host.files import write_aside
 from trnqc.host.memory import gigabytes
+from trnqc.host.output import add_output, console_of, write_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the option ``--json FILE``."""
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the same facts as JSON")
+    """Declare ``--json FILE`` and ``--quiet``."""
+    add_output(parser, "the same facts")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the tables. The exit status is 0 even if backends are missing, because that is a valid answer."""
     statuses, facts = backends.statuses(), machine.facts()
     accuracies = {name: backends.get(name).accuracies() for name, status in statuses.items() if status.usable}
-    if args.json:
-        plain = {
-            "backends": {name: _plain(status, accuracies.get(name, ())) for name, status in statuses.items()},
-            "gpu": _gpu(statuses["cuda"]),
-        }
-        write_aside(args.json, json.dumps(plain | facts, indent=1) + "\n")
-    console = Console()
+    plain = {
+        "backends": {name: _plain(status, accuracies.get(name, ())) for name, status in statuses.items()},
+        "gpu": _gpu(statuses["cuda"]),
+    }
+    write_json(args, plain | facts)
+    console = console_of(args)
     console.print(table(statuses, accuracies))
     console.print(machine_table(facts))
     return 0

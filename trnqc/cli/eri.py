@@ -14,6 +14,7 @@ from rich.table import Table
 from trnqc.eri.classes import OPERATORS, QuartetClass
 from trnqc.eri.library import prebuild, programs
 from trnqc.errors import CompilerError, InputError, UnsupportedClass
+from trnqc.host.output import add_output, console_of, write_json
 from trnqc.host.progress import StageBars
 from trnqc.jit import Recipe, build_all, find_compiler, library
 from trnqc.jit.cache import library_cache
@@ -45,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="build: erf or erfc for range-separated functionals (default: coulomb)",
     )
     parser.add_argument("--workers", type=int, metavar="N", help="build: compilers at once (default: one per core)")
+    add_output(parser, "the kernels")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -74,6 +76,10 @@ class Built:
     seconds: float
     size: int
 
+    def plain(self) -> dict[str, str | float]:
+        """Name, purpose, seconds and bytes, for JSON."""
+        return {"kernel": self.program.name, "for": self.kind, "seconds": self.seconds, "bytes": self.size}
+
 
 def _build(args: argparse.Namespace) -> int:
     if not args.basis:
@@ -84,13 +90,14 @@ def _build(args: argparse.Namespace) -> int:
     compiler = find_compiler()
     jobs = {program.name: functools.partial(_compiled, program, *purpose) for program, purpose in wanted.items()}
     start = time.monotonic()
-    with StageBars(Console(stderr=True)) as bars:
+    with StageBars(Console(stderr=True, quiet=args.quiet)) as bars:
         parts = {part.name: functools.partial(programs.store_part, part) for part in programs.parts_of(list(wanted))}
         build_all(parts, workers=args.workers, progress=lambda done, total, name: bars("integrals", done, total))
         built = build_all(jobs, workers=args.workers, progress=lambda done, total, name: bars("kernels", done, total))
     failed = {name: error for name, error in built.items() if isinstance(error, CompilerError)}
     done = [one for one in built.values() if isinstance(one, Built)]
-    console = Console()
+    console = console_of(args)
+    write_json(args, [one.plain() for one in done])
     console.print(table(done))
     compiled = sum(one.seconds >= FROM_CACHE for one in done)
     console.print(
@@ -161,14 +168,16 @@ def _list(args: argparse.Namespace) -> int:
     rows = Table(title=f"Compiled kernels in {directory}", title_justify="left", title_style="bold")
     for heading in ("kernel", "KiB", "age"):
         rows.add_column(heading, justify="left" if heading == "kernel" else "right")
-    sizes = []
+    facts, total = [], 0
     for path in sorted(directory.glob("*eri_*.so")):
-        about = path.stat()
-        sizes.append(about.st_size)
-        rows.add_row(path.stem.rsplit("-", 1)[0], f"{about.st_size / 1024:.0f}", _age(time.time() - about.st_mtime))
-    console = Console()
+        about, kernel = path.stat(), path.stem.rsplit("-", 1)[0]
+        total += about.st_size
+        facts.append({"kernel": kernel, "file": str(path), "bytes": about.st_size, "modified": about.st_mtime})
+        rows.add_row(kernel, f"{about.st_size / 1024:.0f}", _age(time.time() - about.st_mtime))
+    write_json(args, facts)
+    console = console_of(args)
     console.print(rows)
-    console.print(f"{len(sizes)} libraries, {_mib(sum(sizes))}", highlight=False)
+    console.print(f"{len(facts)} libraries, {_mib(total)}", highlight=False)
     return 0
 
 

@@ -9,29 +9,27 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from trnqc import sim
 from trnqc.errors import InputError
-from trnqc.host.files import write_aside
+from trnqc.host.output import add_output, console_of, write_json
 from trnqc.sim.findings import Finding
 from trnqc.sim.launch.version import VERSIONS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the file, ``--nki VERSION`` and ``--json FILE``."""
+    """Declare the file, ``--nki VERSION``, ``--json FILE`` and ``--quiet``."""
     parser.add_argument("file", type=Path, help="Python file with kernels under @nki.jit")
     parser.add_argument("--nki", choices=VERSIONS, help="report on one version only")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the findings as JSON")
+    add_output(parser, "the findings")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -40,10 +38,9 @@ def run(args: argparse.Namespace) -> int:
     if not kernels:
         raise InputError(f"{args.file} has no kernel under @nki.jit at its top level")
     findings = sorted({finding for kernel in kernels for finding in sim.lint(kernel, args.nki)})
-    if args.json:
-        facts = {"kernels": [kernel.func.__name__ for kernel in kernels], "findings": [asdict(f) for f in findings]}
-        write_aside(args.json, json.dumps(facts, indent=1) + "\n")
-    console = Console()
+    names = [kernel.func.__name__ for kernel in kernels]
+    write_json(args, {"kernels": names, "findings": [asdict(f) for f in findings]})
+    console = console_of(args)
     if findings:
         console.print(table(findings))
     console.print(f"{len(kernels)} kernels, {len(findings)} findings", highlight=False)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import argparse
 import time
+from typing import Any
 
+from rich.text import Text
+
+from trnqc.host.output import add_output, console_of, write_json
 from trnqc.jit import find_compiler
 from trnqc.mace.convolutions import RADIALS
 from trnqc.mace.driver.prepare import prepare
@@ -36,32 +40,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--elements", type=int, nargs="+", metavar="Z", help="atomic numbers for which the folder is (default: all)"
     )
+    add_output(parser, "what the model consists of")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print what a model consists of, and do what the options say."""
     model = description(args.model, args.head)
-    print(_summary(model))
+    facts = _facts(model)
+    write_json(args, facts)
+    console = console_of(args)
+    for name, value in facts.items():
+        console.print(Text(f"{name}: {value if isinstance(value, str) else ', '.join(map(str, value))}"))
     for dtype in args.dtype if args.prepare else ():
         start = time.perf_counter()
         Evaluator(model, dtype, radial=args.radial)
-        print(f"{dtype}: kernels ready after {time.perf_counter() - start:.1f} s ({find_compiler().label})")
+        seconds = time.perf_counter() - start
+        console.print(Text(f"{dtype}: kernels ready after {seconds:.1f} s ({find_compiler().label})"))
+    written = [args.output] if args.output else []
     if args.output:
         save(model, args.output)
-        print(f"written: {args.output}")
     if args.folder:
-        print(f"written: {prepare(Evaluator(model, args.dtype[0], radial=args.radial), args.folder, args.elements)}")
+        written.append(prepare(Evaluator(model, args.dtype[0], radial=args.radial), args.folder, args.elements))
+    for path in written:
+        console.print(Text(f"written: {path}"), soft_wrap=True)
     return 0
 
 
-def _summary(model: Model) -> str:
-    hidden = "; ".join(str(product.irreps_out) for product in model.products)
-    orders = ", ".join(str(max(len(part) for part in product.couplings)) for product in model.products)
-    return "\n".join(
-        [
-            f"elements: {', '.join(map(str, model.numbers))}, head {model.head}, parameters {model.dtype}",
-            f"features by layer: {hidden}; correlation: {orders}",
-            f"{model.basis.size} {model.basis.kind} functions up to {model.basis.r_max:g} Angstrom, "
-            f"pair repulsion: {'yes' if model.repulsion else 'no'}",
-        ]
-    )
+def _facts(model: Model) -> dict[str, Any]:
+    """What a model consists of, by name."""
+    return {
+        "elements": [int(number) for number in model.numbers],
+        "head": model.head,
+        "parameters": model.dtype,
+        "features by layer": [str(product.irreps_out) for product in model.products],
+        "correlation": [max(len(part) for part in product.couplings) for product in model.products],
+        "radial functions": f"{model.basis.size} {model.basis.kind} functions up to {model.basis.r_max:g} Angstrom",
+        "pair repulsion": "yes" if model.repulsion else "no",
+    }

@@ -7,6 +7,7 @@ filled by threads (arrays/filling.py) -> kernels and their integrals' elements (
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from operator import index
 from typing import Any
 
@@ -165,7 +166,7 @@ def int2c2e(auxmol: gto.Mole, *, omega: float | None = None, threads: int | None
 
 
 class ThreeCentre:
-    """(ij|P) of a molecule for ranges of fitting shells. Several threads may call one object.
+    """(ij|P) of a molecule, for ranges of fitting shells or of pairs. Several threads may call one object.
 
     Raises
     ------
@@ -176,14 +177,27 @@ class ThreeCentre:
     def __init__(self, mol: gto.Mole, auxmol: gto.Mole) -> None:
         _check_kinds(mol, auxmol)
         self._auxmol, self._operator, self._pairs = auxmol, Operator.of(mol), triangle(mol)
-        prepare(self._pairs, fitting_side(auxmol), self._operator, fitted=True)
+        self._fitting = fitting_side(auxmol)
+        prepare(self._pairs, self._fitting, self._operator, fitted=True)
 
     def __call__(self, shells: tuple[int, int]) -> np.ndarray:
         """Return [P, i >= j] of a range of fitting shells, computed in the calling thread."""
         aux = fitting_side(part(self._auxmol, shells))
-        flat = np.zeros(aux.size * self._pairs.size)
-        fill(flat, self._pairs, aux, [Image(0, 0, 1, self._pairs.size)], self._operator, SCREEN, 1, fitted=True)
-        return flat.reshape(aux.size, self._pairs.size)
+        return self._filled(self._pairs, aux, np.zeros((aux.size, self._pairs.size)))
+
+    def of_pairs(self, first: int, last: int, memory: np.ndarray) -> np.ndarray:
+        """Return [P, first <= ij < last] for all pairs of some shells i, computed in the calling thread.
+
+        memory: a flat array, where the result is put.
+        """
+        shape = self._fitting.size, last - first
+        out = memory[: prod(shape)].reshape(shape)
+        out.fill(0.0)
+        return self._filled(self._pairs.within(first, last), self._fitting, out)
+
+    def _filled(self, pairs: Side, aux: Side, out: np.ndarray) -> np.ndarray:
+        fill(out.reshape(-1), pairs, aux, [Image(0, 0, 1, pairs.size)], self._operator, SCREEN, 1, fitted=True)
+        return out
 
 
 def _check_kinds(mol: gto.Mole, auxmol: gto.Mole) -> None:

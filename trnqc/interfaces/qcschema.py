@@ -51,7 +51,9 @@ def run(input_data: Any, *, threads: int | None = None, memory: float | None = N
     Raises
     ------
     BackendUnavailable
-        If QCElemental is absent. Other errors are returned as FailedOperation.
+        If QCElemental is absent.
+    InputError
+        If the version of the schema is neither 1 nor 2. Other errors are returned as FailedOperation.
     """
     models = optional("qcelemental.models.v2")
     version = _version(input_data)
@@ -86,17 +88,23 @@ def failure(input_data: Any, error: Exception) -> Any:
 def _version(input_data: Any) -> int:
     """The version of the schema; dicts of version 2 have a specification."""
     if isinstance(input_data, Mapping):
-        return 2 if "specification" in input_data else int(input_data.get("schema_version", 1))
-    version = getattr(input_data, "schema_version", None)
-    if version is None:
-        raise InputError(f"an AtomicInput or a dict of one was expected, got {type(input_data).__name__}")
+        version = 2 if "specification" in input_data else input_data.get("schema_version", 1)
+    else:
+        version = getattr(input_data, "schema_version", None)
+        if version is None:
+            raise InputError(f"an AtomicInput or a dict of one was expected, got {type(input_data).__name__}")
+    if version not in (1, 2):
+        raise InputError(f"schema_version: expected 1 or 2, found {version!r}")
     return int(version)
 
 
 def _as_version_2(input_data: Any, version: int) -> Any:
     if isinstance(input_data, Mapping):
         models = optional(f"qcelemental.models.v{version}")
-        input_data = models.AtomicInput(**input_data)
+        try:
+            input_data = models.AtomicInput(**input_data)
+        except Exception as error:  # Models raise errors of many classes for wrong input, and some by accident.
+            raise InputError(f"a dict of an AtomicInput was expected: {error!r}") from error
     return input_data.convert_v(2)
 
 

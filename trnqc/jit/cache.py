@@ -12,13 +12,14 @@ import fcntl
 import functools
 import hashlib
 import os
+import stat
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from trnqc.errors import CompilerError
+from trnqc.errors import CompilerError, StorageError
 from trnqc.host.files import DIRECTORY_VARIABLE, cache_directory
 
 
@@ -126,6 +127,30 @@ class Cache:
             os.replace(fresh_seal, seal)
 
 
+def check_owner(directory: Path) -> None:
+    """Check that no other user of this machine decides what is in a directory of code that is loaded.
+
+    The directory has to belong to this user or to root, and not everybody may write to it. Members of its group may,
+    because groups share caches on purpose.
+
+    Raises
+    ------
+    StorageError
+        If another user could put code there.
+    """
+    about = directory.stat()
+    if about.st_uid not in (os.getuid(), 0):
+        found = f"belongs to user {about.st_uid}, who could put code there that runs as you"
+    elif about.st_mode & stat.S_IWOTH:
+        found = "can be written by everybody, so that others could put code there that runs as you"
+    else:
+        return
+    raise StorageError(
+        f"the cache of compiled kernels, {directory}, {found}: take the right to write from others (chmod o-w) if it "
+        f"is yours, or set {DIRECTORY_VARIABLE} to a folder of your own"
+    )
+
+
 def _writable(directory: Path) -> str:
     """The reason why files cannot be written to a directory, or an empty string. A missing directory is created."""
     try:
@@ -139,6 +164,8 @@ def _writable(directory: Path) -> str:
 @functools.lru_cache(maxsize=8)
 def _cache_at(directory: Path) -> Cache:
     problem = _writable(directory)
+    if directory.is_dir():
+        check_owner(directory)
     if not problem:
         return Cache(directory)
     private = Path(_temporary().name)
@@ -157,5 +184,11 @@ def _temporary() -> tempfile.TemporaryDirectory[str]:
 
 
 def library_cache() -> Cache:
-    """The cache in the user's cache directory. If that is not writable, a temporary one is used, with a warning."""
+    """The cache in the user's cache directory. If that is not writable, a temporary one is used, with a warning.
+
+    Raises
+    ------
+    StorageError
+        If another user could put code into the directory.
+    """
     return _cache_at(cache_directory())

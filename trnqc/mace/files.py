@@ -9,6 +9,7 @@ import dataclasses
 import io
 import json
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,21 @@ FORMAT, VERSION = "trnqc-mace", 1
 # Name of the JSON in the archive.
 HEADER = "description"
 CLASSES = {name: c for name, c in vars(descriptions).items() if dataclasses.is_dataclass(c) and isinstance(c, type)}
+
+
+# What NumPy's and Python's readers of archives raise for damaged files. A RuntimeError is about encryption or, as
+# NotImplementedError, about a method of compression.
+DAMAGED = (
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    EOFError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 def save(model: Model, path: str | Path) -> None:
@@ -77,7 +93,7 @@ def load_description(path: str | Path) -> Model:
             model = _decoded(header["model"], archive)
     except TrnqcError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+    except DAMAGED as error:
         raise InputError(f"{path}: expected a file that trnqc.mace.save has written: {error!r}") from error
     if not isinstance(model, Model):
         raise InputError(f"{path}: expected the description of a model, found {type(model).__name__}")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import blas, lapack, solve_triangular
 
+from trnqc.backends import panels
 from trnqc.backends.cpu.formats import FORMATS, encode
 from trnqc.errors import NotPositiveDefinite
 
@@ -38,31 +39,21 @@ class CpuBlas:
     def solve(self, l: Any, b: Any) -> np.ndarray:
         if self.precision in ("fp64", "fp32"):
             return self._solve(l, b)
-        x = np.empty(b.shape, np.float32)
-        for k in range(0, len(l), PANEL):
-            rows = slice(k, k + PANEL)
-            known = self.product(l[rows, :k].T, x[:k], None, 1.0, 0.0) if k else 0.0
-            x[rows] = self._solve(l[rows, rows], b[rows] - known)
-        return x
+        return panels.solve(l, b, PANEL, self._plain, self._solve)
 
     def cholesky(self, a: Any) -> np.ndarray:
         if self.precision in ("fp64", "fp32"):
-            return self._cholesky(a, 0, len(a))
-        lower = np.zeros(a.shape, np.float32)
-        for k in range(0, len(a), PANEL):
-            rows, below = slice(k, k + PANEL), slice(k + PANEL, None)
-            known = self.product(lower[k:, :k].T, lower[rows, :k].T, None, 1.0, 0.0) if k else 0.0
-            rest = a[k:, rows] - known
-            lower[rows, rows] = self._cholesky(rest[:PANEL], k, len(a))
-            lower[below, rows] = self._solve(lower[rows, rows], rest[PANEL:].T).T
-        return lower
+            return self._cholesky(a)
+        return panels.cholesky(a, PANEL, self._plain, self._solve, self._cholesky)
 
-    def _cholesky(self, a: np.ndarray, before: int, n: int) -> np.ndarray:
-        """The factor of a diagonal block, which follows ``before`` rows of n."""
+    def _plain(self, a_t: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return self.product(a_t, b, None, 1.0, 0.0)
+
+    def _cholesky(self, a: np.ndarray) -> np.ndarray:
         factorise = lapack.dpotrf if self.precision == "fp64" else lapack.spotrf
         lower, minor = factorise(self._like(a), lower=1, clean=1)
         if minor > 0:
-            raise NotPositiveDefinite(before + minor, n)
+            raise NotPositiveDefinite(minor, len(a))
         return np.asarray(lower)
 
     def _solve(self, l: np.ndarray, b: np.ndarray) -> np.ndarray:

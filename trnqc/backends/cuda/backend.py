@@ -9,11 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from trnqc.backends.base import Backend, BackendStatus
+from trnqc.backends.blas import Blas
 from trnqc.backends.cuda.formats import DEVICE_FORMATS
 from trnqc.backends.cuda.gamma import CudaGamma
 from trnqc.backends.cuda.gemm import product
+from trnqc.backends.cuda.linear_algebra import CudaBlas
 from trnqc.backends.cuda.pairs import CudaPairStep
 from trnqc.backends.cuda.products import CublasProducts, Gpu, cublas
+from trnqc.backends.cuda.solvers import CusolverSolvers
 from trnqc.backends.gamma import AddRows, FactorSet, GammaOptions
 from trnqc.backends.pair_step import PairOptions
 from trnqc.errors import BackendUnavailable, CompilerError, UnsupportedPrecision
@@ -71,6 +74,9 @@ class Cuda(Backend):
     def _product(self, a_t: np.ndarray, b: np.ndarray, precision: str) -> np.ndarray:
         return product(self.gpus()[0], a_t, b, DEVICE_FORMATS[precision])
 
+    def _blas(self, precision: str) -> Blas:
+        return CudaBlas(self.gpus()[0], DEVICE_FORMATS[precision])
+
     def _gamma(self, left: FactorSet, right: FactorSet | None, options: GammaOptions, add: AddRows) -> str:
         return CudaGamma(self.gpus(), left, right, options).run(add)
 
@@ -80,7 +86,7 @@ class Cuda(Backend):
 
 @cache
 def _open_gpus() -> tuple[Gpu, ...]:
-    return tuple(Gpu(gpu, CublasProducts(gpu)) for gpu in device.cuda_devices())
+    return tuple(Gpu(gpu, CublasProducts(gpu), CusolverSolvers(gpu)) for gpu in device.cuda_devices())
 
 
 def _driver() -> str:

@@ -122,10 +122,12 @@ class _Densities:
         for n, (x, y) in enumerate((x, y) for x in numbers for y in numbers if x + y < len(amplitudes)):
             right, left = share.factors(1, panels, block.columns, y), share.factors(0, panels, block.rows, y)
             own = Matrix(self.sums[0], T.rows, self.naux, self.naux, inner * self.naux)
-            share.gpu.products.multiply(amplitudes[x], right, own, add=n > 0, stream=stream)
+            share.gpu.products.multiply(amplitudes[x], right, own, beta=float(n > 0), stream=stream)
             if not alone:
                 other, add = Matrix(self.sums[1], T.columns, self.naux, self.naux), n > 0 or not first
-                share.gpu.products.multiply(amplitudes[x], left, other, transpose=(True, False), add=add, stream=stream)
+                share.gpu.products.multiply(
+                    amplitudes[x], left, other, transpose=(True, False), beta=float(add), stream=stream
+                )
 
     def _parts(self, T: Matrix, stream: int) -> list[Matrix]:
         """The amplitudes in the format of the operands, the largest part first."""

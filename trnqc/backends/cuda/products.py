@@ -36,6 +36,8 @@ class Matrix:
         The position of the first element.
     numbers
         The dtype of the elements, if the array was allocated with another one.
+    count, step
+        For a stack of matrices, their number, and elements from one to the next.
     """
 
     memory: DeviceArray
@@ -44,6 +46,8 @@ class Matrix:
     stride: int
     start: int = 0
     numbers: np.dtype | None = None
+    count: int = 1
+    step: int = 0
 
     @property
     def dtype(self) -> np.dtype:
@@ -69,28 +73,45 @@ class Products(Protocol):
         out: Matrix,
         *,
         transpose: tuple[bool, bool] = (False, False),
-        add: bool = False,
+        alpha: float = 1.0,
+        beta: float = 0.0,
         stream: int = 0,
     ) -> None:
-        """Queue out = left @ right on a stream, with the operands transposed for which `transpose` says so.
+        """Queue out = alpha left @ right + beta out, with the operands transposed for which `transpose` says so.
 
         Operands are fp64, fp32 or bf16 and have the same dtype. `out` is fp64 for fp64, else fp32, and so are the sums.
-        If `add` is set, the product is added to `out`.
+        Stacks have the same number of matrices. `out` is not read if beta is 0.
         """
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Gpu:
-    """A device and its matrix products."""
+    """A device with its matrix products, and its factors and triangular systems."""
 
     device: Device
     products: Products
+    solvers: Solvers
 
     @property
     def capability(self) -> float:
         """Ten times the compute capability; that of a simulated device is infinite."""
         return int(self.device.arch[3:]) if self.device.arch.startswith("sm_") else math.inf
+
+
+class Solvers(Protocol):
+    """Triangular systems and Cholesky factors of fp64 or fp32 matrices on one device, on its first stream."""
+
+    def solve(self, l: Matrix, b: Matrix) -> None:
+        """Replace b by the solution X of l X = b, for a lower triangular l; the other triangle is not read."""
+        ...
+
+    def cholesky(self, a: Matrix) -> int:
+        """Replace the lower triangle of a by that of l with l l.T = a; the other one is undefined.
+
+        Returns 0, or the order of the first leading minor that is not positive. Waits for the result.
+        """
+        ...
 
 
 class CublasProducts:
@@ -121,24 +142,27 @@ class CublasProducts:
         out: Matrix,
         *,
         transpose: tuple[bool, bool] = (False, False),
-        add: bool = False,
+        alpha: float = 1.0,
+        beta: float = 0.0,
         stream: int = 0,
     ) -> None:
         # cuBLAS expects columns first, where the matrices are their transposes: outᵀ = rightᵀ leftᵀ.
         cublas, scalar = self._cublas, np.float64 if out.dtype == np.float64 else np.float32
-        one, beta = np.ones(1, scalar), np.full(1, float(add), scalar)
+        factors = np.array([alpha, beta], scalar)
         operations = [cublas.Operation.T if flag else cublas.Operation.N for flag in transpose]
         inner = left.rows if transpose[0] else left.columns
         compute = cublas.ComputeType.COMPUTE_64F if scalar is np.float64 else cublas.ComputeType.COMPUTE_32F
         self.device.make_current()
-        cublas.gemm_ex(
+        stacked = out.count > 1
+        (cublas.gemm_strided_batched_ex if stacked else cublas.gemm_ex)(
             self._handles[stream],
             *map(int, (operations[1], operations[0], out.columns, out.rows, inner)),
-            one.ctypes.data,
-            *self._operand(right),
-            *self._operand(left),
-            beta.ctypes.data,
-            *self._operand(out),
+            factors[:1].ctypes.data,
+            *self._operand(right, stacked),
+            *self._operand(left, stacked),
+            factors[1:].ctypes.data,
+            *self._operand(out, stacked),
+            *([out.count] if stacked else []),
             int(compute),
             int(cublas.GemmAlgo.DFALT),
         )
@@ -154,10 +178,10 @@ class CublasProducts:
             ) from error
         return handle
 
-    def _operand(self, matrix: Matrix) -> tuple[int, int, int]:
-        """The address, the data type and the leading dimension of a matrix."""
-        address = self.device.address(matrix.memory) + matrix.start * matrix.dtype.itemsize
-        return address, DATA_TYPES[matrix.dtype.name], matrix.stride
+    def _operand(self, matrix: Matrix, stacked: bool) -> tuple[int, ...]:
+        """The address, the data type and the leading dimension of a matrix, and the step of a stack."""
+        place = self.device.address(matrix.memory) + matrix.start * matrix.dtype.itemsize
+        return place, DATA_TYPES[matrix.dtype.name], matrix.stride, *([matrix.step] if stacked else [])
 
 
 def cublas() -> Any:
@@ -188,20 +212,23 @@ class SimulatedProducts:
         out: Matrix,
         *,
         transpose: tuple[bool, bool] = (False, False),
-        add: bool = False,
+        alpha: float = 1.0,
+        beta: float = 0.0,
         stream: int = 0,
     ) -> None:
-        operands = [_view(matrix) for matrix in (left, right)]
-        a, b = (x.T if flag else x for x, flag in zip(operands, transpose))
-        target = _view(out)
-        product = a.astype(target.dtype) @ b.astype(target.dtype)
-        target[...] = target + product if add else product
+        operands = [view(matrix) for matrix in (left, right)]
+        a, b = (x.swapaxes(1, 2) if flag else x for x, flag in zip(operands, transpose))
+        target = view(out)
+        product = target.dtype.type(alpha) * (a.astype(target.dtype) @ b.astype(target.dtype))
+        target[...] = product + target.dtype.type(beta) * target if beta else product
 
 
-def _view(matrix: Matrix) -> np.ndarray:
-    """A matrix on a simulated device as a NumPy array."""
+def view(matrix: Matrix) -> np.ndarray:
+    """A stack of matrices on a simulated device as a NumPy array [count, rows, columns]."""
     flat = matrix.memory.handle.reshape(-1).view(matrix.dtype)[matrix.start :]
-    strides = (matrix.stride * flat.itemsize, flat.itemsize)
-    if flat.size < (matrix.rows - 1) * matrix.stride + matrix.columns:
-        raise IndexError(f"{matrix.rows} rows of {matrix.columns} elements end after the array of {flat.size}")
-    return np.lib.stride_tricks.as_strided(flat, (matrix.rows, matrix.columns), strides)
+    strides = (matrix.step * flat.itemsize, matrix.stride * flat.itemsize, flat.itemsize)
+    if flat.size < (matrix.count - 1) * matrix.step + (matrix.rows - 1) * matrix.stride + matrix.columns:
+        raise IndexError(
+            f"{matrix.count} x {matrix.rows} rows of {matrix.columns} elements end after the array of {flat.size}"
+        )
+    return np.lib.stride_tricks.as_strided(flat, (matrix.count, matrix.rows, matrix.columns), strides)

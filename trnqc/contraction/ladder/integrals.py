@@ -1,7 +1,7 @@
 """Tiles of the integrals W[a,e,b,f] = sum(q) x[q,a,e] x[q,b,f], formed in buffers of the caller.
 
 If x[q,a,e] = x[q,e,a], only tiles with a >= e are kept, and of a tile on the diagonal only its elements with a >= e.
-The other tiles are views of these.
+The other tiles are views of these. If W itself is an operand, its tiles are views of it, or made by its function.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -133,6 +134,26 @@ class Integrals:
     def _factor(self, tile: Pair, side: int) -> Array:
         """Return a tile of x as [q, ae]; side: which of the two copies to use if x is not held."""
         return self.tiles[tile] if self.loops.held else self._copied(tile, self.copies[side])
+
+
+class GivenIntegrals:
+    """Tiles of W[a, e, b, f] where it is an operand: an array, or a function of one slice for each axis."""
+
+    def __init__(self, loops: LadderLoops, w: Any) -> None:
+        ladder = loops.ladder
+        self.above, self.below = loops.cuts
+        self.w, labels = w, (ladder.upper[0], ladder.lower[0], ladder.upper[1], ladder.lower[1])
+        self.order = tuple(ladder.x.indices.index(label) for label in labels)
+        self.back = tuple(labels.index(label) for label in ladder.x.indices)
+
+    def begin(self, arena: Arena, raw: Array) -> None:
+        """Do nothing: no buffers are needed."""
+
+    def tile(self, a: int, e: int, b: int, f: int, known: dict[tuple[Pair, Pair], Array]) -> Array:
+        """Return W[a,e,b,f] of these tiles."""
+        cuts = (self.above[a], self.below[e], self.above[b], self.below[f])
+        place = tuple(cuts[k] for k in self.back)
+        return transpose(self.w(*place) if callable(self.w) else self.w[place], self.order)
 
 
 def long(cut: slice) -> int:

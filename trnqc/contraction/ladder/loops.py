@@ -56,7 +56,7 @@ class LadderLoops:
 
     @cached_property
     def formed(self) -> tuple[int, int]:
-        """(Number of products that form tiles of W, their multiply-adds)."""
+        """(Number of products that form tiles of W, their multiply-adds); for a function the cost of what is read."""
         above, below = (_Tiles([cut.stop - cut.start for cut in cuts]) for cuts in self.cuts)
         inner = self.ladder.extents[2]
         if self.ladder.even:
@@ -65,7 +65,7 @@ class LadderLoops:
             return pairs(above.pairs, 1), inner * (pairs(above.total, 1) ** 2 + squares) // 2
         count = (above.pairs - above.count) * below.count**2 + above.count * below.pairs
         work = above.unlike * below.total**2 + above.like * (below.unlike + below.like)
-        return count, inner * work
+        return (0, self.ladder.x.cost * work) if self.ladder.given else (count, inner * work)
 
     @cached_property
     def combined(self) -> int:
@@ -91,7 +91,9 @@ class LadderLoops:
 
     @property
     def slots(self) -> int:
-        """Number of tiles of W that are held at the same time."""
+        """Number of tiles of W that are held at the same time in the arena."""
+        if self.ladder.given:
+            return 0
         return 3 if self.ladder.even else 2
 
     @property
@@ -104,7 +106,9 @@ class LadderLoops:
         """(Elements of the tiles of x that are held, elements of t±)."""
         above, below, inner, _ = self.ladder.extents
         x = 2 * inner * self.upper * self.lower
-        if self.held:
+        if self.ladder.given:
+            x = 0
+        elif self.held:
             x = inner * (pairs(above, 1) if self.ladder.even else above * below)
         return x, sum(pairs(below, half) * self.ladder.columns(half) for half in HALVES)
 
@@ -125,7 +129,9 @@ class LadderLoops:
         """Elements that a run holds besides operands and result."""
         above, below = (len(cuts) for cuts in self.cuts)
         views = (above * below * self.held + 2 * pairs(below, 1)) * VIEW
-        return self.arena + views
+        # A function makes the two tiles that are combined.
+        made = 2 * self.tile if self.ladder.x.cost else 0
+        return self.arena + views + made
 
     def seconds(self, rates: Rates) -> float:
         """Return the estimated time of a run."""
@@ -133,7 +139,8 @@ class LadderLoops:
         mm, ll = self.upper**2, self.lower**2
         ml = self.upper * self.lower
         count, work = self.formed
-        near = self.slots * self.tile
+        # Tiles that are given are used as often as two tiles in the arena.
+        near = max(self.slots, 2) * self.tile
         total = _products(rates, count, (ml, ml, inner), work)
         turns = self.combined * (2 if self.ladder.even else 1)
         elements = min(self.combined * self.tile, pairs(above, 1) * pairs(below, 1) // (2 if self.ladder.even else 1))
@@ -145,7 +152,9 @@ class LadderLoops:
                 total += self.combined * rates.step + 2 * rates.copy(elements, near)
                 total += turns * rates.step + turns * rates.copy(mm * columns, near, turned=half < 0)
         copies, copied = (len(self.cuts[0]) * len(self.cuts[1]), self.kept[0])
-        if not self.held:
+        if self.ladder.given:
+            copies = 0
+        elif not self.held:
             copies, copied = 2 * count, 2 * count * inner * ml
         everything = inner * above * below + (above**2 + below**2) * free
         total += copies * rates.step + rates.copy(copied, everything)
@@ -173,6 +182,10 @@ class LadderLoops:
             if ladder.even
             else f"for {a} >= {b} in tiles of {self.upper}:\n    for {e} >= {f} in tiles of {self.lower}:"
         )
+        if ladder.given:
+            formed = f"{of(x, ladder.x.indices)} ± {of(x, ladder.x.indices, **{e: f, f: e})}"
+        else:
+            formed = f"{total}{xs(e, f)} ± {total}{xs(f, e)}"
         lines = [
             f"symmetry: {exchanged} = {'-' * (ladder.sign < 0)}{of(t, ladder.t.indices)}{alike}",
             f"multiply-adds: {self.formed[1]:.4g} for W, {self.applied:.4g} with {t}",
@@ -180,7 +193,7 @@ class LadderLoops:
             f"{of(t + '±', ladder.t.indices)} = {of(t, ladder.t.indices)} ± {of(t, ladder.t.indices, **{e: f, f: e})}, "
             f"{e} >= {f}{once}",
             tiles,
-            f"        W±[{a},{b},{e},{f}] = {total}{xs(e, f)} ± {total}{xs(f, e)}",
+            f"        W±[{a},{b},{e},{f}] = {formed}",
             f"        {of(name + '±', root.indices)} += W± {of(t + '±', ladder.t.indices)}",
         ]
         if ladder.even:

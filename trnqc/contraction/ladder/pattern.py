@@ -11,6 +11,8 @@ This takes a quarter of the multiply-adds with t, and half of those that form W.
 the symmetry of real integrals, and forming it takes an eighth: each tile of W is formed once and used in all products
 in which it occurs.
 
+W may also be an operand itself, an array or a function, with the same exchange. Its tiles are then read, not formed.
+
     tree, exchanges ─ ladder_of ─► Ladder ─ ladder_loops ─► LadderLoops, its tiles ─ run_ladder ─► R
 """
 
@@ -35,13 +37,13 @@ class Ladder:
     Attributes
     ----------
     tree : Tree
-        Two steps: W from x and x, then R from W and t.
+        Two steps: W from x and x, then R from W and t. A single step if x is W.
     upper, lower : (str, str)
         (a, b) and (e, f).
     inner : tuple of str
         The labels q.
     x, t : Leaf
-        The factor of the integrals, with labels a and e, and the amplitudes.
+        The factor of the integrals, with labels a and e, and the amplitudes. x is W if it has all of a, b, e and f.
     free : tuple of str
         The labels z in the order of t.
     turned : tuple of int
@@ -64,6 +66,11 @@ class Ladder:
     even: bool
 
     @property
+    def given(self) -> bool:
+        """Whether x is W itself."""
+        return set(self.lower) <= set(self.x.indices)
+
+    @property
     def extents(self) -> tuple[int, int, int, int]:
         """Extents of a, of e, of q and of z."""
         size = self.tree.size
@@ -81,6 +88,15 @@ def pairs(extent: int, half: int) -> int:
     return extent * (extent + half) // 2
 
 
+def may_be_ladder(tree: Tree) -> bool:
+    """Return whether one array occurs twice among three, or one of two has four labels and sums over two of them."""
+    leaves = tree.leaves
+    if len(leaves) != 2:
+        return len(leaves) == 3 and len({x.name for x in leaves}) < 3
+    summed = set(leaves[0].indices) & set(leaves[1].indices) - set(tree.root.indices)
+    return len(summed) == 2 and any(len(set(x.indices)) == 4 for x in leaves)
+
+
 def ladder_of(tree: Tree, exchanges: Mapping[str, Sequence[Exchange]]) -> Ladder | None:
     """Return the ladder that a tree computes, or None if it is not a ladder.
 
@@ -88,6 +104,8 @@ def ladder_of(tree: Tree, exchanges: Mapping[str, Sequence[Exchange]]) -> Ladder
     exchanges of axes by name of leaf.
     """
     leaves = tree.leaves
+    if len(leaves) == 2:
+        return _given(tree, *leaves, exchanges) or _given(tree, *leaves[::-1], exchanges)
     if len(leaves) != 3 or any(x.cost or x.reciprocal or len(set(x.indices)) < len(x.indices) for x in leaves):
         return None
     for k, t in enumerate(leaves):
@@ -97,6 +115,23 @@ def ladder_of(tree: Tree, exchanges: Mapping[str, Sequence[Exchange]]) -> Ladder
             if roles and (ladder := _with(tree, one, two, t, *roles, exchanges)):
                 return ladder
     return None
+
+
+def _given(tree: Tree, w: Leaf, t: Leaf, exchanges: Mapping[str, Sequence[Exchange]]) -> Ladder | None:
+    """Return the ladder of two operands, W and t, if W is unchanged by the exchange of a with b and of e with f."""
+    upper = tuple(label for label in w.indices if label in tree.root.indices)
+    lower = tuple(label for label in w.indices if label not in tree.root.indices)
+    if t.cost or any(x.reciprocal or len(set(x.indices)) < len(x.indices) for x in (w, t)):
+        return None
+    if len(upper) != 2 or len(lower) != 2 or set(t.indices) & set(w.indices) != set(lower):
+        return None
+    exchanged = dict(zip((*upper, *lower), (*upper[::-1], *lower[::-1])))
+    turned = tuple(exchanged[label] for label in w.indices)
+    known = exchanges.get(w.name, ())
+    if not any(e.sign == 1 and tuple(w.indices[axis] for axis in e.order(4)) == turned for e in known):
+        return None
+    own = Tree(Node(tree.root.name, tree.root.indices, (w, t)), tree.indices)
+    return _of_amplitudes(own, w, t, (upper[0], upper[1]), (lower[0], lower[1]), (), False, exchanges)
 
 
 def _orders(x: Leaf, exchanges: Sequence[Exchange]) -> Iterator[tuple[str, ...]]:
@@ -138,10 +173,27 @@ def _with(
     own = Tree(Node(tree.root.name, tree.root.indices, (w, t)), tree.indices)
     ends = {x.indices.index(upper[0]), x.indices.index(lower[0])}
     even = any(e.sign == 1 and len(e.pairs) == 1 and set(e.pairs[0]) == ends for e in exchanges.get(x.name, ()))
+    return _of_amplitudes(own, x, t, upper, lower, inner, even, exchanges)
+
+
+def _of_amplitudes(
+    tree: Tree,
+    x: Leaf,
+    t: Leaf,
+    upper: tuple[str, str],
+    lower: tuple[str, str],
+    inner: tuple[str, ...],
+    even: bool,
+    exchanges: Mapping[str, Sequence[Exchange]],
+) -> Ladder | None:
+    """Return the ladder if t keeps its elements, or changes their sign, when e and f are exchanged."""
+    free = tuple(label for label in t.indices if label not in lower)
+    if set(tree.root.indices) != {*upper, *free}:
+        return None
     for exchange in exchanges.get(t.name, ()):
         order = [t.indices[axis] for axis in exchange.order(len(t.indices))]
         if all(order[t.indices.index(one)] == two for one, two in (lower, lower[::-1])):
             left = [label for label in order if label not in lower]
             turned = tuple(left.index(label) for label in free)
-            return Ladder(own, upper, lower, inner, x, t, free, turned, exchange.sign, even)
+            return Ladder(tree, upper, lower, inner, x, t, free, turned, exchange.sign, even)
     return None

@@ -10,19 +10,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations_with_replacement
 from math import prod
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 from trnqc.contraction.kernels import Gemm
-from trnqc.contraction.ladder.integrals import Arena, Integrals, Pair, long, ordered_pairs
+from trnqc.contraction.ladder.integrals import Arena, GivenIntegrals, Integrals, Pair, long, ordered_pairs
 from trnqc.contraction.ladder.loops import LadderLoops
 from trnqc.contraction.ladder.pattern import HALVES, pairs
 from trnqc.contraction.run.arrays import Array, cast, require_no_transform, taken, transpose, vector
 
 
-def run_ladder(
-    library: ModuleType, loops: LadderLoops, operands: Mapping[str, Array], gemm: Gemm | None = None
-) -> Array:
+def run_ladder(library: ModuleType, loops: LadderLoops, operands: Mapping[str, Any], gemm: Gemm | None = None) -> Array:
     """Return R[a,b,z] with its axes in the order of the tree's root.
 
     Parameters
@@ -32,18 +31,21 @@ def run_ladder(
     loops : LadderLoops
         The ladder with its tiles.
     operands : mapping
-        Name of leaf -> array.
+        Name of leaf -> array; W may be a function of one slice for each axis.
     gemm : callable, optional
         Product of stacked matrices, as of `Kernels`.
     """
     ladder = loops.ladder
     x, t = operands[ladder.x.name], operands[ladder.t.name]
     for leaf, array in ((ladder.x, x), (ladder.t, t)):
-        require_no_transform(array, leaf.name)
+        if not callable(array):
+            require_no_transform(array, leaf.name)
+    if not ladder.given:
+        x = _ordered(x, ladder.x.indices, (*ladder.inner, ladder.upper[0], ladder.lower[0]))
     run = _Run(
         library,
         loops,
-        _ordered(x, ladder.x.indices, (*ladder.inner, ladder.upper[0], ladder.lower[0])),
+        x,
         _ordered(t, ladder.t.indices, (*ladder.lower, *ladder.free)),
         gemm,
     )
@@ -90,23 +92,28 @@ class _Half:
 
 
 class _Run:
-    """The arrays of one run; x: [q..., a, e]; t: [e, f, z...]."""
+    """The arrays of one run; x: [q..., a, e], or W as it was given; t: [e, f, z...]."""
 
-    def __init__(self, library: ModuleType, loops: LadderLoops, x: Array, t: Array, gemm: Gemm | None) -> None:
+    def __init__(self, library: ModuleType, loops: LadderLoops, x: Any, t: Array, gemm: Gemm | None) -> None:
         self.library, self.loops, self.gemm = library, loops, gemm
         self.above, self.below = loops.cuts
         high, _, _, self.free = loops.ladder.extents
-        kind = {"dtype": x.dtype} | ({} if library is np else {"device": x.device})
+        like = t if callable(x) else x
+        kind = {"dtype": like.dtype} | ({} if library is np else {"device": like.device})
         self.result = library.zeros((high, high, self.free), **kind)
         self.arena = Arena(library.empty((loops.arena,), **kind))
-        self.halves = [half for half in (_Half(library, loops, sign, x) for sign in HALVES) if half.count]
+        self.halves = [half for half in (_Half(library, loops, sign, like) for sign in HALVES) if half.count]
         lengths = {long(cut) for cut in (*self.above, *self.below)}
         self.triangles = {
-            (length, sign): vector(library, np.flatnonzero(np.tri(length, k=0 if sign > 0 else -1)), x)
+            (length, sign): vector(library, np.flatnonzero(np.tri(length, k=0 if sign > 0 else -1)), like)
             for length in lengths
             for sign in HALVES
         }
-        self.integrals = Integrals(library, loops, x, self.arena, self._multiply)
+        self.integrals: Integrals | GivenIntegrals
+        if loops.ladder.given:
+            self.integrals = GivenIntegrals(loops, x)
+        else:
+            self.integrals = Integrals(library, loops, x, self.arena, self._multiply)
         self.halved = self._halves_of_t(t)
         self.mark = self.arena.used
         self.raw, self.combined = self.arena.take(2 * loops.tile), self.arena.take(loops.tile)

@@ -31,6 +31,8 @@ def ladder_loops(ladder: Ladder, limit: int) -> LadderLoops | None:
 
 
 def _best(ladder: Ladder, limit: int, sizes: Sequence[tuple[int, int]]) -> LadderLoops | None:
-    trials = (LadderLoops(ladder, *size, held) for size in sizes for held in (True, False))
+    trials = (
+        LadderLoops(ladder, *size, held) for size in sizes for held in ((True,) if ladder.given else (True, False))
+    )
     fitting = [loops for loops in trials if loops.memory <= limit]
     return min(fitting, key=lambda loops: loops.seconds(RELATIVE_RATES), default=None)

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from trnqc.contraction.computation import Assignment, Part
 from trnqc.contraction.cost.counts import Count
-from trnqc.contraction.ladder.pattern import Ladder, ladder_of
+from trnqc.contraction.ladder.pattern import Ladder, ladder_of, may_be_ladder
 from trnqc.contraction.order.block_sparsity import blocked, has_blocks
 from trnqc.contraction.order.canonical import Item, Key
 from trnqc.contraction.order.exchanges import exchanges_of
@@ -185,8 +185,8 @@ class _Planner:
     def _ladder(self, tree: Tree) -> Ladder | None:
         """Return the ladder that a tree computes, if any."""
         names = {leaf.name for leaf in tree.leaves}
-        # Symmetry of computed tensors is derived only where one array occurs twice.
-        if len(tree.leaves) != 3 or len(names) == 3:
+        # Symmetry of computed tensors takes time to derive: only where the shapes are those of a ladder.
+        if not may_be_ladder(tree):
             return None
         return ladder_of(tree, {name: exchanges_of(self.program, name) for name in names})
 

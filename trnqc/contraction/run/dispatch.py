@@ -101,7 +101,7 @@ def _by_ladder(library: ModuleType, part: Part, operands: Mapping[str, Any], gem
     assert part.loops is not None
     if is_other(library):
         # The loops write into slices, which arrays of other libraries may not allow.
-        on_host = {name: host_array(x, name) for name, x in operands.items()}
+        on_host = {name: x if callable(x) else host_array(x, name) for name, x in operands.items()}
         return library.asarray(run_ladder(np, part.loops, on_host, gemm)), True
     return run_ladder(library, part.loops, operands, gemm), True
 

@@ -39,6 +39,15 @@ class Side:
     def variants(self) -> int:
         return self.places[0].shape[1] if self.places else 1
 
+    def within(self, first: int, last: int) -> Side:
+        """Return the pairs whose first position along one axis is at least `first` and below `last`, counted from it.
+
+        The side has one axis, and all positions of these pairs are in the range, as in a range of shells of `triangle`.
+        """
+        ranges = [slice(*np.searchsorted(place[:, 0, 0, 0], (first, last))) for place in self.places]
+        found = [(c.take(r), p[r] - first) for c, p, r in zip(self.classes, self.places, ranges) if r.stop > r.start]
+        return Side((last - first,), tuple(c for c, _ in found), tuple(p for _, p in found))
+
 
 def part(mol: gto.Mole, shells: tuple[int, int]) -> gto.Mole:
     """Return the molecule with only the shells of a range."""

@@ -1,12 +1,13 @@
 """Density fitting in the shape of PySCF's DF object: three-centre integrals by our kernels, J and K by BLAS.
 
-molecule, fitting set -> fitted integrals in _cderi (fitted_integrals.py) -> J and K (jk.py)
+molecule, fitting set -> fitted integrals in _cderi (fitted_integrals.py, or integrals_to_file.py) -> J and K (jk.py)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from pyscf.lib import logger
 from trnqc.eri.fitting import half_transform, jk
 from trnqc.eri.fitting.file_rows import FileRows
 from trnqc.eri.fitting.fitted_integrals import fitted_integrals
+from trnqc.eri.fitting.integrals_to_file import write_fitted_integrals
 from trnqc.eri.fitting.rounded import HostProducts, ReducedProducts, RoundedJK
 from trnqc.eri.fitting.tagged import fitted_jk, has_orbitals
 from trnqc.eri.library import background, needs, programs
@@ -25,8 +27,6 @@ from trnqc.host.memory import gigabytes
 
 # The share of the memory below PySCF's max_memory that arrays of this module may take.
 SHARE_OF_MEMORY = 0.9
-# Blocks in which integrals are read from a file, at least. The first is read before anything is computed.
-BLOCKS = 8
 
 
 def memory_left(max_memory: float) -> float:
@@ -37,10 +37,9 @@ def memory_left(max_memory: float) -> float:
 class DF(df.DF):
     """PySCF's DF object with integrals by our kernels, and J and K by BLAS. Results agree with PySCF's to rounding.
 
-    PySCF computes the integrals itself, on disk if need be, where they do not fit into max_memory, are to be saved
-    (_cderi_to_save), or are beyond our kernels. J and K are computed from a file block by block. Where the program for
-    them is not compiled yet or cannot be compiled, PySCF computes them too. ``ran_on`` says who did what, and the log
-    why.
+    Integrals that do not fit into max_memory, or are to be saved (_cderi_to_save), are written to a file, from which J
+    and K are computed block by block. PySCF computes integrals that are beyond our kernels. Where kernels are not
+    compiled yet or cannot be compiled, PySCF takes their place too. ``ran_on`` says who did what, and the log why.
 
     Parameters
     ----------
@@ -78,9 +77,16 @@ class DF(df.DF):
         return super().reset(mol)
 
     def build(self) -> DF:
-        """Compute the fitted integrals into ``_cderi``: an array [naux, nao (nao + 1) / 2], or a file."""
+        """Compute the fitted integrals into ``_cderi``: an array [naux, nao (nao + 1) / 2], or a file.
+
+        Raises
+        ------
+        StorageError
+            If the file cannot be written.
+        """
         if self._cderi is not None and self.auxmol is None:
             return super().build()
+        self.__dict__.pop("_file_norms", None)  # A file that is written again has other integrals.
         auxmol = df.addons.make_auxmol(self.mol, self.auxbasis)
         start = logger.process_clock(), logger.perf_counter()
         try:
@@ -90,22 +96,45 @@ class DF(df.DF):
                 return self._built_by_pyscf()
             self.check_sanity()
             self.dump_flags()
-            self._cderi = fitted_integrals(self.mol, auxmol)
+            if reason := self._why_file(auxmol):
+                self._write(auxmol)
+            else:
+                self._cderi = fitted_integrals(self.mol, auxmol)
         except (UnsupportedClass, CompilerError) as error:
             self.ran_on = f"PySCF: {error}"
             logger.warn(self, "density-fitting integrals are left to PySCF: %s", error)
             return self._built_by_pyscf()
-        self.auxmol, self.ran_on = auxmol, programs.words()
+        self.auxmol, self.ran_on = auxmol, programs.words() + (reason and f"; {reason}")
         logger.timer(self, "density-fitting integrals", *start)
         return self
 
+    def _write(self, auxmol: gto.Mole) -> None:
+        """Compute the fitted integrals into a file: that of the user, or a temporary one."""
+        with self._storage_errors(), ExitStack() as failing:
+            file: Any = self._cderi_to_save
+            if file is None:
+                file = failing.enter_context(lib.NamedTemporaryFile(dir=lib.param.TMPDIR))
+            path = Path(getattr(file, "name", file))
+            logger.info(self, "fitted integrals are written to %s", path)
+            room = memory_left(self.max_memory)
+            norms = write_fitted_integrals(self.mol, auxmol, path, self._dataname, room)
+            failing.pop_all()
+        self._cderi, self._file_norms = file, (file, lib.unpack_tril(norms))
+
     def _built_by_pyscf(self) -> DF:
-        try:
+        with self._storage_errors():
             return super().build()
+
+    @contextmanager
+    def _storage_errors(self) -> Iterator[None]:
+        """A context whose errors of files become one that says what to do."""
+        try:
+            yield
         except OSError as error:
+            file, reason = self._cderi_to_save or lib.param.TMPDIR, error.__cause__ or error
             raise StorageError(
-                f"the fitted integrals cannot be written to {lib.param.TMPDIR} or _cderi_to_save ({error}): free space "
-                "there, set $PYSCF_TMPDIR, or raise max_memory"
+                f"the fitted integrals cannot be written to {getattr(file, 'name', file)} ({reason}): free space "
+                "there, set $PYSCF_TMPDIR or _cderi_to_save to another place, or raise max_memory"
             ) from error
 
     def _why_not_yet(self, auxmol: gto.Mole) -> str:
@@ -121,18 +150,23 @@ class DF(df.DF):
 
     def _why_pyscf(self, auxmol: gto.Mole) -> str:
         """Return why PySCF has to compute the integrals, or ""."""
-        if isinstance(self._cderi_to_save, str):
-            return f"the integrals are to be saved in {self._cderi_to_save}"
         if self.mol.cart != auxmol.cart:
             return "orbitals and fitting functions are not both Cartesian or both spherical"
+        return ""
+
+    def _why_file(self, auxmol: gto.Mole) -> str:
+        """Return why the integrals are written to a file, or ""."""
+        if isinstance(self._cderi_to_save, str):
+            return f"the integrals are saved in {self._cderi_to_save}"
         needed, left = 8 * self.mol.nao * (self.mol.nao + 1) // 2 * auxmol.nao, memory_left(self.max_memory)
         if needed >= left:
-            return f"the integrals need {gigabytes(needed)}, of which {gigabytes(left)} are free below max_memory"
+            return f"the integrals are in a file: they need {gigabytes(needed)}, max_memory leaves {gigabytes(left)}"
         return ""
 
     def fits_into_memory(self) -> bool:
         """Return whether our kernels can compute the integrals, and max_memory leaves room for them."""
-        return not self._why_pyscf(df.addons.make_auxmol(self.mol, self.auxbasis))
+        auxmol = df.addons.make_auxmol(self.mol, self.auxbasis)
+        return not (self._why_pyscf(auxmol) or self._why_file(auxmol))
 
     def get_jk(
         self,
@@ -174,28 +208,15 @@ class DF(df.DF):
 
     def _jk_from_file(self, dm: Any, with_j: bool, with_k: bool) -> tuple[Any, Any]:
         """Compute J and K block by block, while the next block is read."""
-        pairs, room = self.mol.nao * (self.mol.nao + 1) // 2, memory_left(self.max_memory)
-        file = FileRows(self._cderi, self._dataname)
-        # Two blocks are in memory at once; the working arrays take the other half.
-        groups = min(-(-file.naux // (BLOCKS * jk.GROUP)), int(room / 4 / (8 * pairs * jk.GROUP)))
-        rows = jk.GROUP * max(1, groups)
-        norms = self._norms_of_file(file, rows)
-        totals = [np.zeros(np.shape(dm)) if wanted else None for wanted in (with_j, with_k)]
-        for block in file.blocks(rows):
-            for total, part in zip(totals, fitted_jk(block, dm, norms, with_j, with_k, room / 2)):
-                if total is not None:
-                    total += part
-        if "J and K" not in self.ran_on:
-            self.ran_on += f"; J and K from a file by {programs.words()}"
-        return totals[0], totals[1]
-
-    def _norms_of_file(self, file: FileRows, rows: int) -> np.ndarray:
-        """Return the norms of the integrals of a file, which is read once for them."""
+        file, room = FileRows(self._cderi, self._dataname), memory_left(self.max_memory)
         of, norms = self.__dict__.get("_file_norms", (None, None))
         if of is not self._cderi:
-            norms = lib.unpack_tril(np.sqrt(sum(jk.norms_of(block) ** 2 for block in file.blocks(rows))))
+            norms = lib.unpack_tril(file.norms(room))
             self._file_norms = self._cderi, norms
-        return norms
+        matrices = file.get_jk(dm, norms, with_j, with_k, room)
+        if "J and K" not in self.ran_on:
+            self.ran_on += f"; J and K from a file by {programs.words()}"
+        return matrices
 
     @contextmanager
     def reduced_precision(

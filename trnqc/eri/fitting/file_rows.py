@@ -1,4 +1,4 @@
-"""Fitted integrals in a file of PySCF, read in blocks of rows while the block before is used.
+"""J and K from fitted integrals in a file, read in blocks of rows while the block before is used.
 
 The blocks are read into two arrays in turns. New arrays for each block would take longer to be faulted in than to be
 read from the system's cache of files.
@@ -15,8 +15,13 @@ import h5py
 import numpy as np
 from pyscf.df import addons
 
+from trnqc.eri.fitting import jk
+from trnqc.eri.fitting.tagged import fitted_jk
 from trnqc.errors import StorageError
 from trnqc.host.arrays import empty
+
+# Blocks in which integrals are read, at least. The first is read before anything is computed.
+BLOCKS = 8
 
 
 class FileRows:
@@ -33,12 +38,6 @@ class FileRows:
     def __init__(self, file: Any, name: str) -> None:
         self._file, self._name = file, name
 
-    @property
-    def naux(self) -> int:
-        """Number of rows. Raises StorageError."""
-        with self._datasets() as datasets:
-            return len(datasets[0])
-
     def blocks(self, rows: int) -> Iterator[np.ndarray]:
         """Yield blocks of at most `rows` rows in order. A block is valid until the next one is asked for.
 
@@ -49,6 +48,27 @@ class FileRows:
         """
         with self._datasets() as datasets:
             yield from _read_ahead(datasets, rows)
+
+    def norms(self, room: float) -> np.ndarray:
+        """Return sqrt(sum_Q (Q|ij)^2) for all pairs, for which the file is read once; room as in `get_jk`."""
+        squares = (jk.norms_of(block) ** 2 for block in self.blocks(self._rows_within(room)))
+        return np.asarray(np.sqrt(sum(squares)))
+
+    def get_jk(self, dm: Any, norms: np.ndarray, with_j: bool, with_k: bool, room: float) -> tuple[Any, Any]:
+        """Compute J and K as `fitted_jk` does; two blocks and working arrays take `room` bytes. Raises StorageError."""
+        totals = [np.zeros(np.shape(dm)) if wanted else None for wanted in (with_j, with_k)]
+        for block in self.blocks(self._rows_within(room)):
+            for total, part in zip(totals, fitted_jk(block, dm, norms, with_j, with_k, room / 2)):
+                if total is not None:
+                    total += part
+        return totals[0], totals[1]
+
+    def _rows_within(self, room: float) -> int:
+        """Return the rows of a block: whole groups, of which two blocks take half of the room."""
+        with self._datasets() as datasets:
+            naux, pairs = len(datasets[0]), sum(dataset.shape[1] for dataset in datasets)
+        groups = min(-(-naux // (BLOCKS * jk.GROUP)), int(room / 4 / (8 * pairs * jk.GROUP)))
+        return jk.GROUP * max(1, groups)
 
     @contextmanager
     def _datasets(self) -> Iterator[list[h5py.Dataset]]:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,8 @@ from trnqc.host.rank_updates import add_general_product
 ROWS = 64
 # Columns ij that a thread solves for at once, at least: they stay in its cache and are enough for matrix products.
 COLUMNS = 2048
+# Where more columns than this share have integrals, copying these columns takes longer than solving for the others.
+WORTH = 0.9
 
 
 def fitted_integrals(mol: gto.Mole, auxmol: gto.Mole) -> np.ndarray:
@@ -73,19 +75,32 @@ class MetricFactor:
 
     def divide_out(self, integrals: np.ndarray, columns: Sequence[tuple[int, int]]) -> np.ndarray:
         """Replace (P|ij) [nfit, pairs] by fitted rows [naux, pairs] in the same memory; one task a range of columns."""
-
         with single_threaded_pool(lib.num_threads()) as pool:
-            solver = LowerSolver.of(self.matrix) if self.is_lower else None
-
-            def fit(part: tuple[int, int]) -> None:
-                block = integrals[:, slice(*part)]
-                if solver:
-                    solver.solve(block)
-                else:
-                    block[: self.naux] = self.matrix.T @ block
-
-            list(pool.map(fit, columns))
+            fit = self.fit()
+            list(pool.map(lambda part: fit(integrals[:, slice(*part)]), columns))
         return integrals[: self.naux]
+
+    def fit(self) -> Callable[[np.ndarray], None]:
+        """Return the function that replaces columns [nfit, m] of (P|ij) by fitted ones, in the first naux rows."""
+        solver = LowerSolver.of(self.matrix) if self.is_lower else None
+
+        def replace(block: np.ndarray) -> None:
+            if solver:
+                solver.solve(block)
+            else:
+                block[: self.naux] = self.matrix.T @ block
+
+        def fit(block: np.ndarray) -> None:
+            # In large molecules many pairs of functions are too far from each other to have integrals.
+            filled = np.einsum("qp,qp->p", block, block) > 0
+            if np.count_nonzero(filled) > WORTH * len(filled):
+                replace(block)
+            else:
+                packed = np.ascontiguousarray(block[:, filled])
+                replace(packed)
+                block[:, filled] = packed
+
+        return fit
 
 
 def shell_blocks(mol: gto.Mole) -> list[tuple[int, int]]:

@@ -90,7 +90,7 @@ class ShellPairs:
         a, b = (functions(l, self.cartesian) for l in (self.la, self.lb))
         return a, b
 
-    def take(self, which: np.ndarray) -> ShellPairs:
+    def take(self, which: np.ndarray | slice) -> ShellPairs:
         """Return the pairs at these positions, in this order, with no more padding than they need."""
         longest = int(self.count[which].max(initial=1))
         records = np.ascontiguousarray(self.records[which, :longest])

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from trnqc.host.disk_arrays import DiskArray
 from trnqc.host.files import Records
-from trnqc.mp2.factors.disk_arrays import DiskArray
 
 Array = TypeVar("Array", bound=DiskArray)
 

@@ -10,10 +10,10 @@ from contextlib import AbstractContextManager, nullcontext
 
 from rich.console import Console
 
-from trnqc.cli.mp2_jobs import jobs_from, positive
-from trnqc.cli.mp2_options import add_options
-from trnqc.cli.mp2_tables import energy_table
-from trnqc.cli.mp2_tasks import Outcome, check_task, compute
+from trnqc.cli.mp2.jobs import jobs_from, positive
+from trnqc.cli.mp2.options import add_options
+from trnqc.cli.mp2.tables import energy_table
+from trnqc.cli.mp2.tasks import Outcome, check_task, compute
 from trnqc.errors import BackendUnavailable, TrnqcError
 from trnqc.host.files import write_aside
 from trnqc.host.progress import StageBars

@@ -1,4 +1,4 @@
-"""Tables of ``trnqc mp2`` beside those of `trnqc.cli.report`, for a terminal."""
+"""Tables of ``trnqc mp2`` beside those of `trnqc.cli.mp2.report`, for a terminal."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Files and texts of strangers, damaged at random, given to our readers."""

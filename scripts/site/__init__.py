@@ -1,0 +1,1 @@
+"""What the site shows beside the pages of docs/."""

@@ -1,0 +1,114 @@
+"""`trnqc bench`: runs in turns, figures, the page, and the command."""
+
+import json
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from trnqc.bench import CASES, Figure, Row, Section, measure, page
+from trnqc.bench.figure import duration, faster
+from trnqc.bench.runs import BenchError, environment
+from trnqc.cli import main
+
+SMALL = CASES["einsum-small"]
+WIN, LOSS = Figure("a < b", "PySCF", 3.0, 1.5, 2.0), Figure("c", "SciPy", 1e-4, 2e-4, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(123.4, "123 s"), (12.34, "12.3 s"), (0.0456, "45.6 ms"), (7.89e-4, "789 µs"), (2e-9, "0.00 µs")],
+)
+def test_durations_have_three_digits(seconds, words):
+    assert duration(seconds) == words
+
+
+def test_losses_are_called_losses():
+    assert faster(2.0) == "2.00 times faster"
+    assert faster(0.5) == "2.00 times slower"
+
+
+def test_a_ratio_is_the_median_of_the_ratios_of_rounds():
+    # The machine is three times slower in the second round, which must not change the ratio.
+    seconds = {"PySCF": (2.0, 6.0, 2.2), "trnqc": (1.0, 3.0, 1.0)}
+    figure = Row("x", "g", "what", "PySCF", seconds, seconds, 0.0, 0.0).figure()
+    assert (figure.theirs, figure.ours, figure.ratio) == (2.2, 1.0, 2.0)
+
+
+def test_every_case_is_named_once_and_has_two_contestants():
+    for name, case in CASES.items():
+        assert case.name == name
+        assert set(case.contestants) == {case.rival, "trnqc"}
+
+
+def test_a_case_is_measured_in_processes():
+    row = measure(SMALL, environment(1), budget=0.0)
+    assert row.rounds == 1
+    assert row.difference < SMALL.tolerance
+    assert all(seconds > 0 for many in (*row.seconds.values(), *row.cpu_seconds.values()) for seconds in many)
+
+
+def test_different_results_are_an_error():
+    with pytest.raises(BenchError, match=r"differ by .* at most -1e"):
+        measure(replace(SMALL, tolerance=-1.0), environment(1), budget=0.0)
+
+
+def test_a_contestant_that_fails_is_named():
+    with pytest.raises(BenchError, match="process of trnqc ended with status 1: KeyError: 'nothing'"):
+        measure(replace(SMALL, name="nothing"), environment(1), budget=0.0)
+
+
+class Checker(HTMLParser):
+    """Collects what a page must not have, and checks that every element is closed."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.outside, self.tags = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.outside += [value for name, value in attrs if name in ("src", "href")]
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_the_page_stands_alone_and_counts_losses():
+    text = page(
+        "Here", {"machine": "<this & that>"}, [Section("One", [WIN, LOSS], {"command": "x"})], ["e3nn is missing."]
+    )
+    checker = Checker()
+    checker.feed(text)
+    assert not checker.open
+    assert not checker.outside
+    assert "script" not in checker.tags
+    assert "faster in 1 of 2 comparisons and slower in 1" in text
+    assert "&lt;this &amp; that&gt;" in text
+    assert "e3nn is missing." in text
+
+
+def test_the_command_writes_json_and_a_page(tmp_path, capsys):
+    files = tmp_path / "b.json", tmp_path / "b.html"
+    status = main(
+        ["bench", "--cases", "einsum-small", "--threads", "1", "--json", str(files[0]), "--html", str(files[1])]
+    )
+    assert status == 0
+    assert "opt_einsum" in capsys.readouterr().out
+    record = json.loads(files[0].read_text())
+    assert record["rows"][0]["case"] == "einsum-small"
+    assert record["rows"][0]["ratio"] > 0
+    assert "opt_einsum" in files[1].read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [(["--cases", "nothing"], "there is no case nothing"), (["--threads", "0"], "--threads must be positive, got 0")],
+)
+def test_wrong_options_are_one_line(words, message, capsys):
+    assert main(["bench", *words]) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,107 @@
+"""Triangular systems and Cholesky factors in the memory of a device: by cuBLAS and cuSOLVER on GPUs, by SciPy else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.linalg import lapack, solve_triangular
+
+from trnqc.backends.cuda.products import Matrix, cublas, view
+from trnqc.errors import BackendUnavailable
+from trnqc.jit.device import CudaDevice
+from trnqc.jit.simulated_device import SimulatedDevice
+
+# The first letter of the functions for a dtype.
+LETTERS = {"float64": "d", "float32": "s"}
+
+
+class CusolverSolvers:
+    """Solvers by cuBLAS and cuSOLVER, which are opened when they are first used.
+
+    Both expect columns first, where a lower triangle in row-major order is an upper one.
+
+    Raises
+    ------
+    BackendUnavailable
+        From the methods, if the bindings or the libraries are missing; the message says what to install.
+    """
+
+    def __init__(self, device: CudaDevice) -> None:
+        self.device = device
+
+    def solve(self, l: Matrix, b: Matrix) -> None:
+        # X.T l.T = b.T, where l.T is the upper triangular matrix that cuBLAS sees.
+        blas, handle = self._cublas
+        letter, one = LETTERS[l.dtype.name], np.ones(1, l.dtype)
+        options = blas.SideMode.RIGHT, blas.FillMode.UPPER, blas.Operation.N, blas.DiagType.NON_UNIT
+        numbers = map(int, (*options, b.columns, b.rows))
+        operands = (self._place(l), l.stride, self._place(b), b.stride)
+        self.device.make_current()
+        getattr(blas, f"{letter}trsm")(handle, *numbers, one.ctypes.data, *operands)
+
+    def cholesky(self, a: Matrix) -> int:
+        solver, handle = self._cusolver
+        letter, upper = LETTERS[a.dtype.name], int(cublas().FillMode.UPPER)
+        arguments = (handle, upper, a.rows, self._place(a), a.stride)
+        self.device.make_current()
+        size = int(getattr(solver, f"{letter}potrf_buffer_size")(*arguments))
+        workspace, info = self.device.zeros(max(size, 1), dtype=a.dtype), self.device.zeros(1, dtype=np.int32)
+        addresses = (self.device.address(workspace), size, self.device.address(info))
+        getattr(solver, f"{letter}potrf")(*arguments, *addresses)
+        minor = int(self.device.download(info)[0])
+        self.device.release(workspace, info)
+        return minor
+
+    def _place(self, matrix: Matrix) -> int:
+        return self.device.address(matrix.memory) + matrix.start * matrix.dtype.itemsize
+
+    @cached_property
+    def _cublas(self) -> tuple[Any, int]:
+        return self._opened("cuBLAS", cublas())
+
+    @cached_property
+    def _cusolver(self) -> tuple[Any, int]:
+        return self._opened("cuSOLVER", cusolver())
+
+    def _opened(self, name: str, bindings: Any) -> tuple[Any, int]:
+        """The bindings with a handle on the first stream."""
+        try:
+            address = self.device.stream_address(0)
+            handle = int(bindings.create())
+            bindings.set_stream(handle, address)
+        except Exception as error:  # The bindings raise a different class for each cause.
+            raise BackendUnavailable(
+                f"{name} does not start on {self.device.name} ({error}): pip install 'trnqc[cuda]'"
+            ) from error
+        return bindings, handle
+
+
+def cusolver() -> Any:
+    """The bindings of cuSOLVER. Raises BackendUnavailable if they are not installed."""
+    try:
+        from nvmath.bindings import cusolverDn
+    except ImportError as error:
+        raise BackendUnavailable(
+            f"the bindings of cuSOLVER cannot be imported ({error}): pip install 'trnqc[cuda]'"
+        ) from error
+    return cusolverDn
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedSolvers:
+    """Solvers by SciPy on a simulated device."""
+
+    device: SimulatedDevice
+
+    def solve(self, l: Matrix, b: Matrix) -> None:
+        target = view(b)[0]
+        target[...] = solve_triangular(view(l)[0], target, lower=True, check_finite=False)
+
+    def cholesky(self, a: Matrix) -> int:
+        target = view(a)[0]
+        lower, minor = getattr(lapack, f"{LETTERS[a.dtype.name]}potrf")(target, lower=1, clean=0)
+        target[...] = lower
+        return int(minor)
