@@ -1,10 +1,11 @@
-"""Measure sparse tensor networks beside other forms of themselves, pairs of SciPy's products, and dense matrices.
+"""Measure sparse tensor networks beside other forms of themselves, other compilers and libraries, and dense matrices.
 
-    python -m scripts.bench_sparse [--parts integrals25 integrals100 factors solver threads] [--quick]
-                                    [--vectors avx2] [--out FILE]
+    python -m scripts.bench_sparse [--parts integrals25 integrals100 density factors solver threads]
+                                    [--quick] [--vectors avx2] [--out FILE]
 
     integrals25   DLPNO integrals (examples/dlpno_integrals.py), equations (1) and (2), 25 helium atoms
     integrals100  the same, 100 atoms
+    density       equation (1) of 25 atoms over the density of the integrals, with a figure
     factors       MTTKRP and TTMc in every mode, on synthetic tensors with short and with long fibres
     solver        CPU seconds to find the smallest workspaces of known networks, and to rank their nests
     threads       wall time of one thread relative to two, 100 atoms
@@ -13,14 +14,17 @@ Set A keeps integrals above 1e-6 and P dense, set B all elements above 1e-4. Con
 run as other compilers would run them, with all operands compressed: nary, one nest over all indices, those of the
 result outermost; unfused, a nest for each product with summed indices innermost; unfused-rows, with a workspace for
 each row and the map contracted first. Contestants run in turns in one process, with the measured rates of the machine.
-Times are CPU times of one thread unless stated otherwise; contestants of more than a second run once. A target is the
-least ratio that we aim at. A part replaces the same part in the file and leaves the others.
+TACO runs where TACO_HOME names its source tree with a built library, MKL's sparse BLAS where the packages mkl and
+sparse_dot_mkl are installed (MKL_RT may have to name libmkl_rt), PyData sparse where its package is; rows state what
+was not installed. Times are CPU times of one thread unless stated otherwise; contestants of more than a second run
+once. A target is the least ratio that we aim at. A part replaces the same part in the file and leaves the others.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from statistics import median
 from typing import Any
@@ -32,22 +36,29 @@ from scripts import vectors
 from scripts.measuring import clocked, in_turns, one_thread, ratio
 from scripts.parts import Parts, Rows, add_arguments, run_parts, speedup_table, speedups
 from scripts.sparse import factors as factor_cases
-from scripts.sparse import known
+from scripts.sparse import known, plot, rivals, taco
 from scripts.sparse.contestants import ONE, TWO, Work, as_array, integrals
 from trnqc import sparse
 from trnqc.sparse.run.machine_rates import measure_and_keep
 
 EQUATIONS = {"(1)": ONE, "(2)": TWO}
+# Targets relative to TACO's code of the CoNST paper's nest.
+OVER_TACO = dict.fromkeys(
+    (f"{ours} over TACO, paper's loops" for ours in ("fused", "fused, all sparse", "fused, paper's loops")), 1.0
+)
 # Targets for 25 atoms, where dense matrices are fastest for (1), so that a plan has to choose them.
 AT_25 = {
     "trnqc over unfused-rows": 4.0,
     "fused, all sparse over unfused-rows": 3.0,
     "trnqc over nary": 100.0,
     "trnqc over dense matrices": 1 / 1.5,
+    **OVER_TACO,
 }
 # Targets for 100 atoms, and those relative to dense matrices for each equation.
-AT_100 = {"trnqc over unfused-rows": 4.0, "fused, all sparse over unfused-rows": 3.0}
+AT_100 = {"trnqc over unfused-rows": 4.0, "fused, all sparse over unfused-rows": 3.0, **OVER_TACO}
 OVER_DENSE = {"(1)": 2.0, "(2)": 20.0}
+# Magnitudes above which integrals are kept, for times over density.
+DENSITY_CUTS = (1e-6, 1e-4, 1e-3, 1e-2, 1e-1)
 # CPU seconds from which a contestant runs once.
 LONG = 1.0
 
@@ -109,6 +120,8 @@ def of_lattice(side: int, asked: argparse.Namespace, drop: tuple[str, ...], targ
                 "plan": str(plans["trnqc"]),
                 "fused plan": str(plans["fused"]),
                 "packing seconds": plans["trnqc"].operands.seconds,
+                "TACO ran": {who: work.name for who, work in works.items() if isinstance(work, taco.Nest)},
+                "not installed": rivals.missing(),
             }
 
 
@@ -122,11 +135,28 @@ def integrals100(asked: argparse.Namespace) -> Rows:
     yield from of_lattice(10, asked, drop, AT_100)
 
 
+def density(asked: argparse.Namespace) -> Rows:
+    """Equation (1) with more and more of the integrals left out, and a figure beside the record."""
+    rows = []
+    for cut in DENSITY_CUTS:
+        operands = lattice(5).operands(replace(SETS["B"], integrals=cut))
+        works, plans = integrals(ONE, operands)
+        works = {who: work for who, work in works.items() if who in plot.COLOURS}
+        network = plans["trnqc"].network
+        differences = errors(works, network.shape(network.output))
+        row = compared(f"(1) 25 atoms, integrals above {cut:g}", works, {}, asked.rounds)
+        rows.append(row | {"density": operands["I"].fill, "ran as": plans["trnqc"].form, "error": differences})
+        yield rows[-1]
+    figure = vectors.beside(asked.out).with_name("sparse_density.svg")
+    figure.parent.mkdir(parents=True, exist_ok=True)
+    figure.write_text(plot.plot(rows) + "\n", encoding="utf-8")
+
+
 def factors(asked: argparse.Namespace) -> Rows:
     for case in factor_cases.cases(asked.quick):
         works, plans = factor_cases.contestants(case)
         error = factor_cases.errors(works)
-        best = ("nary", "unfused-rows")
+        best = [name for name in works if name not in ("trnqc", "fused")]
         row = compared(case.label, works, dict(case.targets), asked.rounds)
         alternative = min(best, key=lambda name: row["milliseconds"][name])
         row["speedup"]["trnqc over the best other"] = row["speedup"][f"trnqc over {alternative}"]
@@ -170,6 +200,7 @@ def threads(asked: argparse.Namespace) -> Rows:
 PARTS: Parts = {
     "integrals25": integrals25,
     "integrals100": integrals100,
+    "density": density,
     "factors": factors,
     "solver": solver,
     "threads": threads,

@@ -1,4 +1,4 @@
-"""Contestants that compute a sparse network: plans, other forms of our own nests, pairs of SciPy's products, NumPy.
+"""Contestants that compute a sparse network: plans, other forms of our own nests, other libraries and compilers.
 
 Every contestant is a function without arguments whose operands are packed beforehand. All return the same result.
 """
@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import matmul
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 
+from scripts.sparse import rivals, taco
 from trnqc import sparse
+from trnqc.sparse.network.loops import in_order
 from trnqc.sparse.network.nest import Nest
 from trnqc.sparse.network.network import Network
 from trnqc.sparse.network.tree import Tree
@@ -27,8 +30,8 @@ from trnqc.sparse.search.statistics import Statistics
 ONE, TWO = "Kmn,mi,nu->Kiu", "Kmn,mi,nu,Ki->Kiu"
 # Orders of contractions in which the unfused forms are fastest: the map is contracted with the orbitals first.
 TREES: dict[str, Tree] = {ONE: ((0, 1), 2), TWO: ((0, (1, 3)), 2)}
-# Loops of the fused nest of the CoNST paper, with auxiliary function and orbital outermost.
-PAPER = {ONE: ["Kimn", "Kinu"], TWO: ["Kim", "Kimn", "Kinu"]}
+# Loops of the fused nests that the authors of the CoNST paper hand to TACO.
+PAPER = {ONE: ["iKmn", "iKun"], TWO: ["Kim", "Kimn", "Kinu"]}
 Work = Callable[[], Any]
 
 
@@ -43,7 +46,7 @@ def integrals(subscripts: str, operands: Mapping[str, Any]) -> tuple[dict[str, W
         "dense matrices": sparse.plan(subscripts, *original, form="dense", out="dense"),
     }
     plans["fused, all sparse"] = sparse.plan(subscripts, *thin, form=all_sparse(plans["fused"].network, thin))
-    plans["fused, paper's loops"] = sparse.plan(subscripts, *thin, form=papers(subscripts, plans["fused"]))
+    plans["fused, paper's loops"] = sparse.plan(subscripts, *thin, form=papers(subscripts, plans["fused"], thin))
     for name in ("unfused-rows", "unfused", "nary"):
         plans[name] = sparse.plan(subscripts, *thin, form=name, tree=TREES[subscripts])
     plans["unfused-rows, P as given"] = sparse.plan(subscripts, *original, form="unfused-rows", tree=TREES[subscripts])
@@ -51,7 +54,8 @@ def integrals(subscripts: str, operands: Mapping[str, Any]) -> tuple[dict[str, W
     path = np.einsum_path(subscripts, *arrays, optimize="optimal")[0]
     works: dict[str, Work] = {name: plan.run for name, plan in plans.items()}
     works["np.einsum"] = lambda: np.einsum(subscripts, *arrays, optimize=path)
-    works["scipy"] = by_scipy(operands, subscripts == TWO)
+    works["scipy"] = rivals.by_pairs(operands, subscripts == TWO, matmul)
+    works |= rivals.of_integrals(operands, subscripts == TWO)
     return works, plans
 
 
@@ -70,40 +74,19 @@ def all_sparse(network: Network, operands: Sequence[sparse.SparseTensor]) -> Nes
     return min(nests, key=lambda nest: estimate(nest, model).seconds)
 
 
-def papers(subscripts: str, plan: Plan) -> Nest:
-    """Return the nest of the CoNST paper."""
-    tree = TREES[subscripts] if subscripts == ONE else (((1, 3), 0), 2)
-    return named_nests.fused(plan.network, tree, PAPER[subscripts], sparse=plan.steps[0].nest.formats[-1].sparse)
-
-
-def by_scipy(operands: Mapping[str, Any], near: bool) -> Work:
-    """Return two products of CSR matrices, [(K n), m] [m, i] and [(K i), n] [n, u]; near: with the map between them."""
-    whole = operands["I"]
-    (K, m, n), I = whole.to_coo()
-    auxiliary, _, functions = whole.shape
-    first = scipy.sparse.csr_array((I, (K * functions + n, m)), shape=(auxiliary * functions, whole.shape[1]))
-    C, P = (
-        scipy.sparse.csr_array(x if isinstance(x, np.ndarray) else x.to_scipy())
-        for x in (operands[name] for name in "CP")
-    )
-    L = operands["L"].to_dense() != 0
-    orbitals = C.shape[1]
-
-    def work() -> scipy.sparse.csr_array:
-        X = (first @ C).tocoo()
-        row, i = X.coords
-        k, at = np.divmod(row, functions)
-        value = X.data
-        if near:
-            kept = L[k, i]
-            k, at, i, value = k[kept], at[kept], i[kept], value[kept]
-        return scipy.sparse.csr_array((value, (k * orbitals + i, at)), shape=(auxiliary * orbitals, functions)) @ P
-
-    return work
+def papers(subscripts: str, plan: Plan, operands: Sequence[sparse.SparseTensor]) -> Nest:
+    """Return the nest of the CoNST paper, with a sparse result as there."""
+    tree, network = TREES[subscripts] if subscripts == ONE else (((1, 3), 0), 2), plan.network
+    nest = named_nests.fused(network, tree, PAPER[subscripts])
+    order = nest.formats[-1].order
+    depth = in_order(order, nest.assignments[-1].loops)
+    return replace(nest, crowded=Statistics(network, operands).crowded(order, depth))
 
 
 def as_array(result: Any, shape: tuple[int, ...]) -> np.ndarray:
     """Convert the result of a contestant to a NumPy array."""
-    if isinstance(result, sparse.SparseTensor):
+    if isinstance(result, sparse.SparseTensor | taco.Result):
         return result.to_dense()
-    return (result.toarray() if scipy.sparse.issparse(result) else result).reshape(shape)
+    if hasattr(result, "todense") and not scipy.sparse.issparse(result):
+        return np.asarray(result.todense())
+    return (result.toarray() if scipy.sparse.issparse(result) else np.asarray(result)).reshape(shape)

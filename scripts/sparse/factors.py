@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from examples.data.sparse_tensors import fibred, skewed
-from scripts.sparse.contestants import Work
+from scripts.sparse import rivals
+from scripts.sparse.contestants import Work, as_array
 from trnqc import sparse
 from trnqc.sparse.network.network import network
 from trnqc.sparse.run.plan import Plan
@@ -96,10 +97,12 @@ def contestants(case: Case) -> tuple[dict[str, Work], dict[str, Plan]]:
     plans = {"trnqc": sparse.plan(case.subscripts, *operands, form="fused", out="dense")}
     plans |= {name: sparse.plan(case.subscripts, *operands, form=nest) for name, nest in nests.items()}
     plans["unfused-rows"] = sparse.plan(case.subscripts, *operands, form="unfused-rows", tree=tree, out="dense")
-    return {name: plan.run for name, plan in plans.items()}, plans
+    works: dict[str, Work] = {name: plan.run for name, plan in plans.items()}
+    return works | rivals.of_factors(case.product, case.tensor, case.order, operands[1:]), plans
 
 
 def errors(works: Mapping[str, Work]) -> dict[str, float]:
     """Return the largest differences from "nary", relative to its largest element; a dense tensor would not fit."""
     expected = works["nary"]()
-    return {name: float(np.abs(work() - expected).max() / np.abs(expected).max()) for name, work in works.items()}
+    results = ((name, as_array(work(), expected.shape)) for name, work in works.items())
+    return {name: float(np.abs(result - expected).max() / np.abs(expected).max()) for name, result in results}

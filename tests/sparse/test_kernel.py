@@ -1,6 +1,7 @@
 """Compiled kernels: awkward sizes, equal bits on any number of threads, tables that grow, what is refused."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -112,6 +113,20 @@ def test_a_list_inside_a_list(kinds):
     one = Format(("a",), ("dense",)), Format(("b",), ("compressed",)), Format(("a", "b"), kinds)
     lists = (Workspace(("a",), "listed"), Workspace(("b",), "listed"))
     check(Nest(outer, copies, (0, 0), one, lists))
+
+
+@pytest.mark.parametrize("fill", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("loops", ["Kinu", "Kiun"])
+def test_crowded_rows_and_consecutive_coordinates(loops, fill):
+    """Rows of a full operand are consecutive, those of others are not; a crowded row is stored without its zeros."""
+    net = network("Kmn,mi,nu->Kiu", [(5, 7, 70), (7, 6), (70, 75)])
+    nest = fused(net, ((0, 1), 2), ["Kimn", loops])
+    for crowded in (False, True):
+        check(replace(nest, crowded=crowded), fill=fill)
+    if loops == "Kinu":
+        inputs = arrays(nest, 3, fill)
+        result = compiled(replace(nest, crowded=True))(packed(nest, inputs))
+        assert result.nnz == np.count_nonzero(reference(net, inputs))
 
 
 @pytest.mark.parametrize("empty", [0, 1, 2])

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from trnqc.gen import Array, Value, Var
 from trnqc.gen.build import Builder
-from trnqc.gen.values import cast, eq, invert, lt
+from trnqc.gen.values import cast, eq, invert, le, lt, select
 from trnqc.sparse.lower.state import ONE, ZERO, Extents, State
 from trnqc.sparse.lower.workspace import STATUS
 from trnqc.sparse.network.nest import Format
@@ -107,6 +107,38 @@ class Appended:
             b.store(VALUES[self.used[self.last]], value)
             self._count(b, self.last, state)
             self._advance(b, self.last)
+        with b.otherwise():
+            b.store(STATUS[self.tensor], 1)
+
+    def add_row(self, b: Builder, state: State, row: Array, start: Value, zeros: bool) -> None:
+        """Append the elements of an array from `start` on as the entries of the last level under one parent.
+
+        There must be memory for all of them, also for those that are left out.
+
+        Parameters
+        ----------
+        b
+            The builder of the statements.
+        state
+            The state outside the loop over the last index.
+        row, start
+            The array, and the position of the first element.
+        zeros
+            Whether zeros are appended too.
+        """
+        index, used = self.format.order[self.last], self.used[self.last]
+        extent, coordinates = self.extents.value(index), self.coordinates(self.last)
+        with b.when(le(used + extent, CAPACITY)):
+            begin = b.let("first", used)
+            end = b.declare("end", begin)
+            with b.loop(Var(index, "i64"), extent) as x:
+                place = begin + x if zeros else end
+                value = b.let(b.fresh("element", "f64"), row[start + x])
+                b.store(coordinates[place], cast(x, coordinates.dtype))
+                b.store(VALUES[place], value)
+                if not zeros:
+                    b.assign(end, end + select(eq(value, 0.0), ZERO, ONE))
+            b.store(used, begin + extent if zeros else end)
         with b.otherwise():
             b.store(STATUS[self.tensor], 1)
 

@@ -8,7 +8,7 @@ nest -> tree of loops (network/loops.py), tensors by number (tensors.py)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from functools import reduce
@@ -17,7 +17,8 @@ from operator import mul
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
-from trnqc.gen.values import eq
+from trnqc.gen.values import eq, invert
+from trnqc.sparse.lower import runs
 from trnqc.sparse.lower.append import CAPACITY, VALUES, Appended
 from trnqc.sparse.lower.coiterate import Driver, at_position, over
 from trnqc.sparse.lower.dot import contiguous_factors, vector_sum
@@ -142,7 +143,7 @@ class _Lowering:
                     workspaces[t].finish(self.b)
 
     def loop(self, node: Loop, state: State) -> None:
-        if self.by_vectors(node, state) or self.summed(node, state):
+        if self.by_vectors(node, state) or self.row_appended(node, state) or self.summed(node, state):
             return
         drivers = self.drivers(node, state)
         listed = None if drivers else self.listed(node, state)
@@ -152,8 +153,19 @@ class _Lowering:
             with workspace.over(self.b, state, sort=self.appends(node) is not None) as inner:
                 self.entry(node, inside, inner)
             return
+        if self.ran(node, state, drivers):
+            return
         with over(self.b, self.tensors.extents, node.index, state, drivers) as inner:
             self.turn(node, inner)
+
+    def ran(self, node: Loop, state: State, drivers: Sequence[Driver]) -> bool:
+        """Add a loop over stored elements that may be consecutive. Returns False for other loops."""
+        if len(drivers) != 1 or not runs.is_row_target(self.tensors, node):
+            return False
+        if runs.contiguous(self.tensors, node, drivers[0]) is None:
+            return False
+        runs.over_row(self.b, self.tensors, node, state, drivers[0], self.inside)
+        return True
 
     def by_vectors(self, node: Loop, state: State) -> bool:
         """Add the loop by vectors, as sums of rows or of contiguous products. Returns False if it is neither."""
@@ -173,6 +185,21 @@ class _Lowering:
         self.leaf(Leaf(node.members[0]), state, total, factors)
         return True
 
+    def row_appended(self, node: Loop, state: State) -> bool:
+        """Add the loop that copies a row of a workspace to the end of a sparse result. Returns False for others."""
+        appended, tensors = self.appends(node), self.tensors
+        if appended is None or node.members != (tensors.result - self.count,) or not isinstance(node.body[0], Leaf):
+            return False
+        operands = self.nest.assignments[node.members[0]].operands
+        source = operands[0]
+        if len(operands) > 1 or source not in tensors.workspaces or not tensors.is_row(source, node.index):
+            return False
+        if tensors.order(tensors.result)[-1] != node.index or state.listed is not None or source in state.entry:
+            return False
+        start = tensors.extents.offset(tensors.order(source), state.bind(node.index, ZERO).bound)
+        appended.add_row(self.b, state, tensors.array(source), start, zeros=not self.nest.crowded)
+        return True
+
     def summed(self, node: Loop, state: State) -> bool:
         """Add the loop with its terms summed in a variable. Returns False if they belong to several elements."""
         if len(node.members) > 1:
@@ -181,18 +208,35 @@ class _Lowering:
         workspace, order = self.tensors.workspaces.get(target), self.tensors.order(target)
         variable = workspace is not None and not order and not workspace.kept
         appended = workspace is None and self.tensors.appended is not None
-        if target in state.sums or variable or appended or not set(order) <= set(state.bound):
+        if target in state.sums or appended or not set(order) <= set(state.bound):
             return False
+        if variable:
+            return workspace is not None and self.summed_in_place(node, state, workspace)
         total = self.b.declare("sum", const(0.0))
         inner = replace(state, sums={**state.sums, target: total})
         if workspace is None or not workspace.counted:
-            self.loop(node, inner)
+            drivers = self.drivers(node, inner)
+            if len(drivers) == 1 and isinstance(node.body[0], Leaf):
+                runs.summed(self.b, self.tensors, node, inner, drivers[0], target, self.inside, self.leaf)
+            else:
+                self.loop(node, inner)
             self.add(target, state, total)
             return True
         some = self.b.declare("some", ZERO)
         self.loop(node, replace(inner, seen={**state.seen, target: some}))
         with self.b.when(eq(some, 1)):
             self.add(target, state, total)
+        return True
+
+    def summed_in_place(self, node: Loop, state: State, workspace: WorkspaceArrays) -> bool:
+        """Add a loop over the elements of one operand that are summed in a variable. Returns False for others."""
+        drivers = self.drivers(node, state)
+        if len(drivers) != 1 or runs.contiguous(self.tensors, node, drivers[0]) is None:
+            return False
+        target = workspace.tensor
+        seen = {**state.seen, target: workspace.count} if workspace.counted else state.seen
+        inner = replace(state, sums={**state.sums, target: workspace.scalar}, seen=seen)
+        runs.summed(self.b, self.tensors, node, inner, drivers[0], target, self.inside, self.leaf)
         return True
 
     def turn(self, node: Loop, state: State) -> None:
@@ -203,8 +247,25 @@ class _Lowering:
 
     def inside(self, node: Loop, state: State) -> None:
         operands = [self.tensors.operands[t] for t in self.operands(node) if t < self.count]
-        with resolved(self.b, operands, state) as inner:
+        with resolved(self.b, operands, state) as inner, ExitStack() as skips:
+            for condition in self.not_zero(node, inner):
+                skips.enter_context(self.b.when(condition))
             self.nodes(node.body, node.depth + 1, inner)
+
+    def not_zero(self, node: Loop, state: State) -> Iterator[Value]:
+        """Yield a condition for each element of a workspace that the loops inside only multiply by.
+
+        Many elements of a workspace may be zero, and the loops inside then have nothing to add. Rows in registers are
+        skipped together, see tile.py.
+        """
+        if len(node.members) > 1 or state.tile is not None or not isinstance(node.body[0], Loop):
+            return
+        for t in self.nest.assignments[node.members[0]].operands:
+            workspace = self.tensors.workspaces.get(t)
+            if workspace is None or t in state.entry or workspace.hashed or node.index not in workspace.spec.order:
+                continue
+            if set(workspace.spec.order) <= set(state.bound):
+                yield invert(eq(self.tensors.element(t, state.bound), 0.0))
 
     def operands(self, node: Node) -> list[int]:
         return [t for k in node.members for t in self.nest.assignments[k].operands]

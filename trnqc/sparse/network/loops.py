@@ -99,9 +99,14 @@ def scattered(formats: Iterable[Format], workspaces: Iterable[Workspace] = ()) -
 
 
 def _space(nest: Nest, rest: Indices) -> Space:
-    """Return the kind of workspace for the unordered part of a sparse result; no list if all elements are computed."""
+    """Return the kind of workspace for the unordered part of a sparse result.
+
+    It needs no list if all elements are computed, or many of them.
+    """
     if math.prod(nest.network.shape(rest)) > LARGEST_LISTED:
         return "hashed"
+    if nest.crowded and rest:
+        return "dense"
     return "listed" if not rest or scattered(nest.formats[:-1], nest.workspaces) & set(rest) else "dense"
 
 

@@ -89,6 +89,10 @@ class Nest:
         The formats of the operands in order, and of the result.
     workspaces
         One for each intermediate.
+    crowded
+        Whether many elements of each row of a sparse result are expected to occur. If rows are computed out of order,
+        they are then collected in an array that is read whole, not in a list of the elements that were written, and
+        zeros are left out.
     """
 
     network: Network
@@ -96,6 +100,7 @@ class Nest:
     shared: tuple[int, ...]
     formats: tuple[Format, ...]
     workspaces: tuple[Workspace, ...]
+    crowded: bool = False
 
     @cached_property
     def indices(self) -> tuple[Indices, ...]:

@@ -37,6 +37,9 @@ from trnqc.sparse.tensors.storage import SparseTensor
 FIRST_SLOTS = 2**12
 # Most entries for which memory of a sparse result is reserved in the first call.
 LARGEST_CAPACITY = 2**26
+# Most entries that are reserved beyond the bound of a sparse result: a row is appended only if the whole of it fits,
+# see `Appended.add_row`. Longer rows may have to be computed again.
+LARGEST_SPARE = 2**16
 # Factor by which hash tables and sparse results grow, and the number of elements beyond which they do not.
 GROWTH, MOST = 4, 2**36
 
@@ -237,7 +240,8 @@ class _Call:
             starts = positions_under(self.operands[leading.operand], leading.levels, starts)
         shares = np.diff(starts) / max(1, starts[-1] - starts[0])
         prefix = self.common.setdefault("prefix", np.zeros(math.prod(self.shape[: appended.first]), np.int64))
-        return ResultPart.empty(appended, [max(1, math.ceil(capacity * share)) for share in shares], prefix)
+        spare = min(self.shape[-1], LARGEST_SPARE)
+        return ResultPart.empty(appended, [max(1, math.ceil(capacity * share)) + spare for share in shares], prefix)
 
     def _workspace(self, workspace: WorkspaceArrays) -> Arguments:
         slots = self.kernel.size(workspace.tensor, FIRST_SLOTS) if workspace.hashed else 0

@@ -257,8 +257,11 @@ class Model:
         return Access(everything, layout.order, layout.kinds, self.rates.listed_update if listed else 0.0)
 
     def _listed(self, layout: Format, loops: Indices, scattered: frozenset[str]) -> bool:
-        rest = layout.order[in_order(layout.order, loops) :]
-        return layout.sparse and bool(scattered & set(rest) or product(self.extents, rest) > LARGEST_LISTED)
+        depth = in_order(layout.order, loops)
+        rest = layout.order[depth:]
+        if not layout.sparse or self.statistics.crowded(layout.order, depth):
+            return False
+        return bool(scattered & set(rest) or product(self.extents, rest) > LARGEST_LISTED)
 
     def result_seconds(self, layout: Format, loops: Indices, scattered: frozenset[str]) -> float:
         """Return the seconds to allocate a dense result, or to sort and store the elements of a sparse one.

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from trnqc.sparse.network.loops import in_order
 from trnqc.sparse.network.nest import Assignment, Format, Kind, Nest, Space, Workspace
 from trnqc.sparse.network.network import Indices
 from trnqc.sparse.search.statistics import Statistics, product
@@ -116,9 +117,12 @@ class Formats:
         formats = [
             self.operand(t, nest.assignments[nest.reader(t)].loops, t in choices.dense) for t in self._everything
         ]
-        formats.append(self.result(nest.assignments[-1].loops, choices.out))
+        loops = nest.assignments[-1].loops
+        formats.append(self.result(loops, choices.out))
         workspaces = tuple(_workspace(nest, a.target, choices) for a in nest.assignments[:-1])
-        return replace(nest, formats=tuple(formats), workspaces=workspaces)
+        order = formats[-1].order
+        crowded = formats[-1].sparse and self.statistics.crowded(order, in_order(order, loops))
+        return replace(nest, formats=tuple(formats), workspaces=workspaces, crowded=crowded)
 
 
 def _full(levels: int) -> tuple[Kind, ...]:

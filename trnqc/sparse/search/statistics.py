@@ -16,12 +16,14 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
+from trnqc.sparse.network.loops import LARGEST_LISTED
 from trnqc.sparse.network.network import Indices, Network
 from trnqc.sparse.search.samples import Samples
 
 # Indices, the number of distinct coordinates over all of them, and the number of distinct values of each.
 Pattern = tuple[Indices, float, tuple[float, ...]]
-
+# Part of the elements of a row of a sparse result from which reading all of them is faster than keeping a list.
+CROWDED = 0.1
 
 T = TypeVar("T")
 
@@ -102,6 +104,24 @@ class Statistics:
         """Return the part of all coordinates over some indices that a product of operands has."""
         labels = frozenset(indices)
         return self.count(operands, labels) / max(product(self.extents, labels), 1)
+
+    def crowded(self, order: Indices, depth: int) -> bool:
+        """Return whether many elements of the parts of a sparse result that are computed out of order occur.
+
+        Parameters
+        ----------
+        order
+            The indices of the result in stored order.
+        depth
+            How many of them, from the first, are computed in order.
+        """
+        everything = tuple(range(len(self.network.inputs)))
+        size = product(self.extents, order[depth:])
+        if depth == len(order) or size > LARGEST_LISTED:
+            return False
+        return self.count(everything, frozenset(order)) >= CROWDED * size * self.count(
+            everything, frozenset(order[:depth])
+        )
 
     def _pattern(self, operand: int, indices: frozenset[str]) -> Pattern:
         """Return the counts of an operand's coordinates in those of the indices that it has."""
