@@ -259,3 +259,30 @@ trnqc.sparse.contract("ij,jk->ik", np.eye(2), np.eye(2), form="dense")
 assert not {"torch", "pyscf", "z3"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_plan_is_remembered_for_elements_at_the_same_places():
+    """Values may differ; other places, shapes, 0/1 maps and options are planned anew."""
+    rng = np.random.default_rng(5)
+    matrix = scipy.sparse.random_array((40, 30), density=0.1, format="csr", rng=rng)
+    other = matrix * 3
+    dense = rng.standard_normal((30, 7))
+    first, second = trnqc.sparse.plan("ij,jk->ik", matrix, dense), trnqc.sparse.plan("ij,jk->ik", other, dense + 1)
+    assert second.steps is first.steps and second.notes is first.notes
+    np.testing.assert_allclose(second.run(), other @ (dense + 1), rtol=1e-13)
+    np.testing.assert_allclose(first.run(), matrix @ dense, rtol=1e-13)
+    moved = scipy.sparse.csr_array((matrix.data, (matrix.indices + 1) % 30, matrix.indptr), shape=matrix.shape)
+    holes = dense * (dense > 0)
+    ones = scipy.sparse.csr_array((np.ones(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
+    for operands, options in (
+        ((moved, dense), {}),
+        ((matrix, holes), {}),
+        ((ones, dense), {}),
+        ((matrix, dense), {"out": "sparse"}),
+        ((matrix, dense), {"time_limit": 2.0}),
+    ):
+        plan = trnqc.sparse.plan("ij,jk->ik", *operands, **options)
+        assert plan.notes is not first.notes
+        result = plan.run()
+        result = result.to_dense() if options.get("out") else result
+        np.testing.assert_allclose(result, operands[0] @ operands[1], rtol=1e-13, atol=1e-13)

@@ -140,3 +140,26 @@ def test_elements_outside_a_given_shape_are_named(tmp_path, shape, fault):
     path.write_text("1 1 1.0\n1 3 1.0\n")
     with pytest.raises(TensorFileError, match=fault):
         read_tns(path, shape)
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int32])
+def test_rows_of_scipy_are_read_in_place(layout, dtype):
+    matrix = scipy.sparse.random_array((11, 7), density=0.3, format=layout, rng=np.random.default_rng(1))
+    matrix = (matrix * 9).astype(dtype)
+    tensor = as_tensor(matrix)
+    np.testing.assert_array_equal(tensor.check().to_dense(), matrix.toarray())
+    assert tensor.kinds == ("dense", "compressed") and tensor.dtype == (dtype if dtype != np.int32 else np.float64)
+    assert np.shares_memory(tensor.levels[1].coordinates, matrix.indices)
+    assert np.shares_memory(tensor.values, matrix.data) == (dtype == np.float64)
+
+
+def test_rows_of_scipy_that_are_not_sorted_are_packed():
+    """SciPy may believe them sorted, if the caller changed the arrays after it had looked."""
+    matrix = scipy.sparse.csr_array(([1.0, 2.0, 3.0, 4.0], [2, 0, 1, 1], [0, 2, 4]), shape=(2, 3))
+    assert "dense" not in as_tensor(matrix).kinds
+    np.testing.assert_array_equal(as_tensor(matrix).to_dense(), [[2, 0, 1], [0, 7, 0]])
+    matrix.has_canonical_format = True
+    np.testing.assert_array_equal(as_tensor(matrix).to_dense(), [[2, 0, 1], [0, 7, 0]])
+    for empty in ((0, 4), (4, 0), (0, 0), (3, 3)):
+        np.testing.assert_array_equal(as_tensor(scipy.sparse.csr_array(empty)).to_dense(), np.zeros(empty))

@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from threading import Lock
 from typing import Any
 
 from trnqc.arrays import is_dynamo_there
@@ -28,10 +29,16 @@ from trnqc.sparse.search.formats import Formats, Out
 from trnqc.sparse.search.named_nests import Step
 from trnqc.sparse.search.solve import Candidate, candidates
 from trnqc.sparse.search.statistics import Statistics
+from trnqc.sparse.tensors.fingerprint import fingerprint
 
 FORMS = ("auto", "fused", "dense", *named_nests.NAMES)
 # Number of operands up to which all trees of pairs are compared for dense products.
 ALL_TREES = 5
+# Number of plans that are remembered, and what is kept of each: everything but the operands.
+REMEMBERED = 256
+_KEPT = ("network", "form", "tree", "steps", "dense", "estimate", "notes")
+_chosen: dict[Any, dict[str, Any]] = {}
+_lock = Lock()
 
 
 def contract(
@@ -128,7 +135,8 @@ def plan(
     Returns
     -------
     Plan
-        Print it to see layouts, loops and estimates; `Plan.run` computes the result.
+        Print it to see layouts, loops and estimates; `Plan.run` computes the result. Plans are remembered, so that a
+        second call with elements stored at the same places does not search again, whatever their values are.
 
     Raises
     ------
@@ -142,17 +150,35 @@ def plan(
     operands = arrays(operands)
     converted = tensors(operands)
     net = network(subscripts, [tensor.shape for tensor in converted], same(operands))
-    packed, statistics = Operands(net, converted), Statistics(net, converted)
+    packed = Operands(net, converted)
     limit = installed_memory() if memory_limit is None else memory_limit
-    if isinstance(form, Nest):
-        chosen = _plan_of_nest(form, packed, statistics, out)
-    elif form in named_nests.NAMES:
-        chosen = _plan_of_name(form, packed, statistics, tree, out)
-    elif form == "dense":
-        chosen = _plan_of_matrices(packed, statistics, tree, out, limit)
+    stored = tuple(fingerprint(converted[first]) for first in dict.fromkeys(net.same))
+    asked = net, stored, out, tree, form, limit, time_limit, machine_rates()
+    known = _chosen.get(asked)
+    if known is None:
+        chosen = _chosen_plan(form, packed, tree, out, limit, time_limit)
+        _remember(asked, {name: getattr(chosen, name) for name in _KEPT})
     else:
-        chosen = _fastest_plan(form, packed, statistics, tree, out, limit, time_limit)
+        chosen = Plan(operands=packed, **known)
     return replace(chosen, arguments=operands)
+
+
+def _remember(asked: Any, found: dict[str, Any]) -> None:
+    with _lock:
+        while len(_chosen) >= REMEMBERED:
+            del _chosen[next(iter(_chosen))]
+        _chosen[asked] = found
+
+
+def _chosen_plan(form: str | Nest, operands: Operands, tree: Tree | None, out: Out, limit: int, seconds: float) -> Plan:
+    statistics = Statistics(operands.network, operands.tensors)
+    if isinstance(form, Nest):
+        return _plan_of_nest(form, operands, statistics, out)
+    if form in named_nests.NAMES:
+        return _plan_of_name(form, operands, statistics, tree, out)
+    if form == "dense":
+        return _plan_of_matrices(operands, statistics, tree, out, limit)
+    return _fastest_plan(form, operands, statistics, tree, out, limit, seconds)
 
 
 def _plan_of_name(form: str, operands: Operands, statistics: Statistics, tree: Tree | None, out: Out) -> Plan:

@@ -18,7 +18,9 @@ import numpy as np
 from trnqc.arrays import has_numbers, transform_of, untransformed
 from trnqc.errors import OperandError, TensorFileError
 from trnqc.sparse.network.nest import Kind
-from trnqc.sparse.tensors.storage import SparseTensor, from_coo, from_dense
+from trnqc.sparse.tensors.checks import as_float64, is_valid_level
+from trnqc.sparse.tensors.levels import Compressed, Dense
+from trnqc.sparse.tensors.storage import SparseTensor, floating, from_coo, from_dense
 
 # The largest coordinate that can be read exactly, because all numbers of a file are read as float64.
 _LARGEST_INDEX = 2**53
@@ -39,7 +41,7 @@ def as_tensor(operand: Any) -> SparseTensor:
         return operand
     scipy, torch = sys.modules.get("scipy.sparse"), sys.modules.get("torch")
     if scipy is not None and scipy.issparse(operand):
-        return from_scipy(operand)
+        return _from_rows(operand) or from_scipy(operand)
     if torch is not None and isinstance(operand, torch.Tensor):
         with untransformed():
             return _from_torch(example(operand), None, None)
@@ -78,6 +80,25 @@ def from_scipy(matrix: Any, order: Sequence[int] | None = None, kinds: Sequence[
     coo = matrix.tocoo()
     rows = np.array(coo.coords if hasattr(coo, "coords") else (coo.row, coo.col))
     return from_coo(coo.shape, rows, coo.data, order, kinds)
+
+
+def _from_rows(matrix: Any) -> SparseTensor | None:
+    """Return a CSR or CSC matrix as a dense level over a compressed one, sharing its memory; None for other operands.
+
+    Indices must be in increasing order without duplicates, and values real numbers.
+    """
+    if matrix.ndim != 2 or matrix.format not in ("csr", "csc") or matrix.dtype.kind not in "fiu":
+        return None
+    order = (0, 1) if matrix.format == "csr" else (1, 0)
+    rows, columns = (matrix.shape[mode] for mode in order)
+    last = int(matrix.indptr[-1])
+    level = Compressed(matrix.indptr.astype(np.int64, copy=False), matrix.indices[:last])
+    if not is_valid_level(level, columns, rows):
+        return None
+    if columns <= np.iinfo(np.int32).max:
+        level = replace(level, coordinates=level.coordinates.astype(np.int32, copy=False))
+    values = as_float64(matrix.data[:last])
+    return SparseTensor(matrix.shape, order, (Dense(rows), level), values, floating(matrix.dtype))
 
 
 def from_torch(tensor: Any, order: Sequence[int] | None = None, kinds: Sequence[Kind] | None = None) -> SparseTensor:

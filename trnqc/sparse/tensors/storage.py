@@ -93,7 +93,10 @@ class SparseTensor:
     @cached_property
     def ones(self) -> bool:
         """Whether every stored element is 1. Values are then needed only if the last level is dense."""
-        return self.values is None or bool((self._stored() == 1).all())
+        if self.values is None:
+            return True
+        # The first value answers for most tensors. It may be a zero that is not stored.
+        return self.values[:1].tolist() in ([], [0.0], [1.0]) and bool((self._stored() == 1).all())
 
     @property
     def bytes(self) -> int:
