@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import re
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ from pyscf import ao2mo, cc, gto, scf
 
 from trnqc.contraction import einsum_plan, expanded, parse
 from trnqc.contraction.order.program import plan_program
+from trnqc.errors import MemoryLimit, SlowPlanWarning
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ccsd.py"
 
@@ -104,3 +107,21 @@ def test_an_iteration_for_closed_shells_is_that_of_pyscf():
         for name, value in zip(("n1", "n2", "energy"), expected):
             # PySCF keeps the off-diagonal elements of the Fock matrix, of 1e-10 here.
             np.testing.assert_allclose(result[name], value, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("limit", [30_000, 60_000, 80_000, 100_000, 131_000])
+def test_a_limit_counts_results_that_are_held(limit):
+    """Steps without temporaries of their own have to fit beside the results that later statements read."""
+    program = parse((EXAMPLE.parent / "rccsd.txt").read_text(encoding="utf-8")).sized(o=5, v=10)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SlowPlanWarning)
+            plan = einsum_plan(program, outputs=("n1", "n2", "energy"), memory_limit=limit)
+    except MemoryLimit as error:
+        needed = int(re.search(r"need (\d+) bytes", str(error))[1])
+        assert needed > limit
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SlowPlanWarning)
+            assert einsum_plan(program, outputs=("n1", "n2", "energy"), memory_limit=needed).peak_bytes <= needed
+    else:
+        assert plan.peak_bytes <= limit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from trnqc.errors import ExpressionError
@@ -168,3 +169,12 @@ def test_a_division_says_what_it_was_by(below, message):
     text = "space o = 3\nspace v = 4\nindex i : o\nindex a : v\ntensor x[o,v]\ntensor e[o]\ntensor f[v]\n"
     with pytest.raises(ExpressionError, match=message):
         parse(f"{text}y[i,a] = x[i,a] / {below}")
+
+
+def test_extents_are_any_integers():
+    sized = program("E = z").sized(v=np.int64(7))
+    assert type(sized.indices()["a"].extent) is int and sized == program("E = z").sized(v=7)
+    assert program("E = z").sized(v=(np.int32(3), 4)).spaces[1] == Space("v", 7, (3, 4))
+    for wrong in (7.0, "7", (3, 4.5)):
+        with pytest.raises(ExpressionError, match="the extent of space v must be an integer; found"):
+            program("E = z").sized(v=wrong)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from operator import index
 
 from trnqc.errors import ExpressionError
 
@@ -58,11 +59,14 @@ class Space:
 
     def sized(self, extent: int | tuple[int, ...]) -> Space:
         """Return the space with this extent, or with these extents of its blocks."""
-        blocks = extent if isinstance(extent, tuple) else self.blocks
-        total = sum(extent) if isinstance(extent, tuple) else extent
-        if self.extent not in (None, total):
-            raise ExpressionError(f"space {self.name} has extent {self.extent}; found {total}")
-        return Space(self.name, total, blocks)
+        parts = extent if isinstance(extent, tuple) else (extent,)
+        try:
+            counts = tuple(map(index, parts))  # NumPy's integers become Python's, which do not overflow.
+        except TypeError:
+            raise ExpressionError(f"the extent of space {self.name} must be an integer; found {extent!r}") from None
+        if self.extent not in (None, sum(counts)):
+            raise ExpressionError(f"space {self.name} has extent {self.extent}; found {sum(counts)}")
+        return Space(self.name, sum(counts), counts if isinstance(extent, tuple) else self.blocks)
 
 
 def split_labels(labels: str | tuple[str, ...]) -> tuple[str, ...]:

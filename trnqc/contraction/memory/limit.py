@@ -50,9 +50,17 @@ def within_elements(plan: AnyComputation, limit: int | None) -> AnyComputation:
     Raises
     ------
     ElementLimit
-        If a part needs more even as fused loops.
+        If a part needs more even as fused loops: the error of the part that needs most.
     """
-    fitted = {id(part): _fitted(part, is_output, others, limit) for part, is_output, others in plan.parts_in_memory()}
+    fitted: dict[int, Part] = {}
+    failures: list[ElementLimit] = []
+    for part, is_output, others in plan.parts_in_memory():
+        try:
+            fitted[id(part)] = _fitted(part, is_output, others, limit)
+        except ElementLimit as error:
+            failures.append(error)
+    if failures:
+        raise max(failures, key=lambda error: error.needed)
     assignments = tuple(
         replace(assignment, parts=tuple(fitted[id(part)] for part in assignment.parts))
         for assignment in plan.assignments
@@ -88,6 +96,10 @@ def _schedule(part: Part, is_output: bool, others: int, limit: int) -> Schedule:
     """Return fused loops within what the limit leaves beside other results and the part's own."""
     taken = others + (0 if is_output else part.tree.size(part.tree.root.indices))
     try:
-        return schedule_within(part.tree, max(limit - taken, 0))
+        found = schedule_within(part.tree, max(limit - taken, 0))
     except ElementLimit as error:
         raise ElementLimit(error.name, error.needed + taken, limit, taken) from None
+    # Loops without temporaries fit into nothing, but what is held meanwhile may exceed the limit alone.
+    if taken > limit:
+        raise ElementLimit(part.tree.root.name, taken + found.memory, limit, taken)
+    return found

@@ -139,20 +139,17 @@ class ElementLimit(MemoryLimit):
 def schedule_within(tree: Tree, limit: int) -> Schedule:
     """Return `schedule` with parts of the limit set aside for copies of operands and for NumPy's buffers."""
     free = limit - _reserved(limit)
+    scratch = min(free // 5, LARGE_SCRATCH)
     try:
-        return schedule(tree, free, min(free // 5, LARGE_SCRATCH))
-    except MemoryLimit:
-        pass
+        return schedule(tree, free, scratch)
+    except ElementLimit as error:
+        arena = error.needed - scratch
     try:
         return schedule(tree, free, SMALL_SCRATCH)
     except ElementLimit as error:
-        raise ElementLimit(error.name, _least_limit(error.needed - SMALL_SCRATCH), limit) from None
-
-
-def _least_limit(arena: int) -> int:
-    """Return the least limit for which `schedule_within` has room for an arena of so many elements."""
-    free = min(arena + SMALL_SCRATCH, arena + max(arena - 1, 0) // 4)
-    return free + min(max(free - 1, 0) // 3, BUFFERS)
+        # Some loops exist only with scratch, so that the least arena may differ between both attempts.
+        least = min(error.needed, arena + max(arena - 1, 0) // 4)
+        raise ElementLimit(error.name, least + min(max(least - 1, 0) // 3, BUFFERS), limit) from None
 
 
 def _reserved(limit: int) -> int:
