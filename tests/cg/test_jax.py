@@ -177,11 +177,38 @@ def test_wrong_operands_are_named():
         conv(x[:, 1:], y, w, ROWS, COLS)
     with pytest.raises(OperandError, match="w: expected 8 weights, found none"):
         conv(x, y, None, ROWS, COLS)
-    with pytest.raises(UnsupportedPrecision, match="float16"):
+    with pytest.raises(OperandError, match="y: expected float16, as x has, found float64"):
         conv(x.astype(np.float16), y, w, ROWS, COLS)
+    with pytest.raises(UnsupportedPrecision, match="float16 or bfloat16, found int64"):
+        conv(x.astype(np.int64), y, w, ROWS, COLS)
     with pytest.raises(EdgeIndexError, match="rows"):
         conv(x, y, w, ROWS[:2], COLS)
     with pytest.raises(Exception, match=r"expected nodes 0 \.\. 3, found 9 at edge 0"):
         np.asarray(conv(x, y, w, ROWS + 9, COLS))
     with pytest.raises(OperandError, match="broadcast"):
         TensorProduct(UVU)(x[:3], y[:2], w[:2])
+
+
+@BOTH
+@ALL
+@pytest.mark.parametrize(("dtype", "rounding"), [(jnp.bfloat16, 2**-8), (jnp.float16, 2**-11)])
+def test_half_precision_is_computed_in_float32(problem, convolution, dtype, rounding):
+    """Each result is that of float32 for the same operands, rounded once; under every transformation."""
+    f = function(problem, convolution)
+    halves = [jnp.asarray(a, dtype) for a in operands(problem, convolution)]
+    singles = [a.astype(jnp.float32) for a in halves]
+
+    def loss(*args):
+        return jnp.sum(f(*args).astype(jnp.float32) ** 2)
+
+    result, expected = jax.jit(f)(*halves), f(*singles)
+    assert result.dtype == dtype
+    np.testing.assert_array_equal(result, expected.astype(dtype))
+    for gradient, exact in zip(jax.grad(loss, (0, 1, 2))(*halves), jax.grad(loss, (0, 1, 2))(*singles)):
+        assert gradient.dtype == dtype
+        # The gradient begins from the rounded result.
+        assert_close(gradient.astype(jnp.float32), exact, 4 * rounding)
+    along, exact = (jax.jvp(f, args, [jnp.ones_like(a) for a in args])[1] for args in (halves, singles))
+    assert_close(along.astype(jnp.float32), exact, rounding)
+    stacked = [jnp.stack([a, 2 * a]) for a in halves]
+    np.testing.assert_array_equal(jax.vmap(f)(*stacked)[1], f(*(2 * a for a in halves)))

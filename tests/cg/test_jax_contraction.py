@@ -142,6 +142,17 @@ def test_single_precision_and_int32():
     assert_close(b, ours(x, w), 1e-5)
 
 
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_half_precision_is_computed_in_float32(dtype):
+    contraction, _, _ = both(CASES["correlation 3"])
+    x, w = (jnp.asarray(a, dtype) for a in operands(contraction))
+    b = jax.jit(contraction)(x, ELEMENTS, w)
+    exact = contraction(x.astype(jnp.float32), ELEMENTS, w.astype(jnp.float32))
+    assert b.dtype == dtype
+    np.testing.assert_array_equal(b, exact.astype(dtype))
+    assert jax.grad(lambda x: contraction(x, ELEMENTS, w).astype(jnp.float32).sum())(x).dtype == dtype
+
+
 def test_wrong_operands_are_named():
     contraction, _, _ = both(CASES["correlation 2"])
     x, w = operands(contraction)
@@ -151,8 +162,10 @@ def test_wrong_operands_are_named():
         contraction(x, ELEMENTS[:2], w)
     with pytest.raises(OperandError, match="weight: expected float64"):
         contraction(x, ELEMENTS, w[:, 1:])
-    with pytest.raises(UnsupportedPrecision, match="float16"):
+    with pytest.raises(OperandError, match="weight: expected float16, as x has, found float64"):
         contraction(x.astype(np.float16), ELEMENTS, w)
+    with pytest.raises(UnsupportedPrecision, match="float16 or bfloat16, found int64"):
+        contraction(x.astype(np.int64), ELEMENTS, w)
     with pytest.raises(Exception, match="elements: expected numbers from 0 to 2, found 3"):
         np.asarray(contraction(x, ELEMENTS + 1, w))
     with pytest.raises(IrrepsError):

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from trnqc.cg.jax.contraction_primitive import Call
+from trnqc.cg.jax.storage import widened
 from trnqc.cg.problem.contraction import ContractionProblem, contraction_problem, contraction_text
-from trnqc.errors import OperandError, UnsupportedPrecision
+from trnqc.errors import OperandError
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,10 @@ class SymmetricContraction:
         OperandError
             For operands of wrong shapes or types. Numbers of elements out of range are found when the kernels run.
         UnsupportedPrecision
-            For operands that are neither float32 nor float64.
+            For operands of other types than float16, bfloat16, float32 and float64.
         """
         x, elements, weight = jnp.asarray(x), jnp.asarray(elements), jnp.asarray(weight)
+        dtype, x, weight = widened(x=x, weight=weight)
         self._check(x, elements, weight)
         c = jnp.einsum("tk,ekc->etc", self.problem.folding.astype(x.dtype), weight, precision="highest")
         call = Call("V", contraction_text(self.problem), weight.shape[0])
@@ -91,12 +93,10 @@ class SymmetricContraction:
         for slot in self.problem.irreps_out:
             parts.append(b[:, first : first + slot.ir.dim].swapaxes(1, 2).reshape(x.shape[0], slot.dim))
             first += slot.ir.dim
-        return jnp.concatenate(parts, axis=1)
+        return jnp.concatenate(parts, axis=1).astype(dtype)
 
     def _check(self, x: Array, elements: Array, weight: Array) -> None:
         problem = self.problem
-        if x.dtype not in (jnp.float32, jnp.float64):
-            raise UnsupportedPrecision(f"x: expected float32 or float64, found {x.dtype}")
         if x.ndim != 3 or x.shape[1:] != (problem.channels, problem.dims[0]):
             raise OperandError(f"x: expected [nodes, {problem.channels}, {problem.dims[0]}], found {list(x.shape)}")
         if elements.dtype not in (jnp.int32, jnp.int64) or elements.shape != x.shape[:1]:
@@ -104,8 +104,8 @@ class SymmetricContraction:
                 f"elements: expected int32 or int64 [{x.shape[0]}], one for each node, found {elements.dtype} "
                 f"{list(elements.shape)}"
             )
-        if weight.dtype != x.dtype or weight.ndim != 3 or weight.shape[1:] != (self.weight_numel, problem.channels):
+        if weight.ndim != 3 or weight.shape[1:] != (self.weight_numel, problem.channels):
             raise OperandError(
                 f"weight: expected {x.dtype} [elements, {self.weight_numel}, {problem.channels}], found "
-                f"{weight.dtype} {list(weight.shape)}"
+                f"{list(weight.shape)}"
             )

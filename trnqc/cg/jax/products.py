@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from trnqc.cg.jax.primitives import Call, bind
+from trnqc.cg.jax.storage import widened
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.problem.text import text_of
 from trnqc.errors import EdgeIndexError, OperandError, UnsupportedError
@@ -52,21 +53,21 @@ class TensorProduct:
         Returns
         -------
         array
-            z [..., d3]
+            z [..., d3] in the type of the operands. Half precision is computed in float32 and rounded once.
 
         Raises
         ------
         OperandError
             For operands of wrong shapes or types.
         UnsupportedPrecision
-            For operands that are neither float32 nor float64.
+            For operands of other types than float16, bfloat16, float32 and float64.
         """
-        x, y, w = _operands(self.problem, x, y, weight)
+        dtype, x, y, w = _operands(self.problem, x, y, weight)
         own = not self.problem.shared_weights
         lead = _common(x, y, *[w] * own)
         x, y, *ws = (jnp.broadcast_to(a, (*lead, a.shape[-1])).reshape(prod(lead), -1) for a in (x, y, *[w] * own))
         (z,) = bind(Call("forward", self._text), x, y, *ws or [w])
-        return z.reshape(*lead, self.problem.dims[2])
+        return z.reshape(*lead, self.problem.dims[2]).astype(dtype)
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class TensorProductConv:
         Returns
         -------
         array
-            z [nodes, d3]
+            z [nodes, d3] in the type of the operands. Half precision is computed in float32 and rounded once.
 
         Raises
         ------
@@ -127,7 +128,7 @@ class TensorProductConv:
         EdgeIndexError
             For edges of another type. Node numbers out of range are found when the kernels run.
         """
-        x, y, w = _operands(self.problem, x, y, weights)
+        dtype, x, y, w = _operands(self.problem, x, y, weights)
         edges = tuple(jnp.asarray(index) for index in (rows, cols))
         for name, index in zip(("rows", "cols"), edges):
             if index.dtype not in (jnp.int32, jnp.int64) or index.shape != y.shape[:1]:
@@ -137,17 +138,18 @@ class TensorProductConv:
         if edges[0].dtype != edges[1].dtype:
             raise EdgeIndexError(f"expected rows and cols of one type, found {edges[0].dtype} and {edges[1].dtype}")
         (z,) = bind(Call("forward", self._text, True, self.kahan), x, y, w, *edges)
-        return z
+        return z.astype(dtype)
 
 
-def _operands(problem: TPProblem, x: Any, y: Any, w: Any) -> tuple[Array, Array, Array]:
-    """Return the operands as arrays; absent weights have no elements."""
+def _operands(problem: TPProblem, x: Any, y: Any, w: Any) -> tuple[Any, Array, Array, Array]:
+    """Return the type of the result, and the operands as arrays that kernels take; absent weights have no elements."""
     x, y = jnp.asarray(x), jnp.asarray(y)
     if w is None:
         if problem.weight_numel:
             raise OperandError(f"w: expected {problem.weight_numel} weights, found none")
         w = jnp.zeros((0,) if problem.shared_weights else (*y.shape[:-1], 0), y.dtype)
-    return x, y, jnp.asarray(w)
+    dtype, x, y, w = widened(x=x, y=y, w=jnp.asarray(w))
+    return dtype, x, y, w
 
 
 def _common(*operands: Array) -> tuple[int, ...]:
