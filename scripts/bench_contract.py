@@ -1,7 +1,7 @@
 """How good are the plans of contractions, and how fast do they run?
 
-    python -m scripts.bench_contract [--sections orders random ccsd rccsd limit a3a tiles order einsum] [--vectors avx2]
-                                     [--out FILE]
+    python -m scripts.bench_contract [--sections orders random ccsd rccsd limit a3a tiles order einsum small]
+                                     [--vectors avx2] [--out FILE]
 
     orders   multiply-adds of known workloads: ours, opt_einsum's dynamic programming, cotengra
     random   the same on seeded random networks of 4 to 30 operands: how often each is as good as ours, ratios to ours
@@ -21,6 +21,7 @@
     order    fused loops of several contractions over many tiles: how many of the pairs of tiles that should differ
              clearly, by the rates of this machine, do so in that order
     einsum   single calls on large and small operands beside numpy.einsum and pyscf.lib.einsum
+    small    programs of many small steps beside a loop over them in Python
 
 Times are CPU seconds of one thread, medians of rounds in which the contestants take turns. A section takes the place of
 what the file holds of it, and leaves the others.
@@ -48,6 +49,7 @@ from scripts.contract.einsum import single_calls
 from scripts.contract.limit import limited
 from scripts.contract.memory import a3a, tiles
 from scripts.contract.order import order
+from scripts.contract.small import small_steps
 from scripts.measuring import clocked, heading, in_turns, machine, one_thread, record_file, write_json
 from trnqc.contraction import einsum_plan, parse, path
 from trnqc.contraction.order.network import Network
@@ -181,6 +183,7 @@ SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
     "tiles": tiles,
     "order": order,
     "einsum": single_calls,
+    "small": small_steps,
 }
 
 

@@ -27,6 +27,8 @@ from trnqc.contraction.planning import Optimize, plan_statements, plan_subscript
 from trnqc.contraction.run.dispatch import run_arrays
 from trnqc.contraction.run.operands import as_arrays
 from trnqc.contraction.run.prepared import Run
+from trnqc.contraction.tape.instructions import Tape
+from trnqc.contraction.tape.machine import run_tape
 from trnqc.contraction.time_limit import TIME_LIMIT, planning
 from trnqc.errors import ArgumentError, InputError, UnsupportedError
 from trnqc.expression.program import Program
@@ -175,13 +177,23 @@ def _steps_of(subscripts: str, shapes: tuple[Shape, ...], time_limit: float | No
         return None
     if subscripts.isascii() and prod(parsed.extents.values()) <= WHOLE * len(part.steps):
         return lambda arrays: np.asarray(np.einsum(subscripts, *arrays))
-    run = part.calls
+    calls, names = part.calls, [name for name, _ in plan.inputs]
+    if calls is None:
+        return None
     # The tree may have the operands in another order.
-    order = [[name for name, _ in plan.inputs].index(name) for name in part.names]
-    if run is None or order == list(range(len(order))):
-        return run
-    calls = run
-    return lambda arrays: calls([arrays[place] for place in order])
+    order = [names.index(name) for name in part.names]
+    run = calls if order == list(range(len(order))) else lambda arrays: calls([arrays[place] for place in order])
+    return run if plan.tape is None else _taped(plan.tape, names, run)
+
+
+def _taped(tape: Tape, names: Sequence[str], run: Run) -> Run:
+    """Return a function that runs the tape, and `run` where that cannot be."""
+
+    def either(arrays: Sequence[np.ndarray]) -> np.ndarray:
+        results = run_tape(tape, dict(zip(names, arrays)))
+        return run(arrays) if results is None else next(iter(results.values()))
+
+    return either
 
 
 # The name under which users of opt_einsum look for it.

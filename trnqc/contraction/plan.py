@@ -13,6 +13,7 @@ from trnqc.contraction.cost.rates import machine_rates
 from trnqc.contraction.kernels import Gemm
 from trnqc.contraction.run.dispatch import run_computation
 from trnqc.contraction.run.operands import named_operands
+from trnqc.contraction.tape.instructions import Tape, tape_of
 from trnqc.errors import SlowPlanWarning
 
 
@@ -58,7 +59,12 @@ class Plan(Computation):
         UnsupportedError
             If fused loops would lose a derivative of a PyTorch tensor.
         """
-        return run_computation(self, named_operands(self.inputs, operands, named), gemm, check_finite)
+        return run_computation(self, named_operands(self.inputs, operands, named), gemm, check_finite, self.tape)
+
+    @cached_property
+    def tape(self) -> Tape | None:
+        """The steps as instructions of one compiled function, if they are many and small; it runs arrays of float64."""
+        return tape_of(self)
 
     @property
     def peak_bytes(self) -> int:

@@ -19,6 +19,8 @@ from trnqc.contraction.run.device import run_on_device
 from trnqc.contraction.run.execute import run_steps
 from trnqc.contraction.run.loop_nest import run_schedule
 from trnqc.contraction.run.operands import check_elements, checked_function, checked_operands, require_numbers
+from trnqc.contraction.tape.instructions import Tape
+from trnqc.contraction.tape.machine import run_tape
 from trnqc.contraction.tree import Tree
 from trnqc.expression.operand import Leaf
 
@@ -27,9 +29,16 @@ Executor = Callable[[ModuleType, Part, Mapping[str, Any], Gemm | None], tuple[Ar
 
 
 def run_computation(
-    plan: Computation, operands: Mapping[str, Any], gemm: Gemm | None = None, check_finite: bool = True
+    plan: Computation,
+    operands: Mapping[str, Any],
+    gemm: Gemm | None = None,
+    check_finite: bool = True,
+    tape: Tape | None = None,
 ) -> Any:
-    """Return the outputs of a computation for arrays or functions by name; see `Plan.run`."""
+    """Return the outputs of a computation for arrays or functions by name; see `Plan.run` and `Plan.tape`."""
+    tape = None if gemm or plan.kernels.gemm or plan.pairs else tape
+    if tape and (results := _by_tape(plan, tape, operands, check_finite)):
+        return _asked(plan, results)
     values = checked_operands(plan, operands, check_finite)
     library = library_of([x for x in values.values() if not callable(x)])
     if plan.pairs and plan.kernels.pairs and gemm is None:
@@ -37,6 +46,8 @@ def run_computation(
         if energies is not None:
             return np.float64(energies[plan.outputs[0]]) if len(plan.outputs) == 1 else energies
     values = {k: checked_function(k, x, check_finite) if callable(x) else x for k, x in values.items()}
+    if library is np and tape and (results := run_tape(tape, values)):
+        return _asked(plan, results)
     return _outputs(plan, library, values, gemm or plan.kernels.gemm)
 
 
@@ -67,6 +78,28 @@ def _outputs(plan: Computation, library: ModuleType, values: dict[str, Any], gem
             del values[name]
     if plan.blocked:
         values = {name: plan.blocked.targets[name].join(library, values, like) for name in plan.outputs}
+    return _asked(plan, values)
+
+
+def _by_tape(
+    plan: Computation, tape: Tape, operands: Mapping[str, Any], check_finite: bool
+) -> dict[str, np.ndarray] | None:
+    """Return the outputs for plain arrays that need no check of their elements but whether they are finite.
+
+    Elements that are not finite make the outputs so; None then, as for other operands.
+    """
+    if check_finite and (plan.exchanges or plan.divisors):
+        return None
+    shapes = plan.shapes
+    if any(getattr(operands[name], "shape", None) != shape for name, shape in shapes.items()):
+        return None
+    results = run_tape(tape, operands)
+    if results and check_finite and not all(np.isfinite(x).all() for x in results.values()):
+        return None
+    return results
+
+
+def _asked(plan: Computation, values: Mapping[str, Any]) -> Any:
     if len(plan.outputs) == 1:
         return values[plan.outputs[0]]
     return {name: values[name] for name in plan.outputs}

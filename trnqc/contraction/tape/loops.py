@@ -1,0 +1,79 @@
+"""The loops of one step over strided arrays, and their order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trnqc.contraction.tree import Node, Tree
+
+# backends/cpu/tape.c: what an instruction does, and the most loops that it has.
+LOOPS, MATRICES, DIVIDES = range(3)
+DEEPEST = 32
+# Extent, and strides of the result and of both operands.
+Loop = tuple[int, int, int, int]
+ONCE: Loop = (1, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an array lies: the number of a buffer, the offset of its first element, and a stride for each axis."""
+
+    buffer: int
+    offset: int
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Side:
+    """An operand of a step: its labels, each once, and where it lies, with a stride for each of them."""
+
+    labels: tuple[str, ...]
+    place: Place
+
+
+def loops_of(tree: Tree, node: Node, to: Place, sides: Sequence[Side]) -> list[Loop]:
+    """Return the loops of a step, over the labels of its result first."""
+    strides = [dict(zip(node.indices, to.strides)), *(dict(zip(side.labels, side.place.strides)) for side in sides)]
+    strides += [{}] * (3 - len(strides))
+    return [(tree.extent(label), *(of.get(label, 0) for of in strides)) for label in node.loops]  # type: ignore[misc]
+
+
+def fastest(loops: Sequence[Loop]) -> int | None:
+    """Return the number of the loop that runs fastest as the innermost one; None if there is none."""
+    return max(range(len(loops)), key=lambda k: _speed(loops[k]), default=None)
+
+
+def ordered(loops: Sequence[Loop], inner: int | None) -> tuple[int, list[Loop]]:
+    """Return what an instruction does and its loops, with `inner` innermost and sums within those over the result.
+
+    Loops that run on where the next one ends become one, and three loops that are a product of matrices are the
+    innermost ones.
+    """
+    last = ONCE if inner is None else loops[inner]
+    others = [loop for k, loop in enumerate(loops) if k != inner and loop[0] > 1]
+    outer = _merged([loop for loop in others if loop[1]])
+    sums = _merged([loop for loop in others if not loop[1]])
+    if last[1:] != (1, 0, 1):
+        return LOOPS, _merged([*outer, *sums, last])
+    rows = max((loop for loop in outer if not loop[3]), default=ONCE)
+    summed = sums.pop() if sums else ONCE
+    return MATRICES, [*(loop for loop in outer if loop is not rows), *sums, rows, summed, last]
+
+
+def _merged(loops: Sequence[Loop]) -> list[Loop]:
+    merged: list[Loop] = []
+    for loop in loops:
+        if merged and merged[-1][1:] == tuple(loop[0] * stride for stride in loop[1:]):
+            merged[-1] = (merged[-1][0] * loop[0], *loop[1:])
+        else:
+            merged.append(loop)
+    return merged
+
+
+def _speed(loop: Loop) -> int:
+    """Return how well a loop runs as the innermost one: vectors of the result, then sums, then strided elements."""
+    extent, result, left, right = loop
+    if result == 1 and max(left, right) <= 1:
+        return 3 * min(extent, 8)
+    return (2 if result == 0 and max(left, right) == 1 else 1) * min(extent, 8)
