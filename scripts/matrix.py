@@ -196,13 +196,18 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--pin", nargs="*", default=[], metavar="NAME==RELEASE", help="releases that are given")
     parser.add_argument("--tests", nargs="+", metavar="PATH", help="run these instead of the tests chosen for it")
     parser.add_argument("--folder", type=Path, help="keep the environments here; otherwise they are removed")
-    parser.add_argument("--record", action="store_true", help="write profiles/measured/MACHINE/matrix.json")
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help="write the rows to profiles/measured/MACHINE/matrix.json, in place of older ones",
+    )
     return parser.parse_args()
 
 
 def main() -> int:
     """Read the arguments, run the rows, and print and keep what became of them."""
     args, rows = _arguments(), []
+    record = measuring.record_file("matrix")
     console = Console(width=None if sys.stdout.isatty() else 140)
     wanted = requirements(args.extras) + args.pin
     tests = args.tests or [path for extra in ("", *args.extras) for path in TESTS.get(extra, ())]
@@ -213,12 +218,11 @@ def main() -> int:
             for end in args.ends:
                 rows.append(run_row(python, end, wanted, args.folder or Path(scratch), tests))
                 console.print(table(rows[-1:]), *rows[-1].failures, sep="\n")
+                if args.record:
+                    facts = {"extras": args.extras, "tests": tests}
+                    measuring.write_part(record, f"{python} {end}", [asdict(rows[-1])], **facts)
     if len(rows) > 1:
         console.print(table(rows))
-    if args.record:
-        facts = {"machine": measuring.machine(), "extras": args.extras, "tests": tests}
-        record = measuring.heading() | facts | {"rows": [asdict(row) for row in rows]}
-        measuring.write_json(record, measuring.record_file("matrix"))
     return 0 if all(row.sound for row in rows) else 1
 
 
