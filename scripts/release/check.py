@@ -2,10 +2,10 @@
 
     python -m scripts.release.check dist/trnqc-*-manylinux*.whl [--python python3.12] [--record]
 
-The wheel and its requirements go into a new environment. Its commands see no variables of this process and a PATH of their
-own folder alone. Where Linux lets the user make namespaces, the folders of the system's programs are empty for them too, as
-in a container. The transcript and the seconds from the installation to the first SCF are printed; --record keeps the latter
-in profiles/measured. The exit status is 1 if a command fails.
+The wheel and its requirements go into a new environment. Its commands see no variables of this process and a PATH of
+their own folder alone. Where Linux lets the user make namespaces, the folders of the system's programs are empty for
+them too, as in a container. The transcript and the seconds from the installation to the first SCF are printed; --record
+keeps the latter in profiles/measured. The exit status is 1 if a command fails.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ KEPT = ("SSL_CERT_FILE", "PIP_CERT", "PIP_FIND_LINKS", "PIP_INDEX_URL", "HTTPS_P
 SCF = """
 import trnqc
 from pyscf import scf
-from trnqc.mp2.reference.molecule import load
-mol = load("benzene", basis="cc-pvdz")
+from trnqc.mp2.reference.molecule import build_mole, load_geometry
+mol = build_mole(load_geometry("benzene"), "cc-pvdz")
 mf = trnqc.accelerate(scf.RHF(mol).density_fit()).run()
 print(mf.e_tot, mf.ran_on)
 assert "prebuilt" in mf.ran_on and "PySCF" not in mf.ran_on, "the wheel's kernels did not run"
@@ -44,8 +44,9 @@ assert abs(mf.e_tot - scf.RHF(mol).density_fit().run().e_tot) < 1e-8
 KOHN_SHAM = """
 import trnqc
 from pyscf import dft
-from trnqc.mp2.reference.molecule import load
-mf = trnqc.accelerate(dft.RKS(load("water", basis="cc-pvdz"), xc="b3lyp").density_fit()).run()
+from trnqc.mp2.reference.molecule import build_mole, load_geometry
+mol = build_mole(load_geometry("water"), "cc-pvdz")
+mf = trnqc.accelerate(dft.RKS(mol, xc="b3lyp").density_fit()).run()
 print(mf.e_tot, mf.ran_on)
 assert "prebuilt" in mf.ran_on, "the wheel's kernels did not run"
 """
@@ -70,7 +71,8 @@ CG = """
 import numpy as np
 from trnqc import cg
 from trnqc.cg.cpu.engine import engine_for
-problem = cg.TPProblem("8x0e+8x1o", "1x0e+1x1o", "8x0e+8x1o", [(0, 0, 0, "uvu", True, 1.0), (1, 1, 0, "uvu", True, 1.0)])
+paths = [(0, 0, 0, "uvu", True, 1.0), (1, 1, 0, "uvu", True, 1.0)]
+problem = cg.TPProblem("8x0e+8x1o", "1x0e+1x1o", "8x0e+8x1o", paths)
 engine = engine_for(problem, "float64")
 rng = np.random.default_rng(0)
 print(engine.forward(*(rng.random(problem.shape_of(name, 5)) for name in "xyw")).shape, engine)
