@@ -26,7 +26,8 @@ from trnqc.errors import InputError
 
 # Folders with programs of the system. /usr/bin is the last, because it has the program that hides them.
 HIDDEN = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin")
-_HIDE = "".join(f"[ ! -d {folder} ] || mount -t tmpfs none {folder}; " for folder in HIDDEN)
+_MOUNT = shutil.which("mount") or "mount"
+_HIDE = "set -e; " + "".join(f"[ ! -d {folder} ] || {_MOUNT} -t tmpfs none {folder}; " for folder in HIDDEN)
 COMPILERS = ("cc", "gcc", "clang", "c++", "g++", "zig")
 # Variables that pip needs behind proxies and beside indexes of an organisation. Nothing else is handed on.
 KEPT = ("SSL_CERT_FILE", "PIP_CERT", "PIP_FIND_LINKS", "PIP_INDEX_URL", "HTTPS_PROXY", "https_proxy", "OMP_NUM_THREADS")
