@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from nki_kernels.descriptors import kernels
+from trnqc.tuning.sources import kernel_hash
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("trnqc", "nki_kernels", "autotune")
 NOT_SHIPPED = {".lock"}
@@ -30,7 +33,7 @@ def wheel(tmp_path_factory):
     """The wheel of this checkout, built by the backend that is installed."""
     pytest.importorskip("setuptools", minversion="77")
     copy, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     for name in PACKAGES:
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
@@ -41,9 +44,20 @@ def wheel(tmp_path_factory):
 
 
 def test_the_wheel_has_every_file_of_the_packages(wheel):
-    held = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith(PACKAGES) and "dist-info" not in name}
-    assert tracked() - held == set()
+    held = {name for name in names(wheel) if "dist-info" not in name}
+    inside = {name if name.startswith("trnqc/") else f"trnqc/{name}" for name in tracked()}
+    assert inside - held == set()
     assert "trnqc/mp2/reference/molecules/benzene.xyz" in held
+
+
+def names(wheel: Path) -> list[str]:
+    return zipfile.ZipFile(wheel).namelist()
+
+
+def test_the_wheel_takes_one_name_on_the_import_path(wheel):
+    assert {name.split("/")[0] for name in names(wheel) if "dist-info" not in name} == {"trnqc"}
+    (top_level,) = (name for name in names(wheel) if name.endswith("top_level.txt"))
+    assert zipfile.ZipFile(wheel).read(top_level).split() == [b"trnqc"]
 
 
 def test_examples_and_the_package_share_one_folder_of_molecules():
@@ -56,6 +70,9 @@ import trnqc.cli
 from pyscf import gto
 print(trnqc.__file__)
 trnqc.cli.main(["doctor"])
+from trnqc.nki_kernels.descriptors import kernels
+from trnqc.tuning.sources import kernel_hash
+print("hash", kernel_hash(kernels()["mp2_energy"]))
 trnqc.cli.main(["tune", "mp2_energy", "--list"])
 mol = gto.M(atom="He", basis="sto-3g", verbose=0)
 np.testing.assert_allclose(trnqc.eri.get_jk(mol, np.eye(1))[0], mol.intor("int2e")[0, 0], rtol=1e-12)
@@ -79,4 +96,6 @@ def test_an_installed_wheel_runs_away_from_the_checkout(wheel, tmp_path):
 
     out = call("-c", PROGRAM)
     assert all(words in out for words in (str(site), "cpu", "mp2_energy"))
+    # Records of tuned kernels are found by this digest.
+    assert f"hash {kernel_hash(kernels()['mp2_energy'])}" in out
     assert "E(MP2)" in call("-m", "trnqc", "mp2", "water", "--basis", "sto-3g", "--auxbasis", "cc-pvdz-ri", "-q")

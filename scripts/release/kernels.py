@@ -29,15 +29,20 @@ SETS = {
 }
 # Small jobs, for the kernels of MP2, which do not depend on the basis set.
 JOBS = (
-    ("mp2", "water", "--basis", "cc-pvdz", "-q"),
-    ("mp2", "water", "--basis", "cc-pvdz", "--gradient", "-q"),
+    ("trnqc", "mp2", "water", "--basis", "cc-pvdz", "--fused-energy", "-q"),
+    ("trnqc", "mp2", "water", "--basis", "cc-pvdz", "--fused-energy", "--precision", "fp32", "-q"),
+    ("trnqc", "mp2", "water", "--basis", "cc-pvdz", "--gradient", "-q"),
 )
 
 
 def commands(sets: list[str]) -> dict[str, tuple[str, ...]]:
-    """The arguments of trnqc that compile what is wanted, by a name for the report."""
-    builds = {f"{name} {aux}": ("eri", "build", "--basis", name, "--aux", aux) for name in sets for aux in SETS[name]}
-    return builds | {" ".join(job): job for job in JOBS}
+    """The modules with their arguments that compile what is wanted, by a name for the report."""
+    builds = {
+        f"{name} {aux}": ("trnqc", "eri", "build", "--basis", name, "--aux", aux) for name in sets for aux in SETS[name]
+    }
+    quadratures = {f"quadrature {name}": ("scripts.release.jobs", "quadrature", name, SETS[name][0]) for name in sets}
+    libraries = {"libraries in C++": ("scripts.release.jobs", "libraries")}
+    return builds | {" ".join(job[1:]): job for job in JOBS} | quadratures | libraries
 
 
 def compile_level(level: str, folder: Path, sets: list[str], workers: int) -> None:
@@ -49,10 +54,10 @@ def compile_level(level: str, folder: Path, sets: list[str], workers: int) -> No
         "TRNQC_KERNELS": "wait",
     }
     for name, arguments in commands(sets).items():
-        more = ("--workers", str(workers)) if arguments[0] == "eri" else ()
+        more = ("--workers", str(workers)) if "build" in arguments else ()
         before = _children()
         subprocess.run(
-            [sys.executable, "-m", "trnqc", *arguments, *more], env=environment, check=True, stdout=subprocess.DEVNULL
+            [sys.executable, "-m", *arguments, *more], env=environment, check=True, stdout=subprocess.DEVNULL
         )
         print(f"{level} {name}: {(_children() - before) / 60:.1f} CPU min, {_files(folder)}", flush=True)
 

@@ -21,6 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 from unittest import mock
 
+from trnqc.cg.cpp.compiler import cpp_version
 from trnqc.errors import InputError
 from trnqc.host.files import DIRECTORY_VARIABLE
 from trnqc.jit.compiler import ARCHITECTURE_VARIABLE, find_compiler
@@ -70,7 +71,9 @@ def add_level(target: Path, level: str, folder: Path) -> None:
     with mock.patch.dict("os.environ", {ARCHITECTURE_VARIABLE: level, DIRECTORY_VARIABLE: str(folder.resolve())}):
         compiler = asdict(find_compiler())
     digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(target.glob("*.so"))}
-    (target / INDEX).write_text(json.dumps({"compiler": compiler, "digests": digests}, indent=1) + "\n")
+    (target / INDEX).write_text(
+        json.dumps({"compiler": compiler, "cpp": cpp_version(), "digests": digests}, indent=1) + "\n"
+    )
 
 
 def platform_tag(report: str) -> str:

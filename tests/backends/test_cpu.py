@@ -15,11 +15,12 @@ from threadpoolctl import threadpool_info
 from tests.backends.contract import BackendContract, random_factors
 from tests.tolerances import PRODUCT
 from trnqc import backends
+from trnqc.backends.cpu import pairs
 from trnqc.backends.cpu.backend import Cpu
 from trnqc.backends.cpu.formats import FORMATS, encode
 from trnqc.backends.cpu.pair_blocks import plan_triangle
 from trnqc.backends.cpu.pair_products import make_products, source_of
-from trnqc.errors import InputError, MemoryLimit
+from trnqc.errors import CompilerError, InputError, MemoryLimit
 from trnqc.host.blas import numpy_blas, single_threaded
 from trnqc.jit import find_compiler
 
@@ -224,6 +225,19 @@ def test_an_interrupted_run_stops():
 
     with pytest.raises(KeyboardInterrupt):
         BACKEND.mp2_pairs(*random_factors(*SIZE), precision="fp64", progress=interrupt)
+
+
+def test_without_a_compiler_numpy_takes_the_place_of_kernels_that_a_wheel_lacks(monkeypatch):
+    def lacking(dtype: str):
+        raise CompilerError(f"pair_product for {dtype} is not among those of the installed wheel")
+
+    monkeypatch.setattr(pairs, "product_library", lacking)
+    pairs._warn_of_numpy.cache_clear()
+    arrays = random_factors(2, 5, 7)
+    with pytest.warns(RuntimeWarning, match="NumPy instead of compiled code: .*not among those"):
+        result = BACKEND.mp2_pairs(*arrays, precision="fp64")
+    assert "apart in NumPy (there is no C compiler)" in result.ran_on
+    np.testing.assert_array_equal(result.os, BACKEND.mp2_pairs(*arrays, precision="fp64", fused=False).os)
 
 
 def test_without_a_compiler_numpy_takes_the_place_of_compiled_code(monkeypatch):

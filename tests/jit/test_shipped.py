@@ -28,7 +28,7 @@ def wheel(tmp_path, monkeypatch) -> Path:
     (tmp_path / "prebuilt").mkdir()
     (tmp_path / "release").rename(level)
     digests = {path.name: sha256(path.read_bytes()).hexdigest() for path in level.glob("*.so")}
-    (level / shipped.INDEX).write_text(json.dumps({"compiler": asdict(made), "digests": digests}))
+    (level / shipped.INDEX).write_text(json.dumps({"compiler": asdict(made), "cpp": "", "digests": digests}))
     monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(tmp_path))
     for name in ("CC", compiler.ARCHITECTURE_VARIABLE):

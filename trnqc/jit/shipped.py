@@ -1,7 +1,7 @@
 """Compiled files that a wheel brings along, for CPUs of one level of their instruction set.
 
 A wheel may contain the folder trnqc/prebuilt with a folder for each level, such as x86-64-v3. Such a folder contains
-shared libraries, named as entries of the cache are, and the file kernels.json, which names the compiler and the digest
+shared libraries, named as entries of the cache are, and the file kernels.json, which names the compilers and the digest
 of each library. scripts/release writes it.
 """
 
@@ -44,11 +44,14 @@ class Shipment:
         The fields of the `trnqc.jit.Compiler` that compiled them.
     digests : dict
         The SHA-256 digest of each file, by its name.
+    cpp : str
+        What the compiler of the files in C++ says of itself.
     """
 
     directory: Path
     compiler: dict[str, Any]
     digests: dict[str, str]
+    cpp: str = ""
     _checked: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -98,7 +101,7 @@ def shipment(folder: Path = FOLDER) -> Shipment | None:
         index = folder / level / INDEX
         if index.is_file():
             content = json.loads(index.read_text())
-            return Shipment(index.parent, content["compiler"], content["digests"])
+            return Shipment(index.parent, content["compiler"], content["digests"], content["cpp"])
     return None
 
 

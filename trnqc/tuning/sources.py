@@ -51,7 +51,9 @@ def source_hash(module: str, name: str) -> str:
                 todo.append((where, used))
             elif used in imports:
                 todo.append(imports[used])
-    text = "\n".join(f"{where}.{what} {code}" for (where, what), code in sorted(seen.items()))
+    # In a wheel the package lies inside trnqc (setup.py); its records are those of a checkout.
+    named = {f"{where.removeprefix('trnqc.')}.{what}": code for (where, what), code in seen.items()}
+    text = "\n".join(f"{name} {code}" for name, code in sorted(named.items()))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

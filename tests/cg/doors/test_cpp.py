@@ -21,8 +21,8 @@ PROGRAM = Path(__file__).resolve().parents[3] / "examples" / "cpp" / "energy.cpp
 def program(tmp_path_factory):
     """The example, compiled."""
     out = tmp_path_factory.mktemp("program") / "energy"
-    flags = ("-std=c++20", "-O1", *library.torch_flags())
-    subprocess.run([*cpp_compiler(), *flags, PROGRAM, "-o", out, *library.torch_libraries(), "-ldl"], check=True)
+    flags = ("-std=c++20", "-O1", *library.torch_defines(), *library.torch_folders())
+    subprocess.run([*cpp_compiler(), *flags, PROGRAM, "-o", out, *library.LINKED, "-ldl"], check=True)
     return out
 
 

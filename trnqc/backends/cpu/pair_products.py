@@ -92,9 +92,14 @@ def make_products(B: Any, precision: str, compiled: bool, columns: int | None = 
     columns
         Virtual orbitals of an orbital j of the right operand; by default those of `B`.
     """
-    if compiled and FORMATS[precision].copies == 1 and "#define __AVX__ 1" in jit.find_compiler().target:
+    if compiled and supports(precision):
         return CompiledProducts(B, precision, columns)
     return NumpyProducts(B, precision, columns)
+
+
+def supports(precision: str) -> bool:
+    """Whether pair_product.c supports this CPU and precision. Raises CompilerError if there is no compiler."""
+    return FORMATS[precision].copies == 1 and "#define __AVX__ 1" in jit.find_compiler().target
 
 
 def _encoded(B: Any, i: int, precision: str) -> np.ndarray:

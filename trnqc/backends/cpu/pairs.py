@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from trnqc import jit
 from trnqc.backends.cpu.formats import FORMATS
 from trnqc.backends.cpu.pair_blocks import plan_block
 from trnqc.backends.cpu.pair_energies import (
     EnergyPass,
     compiled_opposite_pass,
     compiled_pass,
+    energy_library,
     numpy_opposite_pass,
     numpy_pass,
 )
 from trnqc.backends.cpu.pair_loop import block_sums, triangle_sums
-from trnqc.backends.cpu.pair_products import PairProducts, make_products
+from trnqc.backends.cpu.pair_products import PairProducts, make_products, product_library, supports
 from trnqc.backends.pair_step import PairOptions
 from trnqc.errors import CompilerError
 from trnqc.host.threads import default_threads
@@ -88,11 +88,11 @@ class CpuPairStep:
 
     @functools.cached_property
     def _fused(self) -> bool:
-        """Whether compiled code runs. Without a C compiler NumPy does, with a warning."""
+        """Whether compiled code runs. Without a C compiler and without prebuilt kernels NumPy does, with a warning."""
         if not self.options.fused:
             return False
         try:
-            jit.find_compiler()
+            _load(self.options.precision)
         except CompilerError as error:
             _warn_of_numpy(str(error))
             return False
@@ -113,6 +113,14 @@ class CpuPairStep:
         how = "compiled energy pass" if self._fused else "energy expression apart in NumPy"
         how += " (there is no C compiler)" if self.options.fused and not self._fused else ""
         return f"{products.label}, {how}, {self._threads()} threads"
+
+
+def _load(precision: str) -> None:
+    """Load the compiled code of a precision. Raises CompilerError if it is neither there nor can be compiled."""
+    dtype = np.dtype(FORMATS[precision].dtype).name
+    if supports(precision):
+        product_library(dtype)
+    energy_library(dtype)
 
 
 @functools.cache

@@ -1,6 +1,6 @@
 """The C++ compiler of this machine, and shared libraries that it makes of the sources of this package.
 
-sources, compiler, options -> key -> shared library in the cache of kernels
+sources, compiler, options -> key -> shared library in the installed wheel or in the cache of kernels
 """
 
 from __future__ import annotations
@@ -14,14 +14,22 @@ from pathlib import Path
 
 from trnqc.errors import CompilerError
 from trnqc.jit.cache import key_of, library_cache
+from trnqc.jit.compiler import used_shipment
 
 # Libraries check whether the CPU can run the kernels, so they may not need the CPU's own instructions themselves.
 FLAGS = ("-shared", "-fPIC", "-std=c++20", "-O2")
 SHARED = Path(__file__).parent
 
 
-def shared_library(name: str, main: Path, headers: Sequence[Path], flags: Sequence[str], after: Sequence[str]) -> Path:
-    """Return the path of a library in the cache. It is compiled at the first call.
+def shared_library(
+    name: str,
+    main: Path,
+    headers: Sequence[Path],
+    flags: Sequence[str],
+    after: Sequence[str],
+    folders: Sequence[str] = (),
+) -> Path:
+    """Return the path of a library in the installed wheel or in the cache. It is compiled first if neither has it.
 
     Parameters
     ----------
@@ -33,21 +41,34 @@ def shared_library(name: str, main: Path, headers: Sequence[Path], flags: Sequen
         The other sources of this package that it includes.
     flags, after : sequence of str
         Options of the compiler before and after the source file.
+    folders : sequence of str
+        Options that name folders of other packages. They are not part of the key, so that a library can be moved to
+        another machine; `flags` or `after` has to contain the versions of these packages.
 
     Raises
     ------
     CompilerError
         If there is no C++ compiler, or if it fails.
     """
+    texts = [path.read_text() for path in (main, *headers)]
+
+    def entry(version: str) -> str:
+        return f"{name}-{key_of(version, *FLAGS, *flags, *after, *texts)}"
+
+    ships = None if os.environ.get("CXX") else used_shipment()
+    if ships is not None and (ready := ships.file(f"{entry(ships.cpp)}.so")) is not None:
+        return ready
     compiler = cpp_compiler()
-    before = (*FLAGS, f"-I{SHARED}", *flags)
 
     def build(out: Path) -> None:
-        _run([*compiler, *before, str(main), "-o", str(out), *after])
+        _run([*compiler, *FLAGS, f"-I{SHARED}", *flags, *folders, str(main), "-o", str(out), *after])
 
-    texts = [path.read_text() for path in (main, *headers)]
-    key = key_of(_run([*compiler, "--version"]), *before, *after, *texts)
-    return library_cache().get(f"{name}-{key}", build)
+    return library_cache().get(entry(cpp_version()), build)
+
+
+def cpp_version() -> str:
+    """Return what the C++ compiler says of itself. Raises CompilerError if there is none."""
+    return _run([*cpp_compiler(), "--version"])
 
 
 def cpp_compiler() -> list[str]:

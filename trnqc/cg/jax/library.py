@@ -26,8 +26,7 @@ def register(target: str) -> None:
     """
     main, header = SOURCES[target]
     headers = (FOLDER / "kernels.h", SHARED / header, SHARED / "call.h")
-    flags = (f"-isystem{jax.ffi.include_dir()}",)
-    after = ("-ldl", f"-DJAX_{jax.__version__.replace('.', '_')}")
-    path = shared_library(target.replace("_", "-"), FOLDER / main, headers, flags, after)
+    flags, folders = (f"-DJAX_{jax.__version__.replace('.', '_')}",), (f"-isystem{jax.ffi.include_dir()}",)
+    path = shared_library(target.replace("_", "-"), FOLDER / main, headers, flags, ("-ldl",), folders)
     handler = getattr(ctypes.CDLL(str(path)), target)
     jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(handler), platform="cpu")

@@ -15,6 +15,8 @@ HEADERS = (
     *(FOLDER / name for name in ("products.h", "contractions.h", "kernels.h")),
     *(SHARED / name for name in ("graph.h", "contraction.h", "call.h", "cpu.h")),
 )
+# The libraries of PyTorch that programs with its operators are linked with.
+LINKED = ("-ltorch", "-ltorch_cpu", "-lc10")
 
 
 def operators_library() -> Path:
@@ -25,19 +27,19 @@ def operators_library() -> Path:
     CompilerError
         If there is no C++ compiler, or if it fails.
     """
-    flags = ("-fopenmp", "-DAT_PARALLEL_OPENMP=1", f'-DTRNQC_TORCH="{torch.__version__}"', *torch_flags())
-    return shared_library("cg-operators", FOLDER / "operators.cpp", HEADERS, flags, torch_libraries())
+    version = f'-DTRNQC_TORCH="{torch.__version__}"'
+    flags = ("-fopenmp", "-DAT_PARALLEL_OPENMP=1", version, *torch_defines())
+    return shared_library("cg-operators", FOLDER / "operators.cpp", HEADERS, flags, LINKED, torch_folders())
 
 
-def torch_flags() -> tuple[str, ...]:
-    """Return the compiler's options for the headers of PyTorch."""
+def torch_defines() -> tuple[str, ...]:
+    """Return the macros that the headers of PyTorch and ours expect."""
     abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)
-    machine = f'-DTRNQC_MACHINE="{platform.machine()}"'
-    return (f"-D_GLIBCXX_USE_CXX11_ABI={abi}", machine, *(f"-isystem{path}" for path in cpp_extension.include_paths()))
+    return f"-D_GLIBCXX_USE_CXX11_ABI={abi}", f'-DTRNQC_MACHINE="{platform.machine()}"'
 
 
-def torch_libraries() -> tuple[str, ...]:
-    """Return the linker's options for the libraries of PyTorch."""
+def torch_folders() -> tuple[str, ...]:
+    """Return the options that name the folders of PyTorch's headers and libraries."""
     folders = cpp_extension.library_paths()
-    paths = [option for folder in folders for option in (f"-L{folder}", f"-Wl,-rpath,{folder}")]
-    return (*paths, "-ltorch", "-ltorch_cpu", "-lc10")
+    places = [option for folder in folders for option in (f"-L{folder}", f"-Wl,-rpath,{folder}")]
+    return *(f"-isystem{path}" for path in cpp_extension.include_paths()), *places

@@ -1,0 +1,41 @@
+"""What pyproject.toml cannot say: in a wheel all packages lie inside `trnqc`.
+
+In a checkout `nki_kernels` and `autotune` are packages of their own beside `trnqc`, which shows that kernels depend on
+nothing but their language, and that nothing depends on the search. In the environments of users these names may belong
+to other packages. A wheel therefore has them as `trnqc.nki_kernels` and `trnqc.autotune`, with the imports changed
+accordingly. An editable installation is the checkout and keeps its names.
+"""
+
+import re
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+MOVED = ("nki_kernels", "autotune")
+# Import statements, and names of modules as text, which are imported when first used.
+_NAMES = re.compile(rf'^([ \t]*from |.*")(?=(?:{"|".join(MOVED)})[. ])', re.MULTILINE)
+
+
+class BuildPy(build_py):
+    """Copy the packages, then move and rename."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            move(Path(self.build_lib))
+            # One name on the import path; written when the packages were listed.
+            (Path(self.get_finalized_command("egg_info").egg_info) / "top_level.txt").write_text("trnqc\n")
+
+
+def move(root: Path) -> None:
+    """Move the packages of a build into trnqc, and change their names in all modules."""
+    for name in MOVED:
+        (root / name).rename(root / "trnqc" / name)
+    for path in (root / "trnqc").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        if (changed := _NAMES.sub(r"\1trnqc.", text)) != text:
+            path.write_text(changed, encoding="utf-8")
+
+
+setup(cmdclass={"build_py": BuildPy})
