@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from trnqc.lazy import lazy_names
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from trnqc.mp2.hybrids.double_hybrid import DH
     from trnqc.mp2.result import MP2Result
     from trnqc.mp2.rings.methods import RPA, SOSMP2
+
+# What trnqc does is logged by the loggers trnqc.*; nothing is printed unless the program that imports it asks for it.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __version__ = "0.1.0.dev0"
 __all__ = [

@@ -33,8 +33,8 @@ def test_quiet_prints_nothing_but_energies_and_still_writes(words, tmp_path, cap
 
 
 @pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"completion"}))
-def test_every_command_has_json_and_quiet(name):
-    assert {"--json", "--quiet"} <= set(words_of(parser_of(name)).options)
+def test_every_command_has_json_quiet_and_verbose(name):
+    assert {"--json", "--quiet", "--verbose"} <= set(words_of(parser_of(name)).options)
 
 
 def test_exit_statuses_are_in_the_help(capsys):

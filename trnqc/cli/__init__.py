@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 from trnqc import __version__
 from trnqc.errors import TrnqcError
+from trnqc.host.output import log_on_standard_error
 
 # The module and the line of help of each command.
 COMMANDS = {
@@ -53,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = argparse.Namespace()
     try:
         args = _parse(argv)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), log_on_standard_error(getattr(args, "verbose", 0)):
             warnings.showwarning = _say
             status: int = args.run(args)
             sys.stdout.flush()

@@ -1,9 +1,13 @@
-"""What commands share: the options ``--json FILE`` and ``--quiet``, and where their output goes."""
+"""What commands share: the options ``--json FILE``, ``--quiet`` and ``--verbose``, and where their output goes."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +20,54 @@ STANDARD_OUTPUT = Path("-")
 
 
 def add_output(parser: argparse.ArgumentParser, what: str) -> None:
-    """Declare ``--json FILE``, which writes `what`, and ``--quiet``."""
+    """Declare ``--json FILE``, which writes `what`, ``--quiet`` and ``--verbose``."""
     parser.add_argument("--json", type=Path, metavar="FILE", help=f"write {what} as JSON; - for standard output")
-    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but warnings and errors")
+    add_loudness(parser)
+
+
+def add_loudness(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--quiet`` and ``--verbose``, which exclude each other."""
+    loud = parser.add_mutually_exclusive_group()
+    loud.add_argument("-q", "--quiet", action="store_true", help="print nothing but warnings and errors")
+    loud.add_argument(
+        "-v", "--verbose", action="count", default=0, help="say what is done; -vv: details and tracebacks of errors too"
+    )
+
+
+@contextmanager
+def log_on_standard_error(verbose: int) -> Iterator[None]:
+    """Within the context, messages of the loggers ``trnqc.*`` are printed on standard error.
+
+    Parameters
+    ----------
+    verbose
+        How often ``--verbose`` was given: 0 prints warnings and errors, 1 the steps of a job (level INFO) too, and 2
+        every detail (level DEBUG).
+    """
+    logger, handler = logging.getLogger("trnqc"), _StandardError()
+    handler.setFormatter(_Lines())
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel((logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)])
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+
+
+class _StandardError(logging.Handler):
+    """Prints to what standard error is at that moment: progress bars replace it while they are shown."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(self.format(record), file=sys.stderr)
+
+
+class _Lines(logging.Formatter):
+    """Lines like those of warnings and errors: ``trnqc: info: 12 kernels ...``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return f"trnqc: {record.levelname.lower()}: {record.getMessage()}"
 
 
 def console_of(args: argparse.Namespace) -> Console:

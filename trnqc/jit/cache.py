@@ -11,9 +11,11 @@ import contextlib
 import fcntl
 import functools
 import hashlib
+import logging
 import os
 import stat
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,6 +23,8 @@ from pathlib import Path
 
 from trnqc.errors import CompilerError, StorageError
 from trnqc.host.files import DIRECTORY_VARIABLE, cache_directory
+
+_log = logging.getLogger(__name__)
 
 
 def key_of(*parts: str) -> str:
@@ -119,12 +123,14 @@ class Cache:
         # The temporary folder lies inside the cache, so that files are renamed within one file system.
         with tempfile.TemporaryDirectory(prefix=".build-", dir=self.directory) as scratch:
             fresh, fresh_seal = Path(scratch) / library.name, Path(scratch) / seal.name
+            begin = time.monotonic()
             build(fresh)
             if not fresh.is_file():
                 raise CompilerError(f"the compiler reported success, but it did not write {fresh}")
             fresh_seal.write_text(_digest(fresh))
             os.replace(fresh, library)
             os.replace(fresh_seal, seal)
+        _log.debug("%s was built in %.2f s", library, time.monotonic() - begin)
 
 
 def check_owner(directory: Path) -> None:

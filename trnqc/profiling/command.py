@@ -13,6 +13,7 @@ from collections.abc import Callable
 from rich.console import Console
 
 from trnqc.errors import InputError
+from trnqc.host.output import add_loudness
 from trnqc.profiling import console
 from trnqc.profiling.compare import compare
 from trnqc.profiling.machines import MACHINES
@@ -31,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", metavar="OUT", help="write figures and findings as JSON; - for standard output")
     parser.add_argument("--top", type=int, default=5, metavar="N", help="stall causes per engine (default 5)")
     parser.add_argument("--all", action="store_true", help="every summary field, not only the main ones")
-    parser.add_argument("--quiet", action="store_true", help="print nothing, only write files")
+    add_loudness(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -32,6 +33,8 @@ def run(args: argparse.Namespace) -> int:
     positive("--rank-timeout", args.rank_timeout)
     positive("--max-steps", args.max_steps)
     with _ranks(args) as ranks:
+        if ranks.rank:
+            logging.getLogger("trnqc").setLevel(logging.WARNING)
         ranks.at("start")
         jobs = ranks.at_first(lambda: _checked_jobs(args, ranks.size))
         console = Console(stderr=True, quiet=ranks.rank > 0)

@@ -192,6 +192,10 @@ def _output(group: argparse._ArgumentGroup) -> None:
     add("--pairs", action="store_true", help="print the energy of every pair")
     loud = group.add_mutually_exclusive_group()
     loud.add_argument(
-        "-v", "--verbose", action="count", default=0, help="PySCF's SCF output; -vv: tracebacks of errors too"
+        "-v",
+        "--verbose",
+        action="count",
+        default=0,
+        help="say what is done, with PySCF's SCF output; -vv: details and tracebacks of errors too",
     )
     loud.add_argument("-q", "--quiet", action="store_true", help="print only one line with the energies")

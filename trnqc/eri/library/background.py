@@ -7,6 +7,7 @@ is started once to compile what is missing. The job never waits: it only checks 
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import pickle
 import subprocess
@@ -24,6 +25,7 @@ from trnqc.host.files import DIRECTORY_VARIABLE, cache_directory
 from trnqc.jit import Recipe, find_compiler
 from trnqc.jit.cache import library_cache
 
+_log = logging.getLogger(__name__)
 KERNELS = ("background", "wait", "cached")
 VARIABLE = "TRNQC_KERNELS"
 LINGER_VARIABLE = "TRNQC_BUILD_LINGER"
@@ -94,6 +96,8 @@ class Needed:
             self._missing = [program for program in self._programs() if not library.is_compiled(program)]
         while self._missing and library.is_compiled(self._missing[-1]):
             self._missing.pop()
+            if not self._missing and self._asked:
+                _log.info("the integral kernels are compiled, and used from now on")
         if self._missing and self.kernels == "background" and (reason := jit.lacks_compiler()):
             # A wheel has brought other kernels, and nothing can be compiled here.
             _warn(f"PySCF's own code is used instead of compiled kernels: {reason}")
@@ -131,6 +135,7 @@ def _ask_for(programs: Sequence[Recipe]) -> None:
     if new:
         _asked.update(new)
         _builders.append(_start(new))
+        _log.info("%d integral kernels are compiled beside this job; PySCF's integrals serve meanwhile", len(new))
 
 
 def _start(programs: Sequence[Recipe]) -> _Builder:

@@ -6,6 +6,7 @@ A kernel is a `trnqc.jit.Recipe`: it is generated and compiled only if the cache
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from trnqc.host.progress import StageBars
 from trnqc.jit import Library, Recipe, build_all, find_compiler, library
 from trnqc.jit.recipe import c_library, c_object, entry_of, is_stored, stored
 
+_log = logging.getLogger(__name__)
 WORDS = {8: "AVX-512", 4: "AVX", 2: "128-bit", 1: "scalar"}
 
 
@@ -30,6 +32,8 @@ def build(programs: Sequence[Recipe], what: str = "integral kernels") -> dict[st
     program, if one of them cannot be built.
     """
     missing = [program for program in programs if not is_compiled(program)]
+    if missing:
+        _log.info("%d of %d %s are compiled now; the cache keeps them", len(missing), len(programs), what)
     with StageBars() as bars:
         bar = bars.of(f"building {what}")
         _all_built(build_all({p.name: functools.partial(store_part, p) for p in parts_of(missing)}, progress=bar))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,6 +35,7 @@ from trnqc.mp2.jobs.store import Array, Store
 from trnqc.mp2.reference.molecule import basis_name, describe
 from trnqc.mp2.reference.orbitals import SpinFrozen, frozen_by_spin
 
+_log = logging.getLogger(__name__)
 # Version of the format of checkpoints.
 FORMAT = 1
 # The attributes of the SCF object that `orbitals.chk` contains.
@@ -65,6 +67,8 @@ class Checkpoint(Store):
         try:
             self._compare({"format": FORMAT, "trnqc": __version__, **job})
             super().__init__(Records(self.directory / "records.jsonl"))
+            if entries := self.records.entries:
+                _log.info("%s: the job continues after %d records of finished work", self.directory, len(entries))
         except BaseException:
             self._lock.close()
             raise

@@ -5,6 +5,7 @@ Job -> molecule, basis sets, sizes checked -> SCF -> build_factors -> run_pairs,
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import replace
 from typing import Any
@@ -27,6 +28,8 @@ from trnqc.mp2.reference.orbitals import ActiveOrbitals, SpinFrozen, correlated_
 from trnqc.mp2.reference.semicanonical import semicanonical_orbitals
 from trnqc.mp2.result import MP2Result, check_scaling
 from trnqc.ranks import ALONE, Ranks
+
+_log = logging.getLogger(__name__)
 
 
 def run(job: Job, progress: Progress | None = None, ranks: Ranks = ALONE, schedule: str = "dynamic") -> MP2Result:
@@ -69,10 +72,13 @@ def run(job: Job, progress: Progress | None = None, ranks: Ranks = ALONE, schedu
             drop_integrals(mf)
             release_freed_memory()
             timings = {"SCF": time.perf_counter() - start}
+            _log.info("%s: %s energy %.10f Hartree after %.1f s", job.geometry.name, kind, mf.e_tot, timings["SCF"])
             keep_orbitals(mf, store)
             spins, singles = _orbitals(mf, frozen)
             factors = build_spin_factors(mol, auxiliary.auxmol, spins, execution, store, beside)
+            _log.info("%s: factors after %.1f s", job.geometry.name, time.perf_counter() - start)
             step = run_pairs(factors, execution, store)
+            _log.info("%s: pair energies after %.1f s", job.geometry.name, time.perf_counter() - start)
         compared = (run_pairs(factors, _elsewhere(execution, other)) for other in others)
         comparisons = tuple(compare(step, other, factors) for other in compared)
     result = result_of_molecule(
