@@ -16,6 +16,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import tempfile
 import uuid
 import zlib
 from collections.abc import Iterator, Mapping
@@ -137,6 +138,16 @@ def write_aside(path: str | Path, data: str | bytes, *, sync: bool = False) -> N
         if sync:
             file.flush()
             os.fsync(file.fileno())
+
+
+def temporary_place() -> str:
+    """The folder for temporary files: $TMPDIR, or that of the system. Raises StorageError if none can be written."""
+    try:
+        return tempfile.gettempdir()
+    except OSError as error:
+        raise StorageError(
+            f"{error.strerror or error}: set TMPDIR to a folder that can be written"
+        ) from error
 
 
 def storage_error(path: Path, error: OSError) -> StorageError:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trnqc.errors import CompilerError, StorageError
-from trnqc.host.files import DIRECTORY_VARIABLE, cache_directory
+from trnqc.host.files import DIRECTORY_VARIABLE, cache_directory, temporary_place
 
 _log = logging.getLogger(__name__)
 
@@ -186,7 +186,7 @@ def _cache_at(directory: Path) -> Cache:
 
 @functools.lru_cache(maxsize=1)
 def _temporary() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="trnqc-cache-")
+    return tempfile.TemporaryDirectory(prefix="trnqc-cache-", dir=temporary_place())
 
 
 def library_cache() -> Cache:
