@@ -9,6 +9,7 @@
 ``registers``, ``eri_ablation``  what the compilers make of generated kernels
 ``conformance``                published NKI kernels on the simulator
 ``peers``                      the test suites of other packages with our objects in the place of theirs
+``fuzz``, ``soak``               damaged input; long runs, crowds, kills and unusual surroundings
 ``workloads``                  inputs and references that benchmarks and tests share
 =============================  ====================================================================
 

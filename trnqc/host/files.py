@@ -16,6 +16,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import tempfile
 import uuid
 import zlib
@@ -145,14 +146,13 @@ def temporary_place() -> str:
     try:
         return tempfile.gettempdir()
     except OSError as error:
-        raise StorageError(
-            f"{error.strerror or error}: set TMPDIR to a folder that can be written"
-        ) from error
+        raise StorageError(f"{error.strerror or error}: set TMPDIR to a folder that can be written") from error
 
 
 def storage_error(path: Path, error: OSError) -> StorageError:
     """The error for a file that cannot be written, with the reason and what to do about it."""
-    why = error.strerror or error
+    of_hdf5 = re.search(r"error message = '([^']*)'", str(error))
+    why = error.strerror or (of_hdf5.group(1) if of_hdf5 else error)
     return StorageError(f"{path}: cannot be written: {why}; make room or name another place, and start again")
 
 
