@@ -371,5 +371,5 @@ def test_pairs_of_ones_own_factors_are_kept(factors_like, tmp_path, stored):
 @pytest.mark.parametrize("text", ["null", "[]", "3"])
 def test_a_description_that_is_no_object_is_damaged(tmp_path, text):
     (tmp_path / "job.json").write_text(text)
-    with pytest.raises(CheckpointError, match="damaged .expected an object"):
+    with pytest.raises(CheckpointError, match=r"damaged .expected an object"):
         Checkpoint(tmp_path, {"molecule": "H2O"})
