@@ -11,6 +11,7 @@
 ``matrix``                     fast tests with several Pythons, and the oldest and newest releases in range
 ``release``                    wheels with compiled kernels
 ``peers``                      the test suites of other packages with our objects in the place of theirs
+``fuzz``, ``soak``               damaged input; long runs, crowds, kills and unusual surroundings
 ``workloads``                  inputs and references that benchmarks and tests share
 =============================  ====================================================================
 

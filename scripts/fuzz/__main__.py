@@ -2,7 +2,8 @@
 
     python -m scripts.fuzz [--targets xyz tns ...] [--seconds 60] [--seed 0] [--keep FOLDER]
 
-Each input has to be read, or to be refused with one of trnqc's errors, within ten seconds. Anything else is a finding.
+Each input has to be read, or to be refused with one of trnqc's errors, within ten seconds of
+processor time. Anything else is a finding.
 It is shown by the kind and place of the exception, and its first input is kept in FOLDER. The exit status is the number
 of targets with findings.
 """
@@ -30,7 +31,7 @@ from scripts.fuzz.mutations import mutated
 from scripts.fuzz.targets import TARGETS, Target
 from trnqc.errors import TrnqcError
 
-# Seconds for one input.
+# Seconds of processor time for one input.
 PATIENCE = 10
 # Bytes by which the address space may grow, so that an extent in a damaged file cannot take all memory.
 ROOM = 8 << 30
@@ -67,13 +68,13 @@ def _time_limit() -> Iterator[None]:
     def stop(*_: object) -> None:
         raise TooSlow
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(PATIENCE)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, PATIENCE)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def fuzz(name: str, seconds: float, seed: int, keep: Path) -> Counter[str]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scripts import ROOT
+from trnqc import __version__
+from trnqc.errors import InputError
+from trnqc.host.files import record_line
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,39 @@ def _program(path: Path) -> Any:
     from trnqc.expression.text import parse
 
     return parse(path.read_text(encoding="utf-8", errors="replace"))
+
+
+def _pdaggerq(path: Path) -> Any:
+    from trnqc.expression.imports import pdaggerq
+
+    return pdaggerq(_object(path))
+
+
+def _wickd(path: Path) -> Any:
+    from trnqc.expression.imports import wickd
+
+    return wickd(path.read_text(encoding="utf-8", errors="replace").splitlines())
+
+
+def _object(path: Path) -> Any:
+    """An object of JSON whose values are lists of lists of words, as our readers of objects are told to expect."""
+    value = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+    lists = isinstance(value, dict) and all(isinstance(terms, list) for terms in value.values())
+    if not lists or not all(isinstance(term, list) for terms in value.values() for term in terms):
+        raise InputError("another type of object")
+    return {key: [[str(word) for word in term] for term in terms] for key, terms in value.items()}
+
+
+# Equations of the doubles of coupled cluster, as both programs write them.
+PDAGGERQ = {
+    "energy": [["+1.000", "f(i,a)", "t1(a,i)"], ["+0.250", "<i,j||b,a>", "t2(b,a,i,j)"]],
+    "r2[e,f,m,n]": [["-0.5", "P(m,n)", "<j,i||a,b>", "t2(a,b,n,i)", "t2(e,f,m,j)"]],
+}
+WICKD = (
+    b"R^{}_{} += 1/2 F^{v0}_{o0} T^{o0}_{v0}\n"
+    b"R^{o0,o1}_{v0,v1} += -1/2 T^{o0,o1}_{v0,v2} F^{v2}_{v1}\n"
+    b"R^{o0,o1}_{v0,v1} += 1/8 T^{o2,o3}_{v0,v1} V^{o0,o1}_{o2,o3}\n"
+)
 
 
 def _einsum(path: Path) -> Any:
@@ -102,6 +139,28 @@ def _results() -> list[bytes]:
     return [result.to_json().encode()]
 
 
+def _checkpoint(path: Path) -> Any:
+    """The file, without its first line, is the description or the records of a checkpoint, as that line says."""
+    from trnqc.host.files import Records
+    from trnqc.mp2.jobs.checkpoint import Checkpoint
+
+    kept = path.parent / "kept"
+    shutil.rmtree(kept, ignore_errors=True)
+    kept.mkdir()
+    kind, _, data = path.read_bytes().partition(b"\n")
+    (kept / "job.json").write_bytes(JOB)
+    (kept / "records.jsonl").write_bytes(RECORDS)
+    (kept / ("records.jsonl" if kind == b"records" else "job.json")).write_bytes(data)
+    with Checkpoint(kept, {"molecule": "H2O"}) as store:
+        store.decide("metric", lambda: 1)
+        store.recorded("row")
+    return Records(kept / "records.jsonl").entries
+
+
+JOB = json.dumps({"format": 1, "trnqc": __version__, "molecule": "H2O"}).encode()
+RECORDS = record_line({"metric": 3, "of": 0}) + record_line({"row": [0, 1], "of": 7})
+
+
 def _description(path: Path) -> Any:
     from trnqc.mace.files import load_description
 
@@ -145,6 +204,9 @@ TARGETS: dict[str, Target] = {
     "xyz": Target(_molecules, _xyz, ".xyz"),
     "tns": Target(lambda: [b"# comment\n1 2 3 1.5\n2 1 4 -2e3\n"], _tns, ".tns"),
     "program": Target(_expressions, _program),
+    "pdaggerq": Target(lambda: [json.dumps(PDAGGERQ).encode()], _pdaggerq, ".json"),
+    "wickd": Target(lambda: [WICKD], _wickd),
+    "checkpoint": Target(lambda: [b"job\n" + JOB, b"records\n" + RECORDS], _checkpoint),
     "einsum": Target(lambda: [b"ij,jk,kl->il", b"ij,ij,jk->ik"], _einsum),
     "profile": Target(_profiles, _profile, ".json"),
     "record": Target(_records, _record, ".json"),

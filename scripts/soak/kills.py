@@ -102,8 +102,8 @@ def compile_kernels(folder: Path) -> None:
     """Compile three kernels into a cache in the folder, and run them."""
     import numpy as np
 
-    from trnqc.gen.build import Builder
-    from trnqc.gen.values import Array, Var, const, dot
+    from trnqc.gen import Array, Var, const
+    from trnqc.gen.build import Builder, dot
     from trnqc.jit import Recipe, library
 
     os.environ["TRNQC_CACHE_DIR"] = str(folder)

@@ -171,3 +171,9 @@ def test_groups_of_labels_are_antisymmetrised():
         einsum_plan(f"{text}R[a,b,c,d] = P(a,b,c) * A[a,b,c,d]")
     with pytest.raises(ExpressionError, match="z is summed"):
         einsum_plan(f"{text}R[a,b,c,d] = P(a/bz) * A[a,b,c,d]")
+
+
+@pytest.mark.parametrize("number", ["1e40000", "+1e-40000", "0.0"])
+def test_factors_out_of_range_are_refused(number):
+    with pytest.raises(ExpressionError, match="between 1e-9 and 1e9"):
+        pdaggerq({"energy": [[number, "f(i,a)", "t1(a,i)"]]})

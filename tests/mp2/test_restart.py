@@ -22,6 +22,7 @@ from trnqc.errors import CheckpointError, InputError, MemoryLimit, StorageError
 from trnqc.host.files import Records
 from trnqc.mp2.dfmp2 import DFMP2
 from trnqc.mp2.factors.memory import FactorMemory
+from trnqc.mp2.jobs.checkpoint import Checkpoint
 from trnqc.mp2.jobs.job import Job
 from trnqc.mp2.jobs.run import run
 from trnqc.mp2.reference.hartree_fock import run_scf
@@ -365,3 +366,10 @@ def test_pairs_of_ones_own_factors_are_kept(factors_like, tmp_path, stored):
     B[18, 6, 22] += 1e-9
     with pytest.raises(CheckpointError, match="digest of B and orbital energies"):
         trnqc.mp2_energy(B, o, v, backend="cpu", checkpoint=tmp_path / "kept")
+
+
+@pytest.mark.parametrize("text", ["null", "[]", "3"])
+def test_a_description_that_is_no_object_is_damaged(tmp_path, text):
+    (tmp_path / "job.json").write_text(text)
+    with pytest.raises(CheckpointError, match=r"damaged .expected an object"):
+        Checkpoint(tmp_path, {"molecule": "H2O"})

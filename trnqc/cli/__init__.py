@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 from trnqc import __version__
 from trnqc.errors import TrnqcError
+from trnqc.host.files import temporary_place
 from trnqc.host.output import log_on_standard_error
 
 # The module and the line of help of each command.
@@ -53,6 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     args = argparse.Namespace()
     try:
+        temporary_place()  # PySCF needs it when it is imported.
         args = _parse(argv)
         with warnings.catch_warnings(), log_on_standard_error(getattr(args, "verbose", 0)):
             warnings.showwarning = _say

@@ -144,6 +144,8 @@ def _pdaggerq_term(tables: _Tables, words: Sequence[str]) -> str:
     """Return one term with its sign. The first word is the factor, as a decimal number."""
     if not words or not _NUMBER.fullmatch(words[0].replace(" ", "")):
         raise ExpressionError(f"expected a term that begins with a number, such as '-0.500'; found {list(words)}")
+    if not 1e-9 < abs(float(words[0].replace(" ", ""))) < 1e9:  # Powers such as 1e400000 would fill the memory.
+        raise ExpressionError(f"expected a factor between 1e-9 and 1e9; found {words[0]}")
     number, digits = Fraction(words[0].replace(" ", "")), len(words[0].partition(".")[2])
     factor = number.limit_denominator(1000)
     if abs(factor - number) > Fraction(1, 10**digits):

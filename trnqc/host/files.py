@@ -16,6 +16,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
+import tempfile
 import uuid
 import zlib
 from collections.abc import Iterator, Mapping
@@ -139,9 +141,18 @@ def write_aside(path: str | Path, data: str | bytes, *, sync: bool = False) -> N
             os.fsync(file.fileno())
 
 
+def temporary_place() -> str:
+    """The folder for temporary files: $TMPDIR, or that of the system. Raises StorageError if none can be written."""
+    try:
+        return tempfile.gettempdir()
+    except OSError as error:
+        raise StorageError(f"{error.strerror or error}: set TMPDIR to a folder that can be written") from error
+
+
 def storage_error(path: Path, error: OSError) -> StorageError:
     """The error for a file that cannot be written, with the reason and what to do about it."""
-    why = error.strerror or error
+    of_hdf5 = re.search(r"error message = '([^']*)'", str(error))
+    why = error.strerror or (of_hdf5.group(1) if of_hdf5 else error)
     return StorageError(f"{path}: cannot be written: {why}; make room or name another place, and start again")
 
 

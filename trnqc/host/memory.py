@@ -16,9 +16,12 @@ from trnqc.errors import InputError, MemoryLimit
 
 # Units of memory in bytes. A size without a unit is in MB (10^6 bytes), as in PySCF.
 _UNITS = {"": 1e6, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-# Where Linux shows the control groups (version 2), and the control group of this process.
+# Where Linux shows the control groups, and the control groups of this process.
 _CONTROL_GROUPS = Path("/sys/fs/cgroup")
 _OWN_GROUP = Path("/proc/self/cgroup")
+# The files with the limit and the use of memory, in version 2 and in version 1.
+_LIMITS = ("memory.max", "memory.limit_in_bytes")
+_USES = ("memory.current", "memory.usage_in_bytes")
 # Where Linux shows the caches of the first CPU.
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
@@ -30,7 +33,7 @@ def installed_memory() -> int:
     It is determined once, because it is needed before every large allocation.
     """
     installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return int(min([installed, *(_number(group / "memory.max") for group in control_groups())]))
+    return int(min([installed, *(_number(group, _LIMITS) for group in control_groups())]))
 
 
 def available_memory() -> float:
@@ -46,11 +49,14 @@ def available_memory() -> float:
 def control_groups() -> list[Path]:
     """The directories of the control group of this process and of all groups that contain it, innermost first."""
     try:
-        names = (line[3:] for line in _OWN_GROUP.read_text().splitlines() if line.startswith("0::"))
-        inner = _CONTROL_GROUPS / next(names).lstrip("/")
-    except (OSError, StopIteration):
-        inner = _CONTROL_GROUPS
-    return [group for group in (inner, *inner.parents) if group.is_relative_to(_CONTROL_GROUPS)]
+        lines = [line.split(":", 2) for line in _OWN_GROUP.read_text().splitlines()]
+    except OSError:
+        lines = []
+    inner = [_CONTROL_GROUPS / path.lstrip("/") for _, controllers, path in lines if controllers == ""]
+    # In version 1, the groups of each controller have a directory of their own.
+    inner += [_CONTROL_GROUPS / "memory" / path.lstrip("/") for _, names, path in lines if "memory" in names.split(",")]
+    groups = (group for one in inner or [_CONTROL_GROUPS] for group in (one, *one.parents))
+    return [group for group in groups if group.is_relative_to(_CONTROL_GROUPS)]
 
 
 def control_group_room(groups: Iterable[Path]) -> float:
@@ -59,7 +65,7 @@ def control_group_room(groups: Iterable[Path]) -> float:
 
 
 def _room(group: Path) -> float:
-    limit, used = _number(group / "memory.max"), _number(group / "memory.current")
+    limit, used = _number(group, _LIMITS), _number(group, _USES)
     if math.isinf(limit) or math.isinf(used):
         return math.inf
     try:
@@ -71,11 +77,14 @@ def _room(group: Path) -> float:
     return limit - used
 
 
-def _number(path: Path) -> float:
-    try:
-        return float(path.read_text())
-    except (OSError, ValueError):  # The group does not exist, or its limit is "max".
-        return math.inf
+def _number(group: Path, names: Iterable[str]) -> float:
+    """The number in the first of these files that a group has. Infinite if it has none, or if the limit is "max"."""
+    for name in names:
+        try:
+            return float((group / name).read_text())
+        except (OSError, ValueError):
+            pass
+    return math.inf
 
 
 def data_caches() -> dict[str, int]:

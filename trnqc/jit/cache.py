@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trnqc.errors import CompilerError, StorageError
-from trnqc.host.files import DIRECTORY_VARIABLE, cache_directory
+from trnqc.host.files import DIRECTORY_VARIABLE, cache_directory, storage_error, temporary_place
 
 _log = logging.getLogger(__name__)
 
@@ -70,12 +70,19 @@ class Cache:
         ------
         CompilerError
             If `build` raises it, or does not write the file.
+        StorageError
+            If the file cannot be written.
         """
         library, seal = self.directory / f"{name}{suffix}", self._seal(name)
         if not self._sound(library, seal):
             with self._turn(name) if take_turns else contextlib.nullcontext():
                 if not self._sound(library, seal):
-                    self._store(library, seal, build)
+                    try:
+                        self._store(library, seal, build)
+                    except StorageError:
+                        raise
+                    except OSError as error:  # The disk is full, for example.
+                        raise storage_error(library, error) from error
         return library
 
     def has(self, name: str) -> bool:
@@ -186,7 +193,7 @@ def _cache_at(directory: Path) -> Cache:
 
 @functools.lru_cache(maxsize=1)
 def _temporary() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="trnqc-cache-")
+    return tempfile.TemporaryDirectory(prefix="trnqc-cache-", dir=temporary_place())
 
 
 def library_cache() -> Cache:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from trnqc.errors import CompilerError
+from trnqc.host.files import temporary_place
 from trnqc.jit.probed import remembered
 from trnqc.jit.shipped import Shipment, shipment
 
@@ -128,7 +129,7 @@ class Compiler:
         self._compile(source, (*OBJECT_FLAGS, *self.flags, "-o", str(output)), ())
 
     def _compile(self, source: str, before: tuple[str, ...], after: tuple[str, ...]) -> None:
-        with tempfile.TemporaryDirectory(prefix="trnqc-cc-") as scratch:
+        with tempfile.TemporaryDirectory(prefix="trnqc-cc-", dir=temporary_place()) as scratch:
             text = Path(scratch) / "source.c"
             text.write_text(source)
             _run((*self.command, *before, str(text), *after))
@@ -225,7 +226,7 @@ def _probe(command: tuple[str, ...], architecture: str) -> Compiler:
 
 def _fields(command: tuple[str, ...], version: str, wanted: tuple[str, ...]) -> dict[str, Any]:
     """Determine the fields of `Compiler` by building and loading a library. Raises CompilerError if that fails."""
-    with tempfile.TemporaryDirectory(prefix="trnqc-cc-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="trnqc-cc-", dir=temporary_place()) as scratch:
         # Build without optional flags first: if that fails, its message shows the reason most clearly.
         text, out = Path(scratch) / "probe.c", Path(scratch) / "probe.so"
         text.write_text("int trnqc_probe(int x) { return x + 1; }\n")

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from trnqc.errors import CompilerError
+from trnqc.host.files import temporary_place
 from trnqc.jit.cache import key_of, library_cache
 
 DEFAULT_FLAGS = ("-O3", "-std=c++17", "-lineinfo")
@@ -158,7 +159,7 @@ def compile_cuda(source: str, *, name: str, arch: str = "sm_80", flags: tuple[st
 
 
 def _store(nvcc: str, source: str, arch: str, flags: tuple[str, ...], out: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix="trnqc-nvcc-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="trnqc-nvcc-", dir=temporary_place()) as scratch:
         cubin = Path(scratch) / "kernel.cubin"
         start = time.perf_counter()
         kernels = [asdict(k) for k in read_ptxas(_nvcc(nvcc, source, arch, flags, cubin))]
@@ -168,7 +169,7 @@ def _store(nvcc: str, source: str, arch: str, flags: tuple[str, ...], out: Path)
 
 
 def _nvcc(nvcc: str, source: str, arch: str, flags: tuple[str, ...], out: Path) -> str:
-    with tempfile.TemporaryDirectory(prefix="trnqc-nvcc-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="trnqc-nvcc-", dir=temporary_place()) as scratch:
         text = Path(scratch) / "kernel.cu"
         text.write_text(source)
         command = (nvcc, f"-arch={arch}", *flags, "-Xptxas=-v", "-cubin", "-o", str(out), str(text))

@@ -169,6 +169,8 @@ class Checkpoint(Store):
             return
         try:
             recorded = json.loads(path.read_text())
+            if not isinstance(recorded, dict):
+                raise ValueError(f"expected an object of JSON, found {type(recorded).__name__}")
         except ValueError as error:
             raise CheckpointError(
                 f"{path}: damaged ({error}): remove {self.directory} and start the job again"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from trnqc.host.disk_arrays import DiskArray
-from trnqc.host.files import Records
+from trnqc.host.files import Records, temporary_place
 
 Array = TypeVar("Array", bound=DiskArray)
 
@@ -83,7 +83,7 @@ class Scratch(Store):
 
     def __init__(self) -> None:
         super().__init__(Records(None))
-        self.directory = Path(tempfile.gettempdir())
+        self.directory = Path(temporary_place())
 
     def array(self, kind: type[Array], file: str, name: str, shape: tuple[int, ...]) -> Array:
         with tempfile.TemporaryDirectory(prefix="trnqc-", dir=self.directory) as directory:

@@ -14,6 +14,7 @@ from pyscf import df, gto, lib, scf
 from trnqc.eri.pyscf.accelerate import accelerate
 from trnqc.errors import InputError, UnsupportedError
 from trnqc.host.blas import single_threaded
+from trnqc.host.files import temporary_place
 from trnqc.mp2.execution import Progress
 from trnqc.mp2.reference.orbitals import check_reference
 from trnqc.mp2.reference.ranks import SharedJK
@@ -137,7 +138,10 @@ def _note_instability(mf: Any, stability: bool) -> None:
 def _scf_object(mol: gto.Mole, kind: str, source: str, density_fit: bool) -> Any:
     if source not in SOURCES:
         raise InputError(f"the source of J and K must be one of {', '.join(SOURCES)}, got {source!r}")
+    temporary_place()  # PySCF makes a file there for every object.
     mf = {"RHF": scf.RHF, "UHF": scf.UHF, "ROHF": scf.ROHF}[kind](mol)
+    # It writes orbitals to that file in every cycle, which nobody reads, and HDF5 crashes where the disk is full.
+    mf.chkfile = mf._chkfile = None
     if density_fit:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PySCF advertises another package whenever a set is missing.
