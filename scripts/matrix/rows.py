@@ -112,7 +112,7 @@ def run_row(python: str, end: str, wanted: Sequence[str], folder: Path, tests: S
     except InputError as error:
         return Row(python, end, failures=[str(error)])
     report, start = environment / "report.xml", time.perf_counter()
-    command = [environment / "bin" / "python", "-m", "pytest", "-q", "-m", "not slow", f"--junitxml={report}"]
+    command = [str(environment / "bin" / "python"), "-m", "pytest", "-q", "-m", "not slow", f"--junitxml={report}"]
     command += ["-p", "no:cacheprovider", "--continue-on-collection-errors"]
     done = subprocess.run([*command, *tests], cwd=ROOT, capture_output=True, text=True, check=False)
     seconds = time.perf_counter() - start
