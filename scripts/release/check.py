@@ -171,7 +171,8 @@ def main() -> int:
     parser.add_argument("--python", default=sys.executable, help="the interpreter of the environment")
     parser.add_argument("--record", action="store_true", help="write profiles/measured/MACHINE/install.json")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="trnqc-check-") as scratch:
+    # Processes of low priority that the commands have started may still write to their cache.
+    with tempfile.TemporaryDirectory(prefix="trnqc-check-", ignore_cleanup_errors=True) as scratch:
         steps = check(args.wheel, args.python, Path(scratch))
     print(f"from the installation to the end of the first SCF: {first_scf(steps)} s")
     if args.record:

@@ -1,13 +1,12 @@
 """What `scripts.release.kernels` compiles in processes of its own, by jobs that need it.
 
 python -m scripts.release.jobs quadrature cc-pvdz cc-pvdz-jkfit     # kernels of exchange and correlation
-python -m scripts.release.jobs libraries                            # libraries in C++
+python -m scripts.release.jobs libraries                            # the driver of MACE models, in C++
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 
 from pyscf import dft, gto
 
@@ -38,12 +37,12 @@ def quadrature(basis: str, auxbasis: str) -> None:
 
 
 def libraries() -> None:
-    """Compile the libraries in C++: the driver of MACE models and, beside PyTorch, the operators of `trnqc.cg`."""
-    print(driver_library())
-    if importlib.util.find_spec("torch"):
-        from trnqc.cg.torch.cpp.library import operators_library
+    """Compile the driver of MACE models.
 
-        print(operators_library())
+    The operators of `trnqc.cg` in C++ are left out: they are linked with the libraries of one build of PyTorch, which
+    wheels for many Linux systems may not be.
+    """
+    print(driver_library())
 
 
 def main() -> None:

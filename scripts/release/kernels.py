@@ -37,11 +37,13 @@ JOBS = (
 
 def commands(sets: list[str]) -> dict[str, tuple[str, ...]]:
     """The modules with their arguments that compile what is wanted, by a name for the report."""
-    builds = {
+    builds: dict[str, tuple[str, ...]] = {
         f"{name} {aux}": ("trnqc", "eri", "build", "--basis", name, "--aux", aux) for name in sets for aux in SETS[name]
     }
-    quadratures = {f"quadrature {name}": ("scripts.release.jobs", "quadrature", name, SETS[name][0]) for name in sets}
-    libraries = {"libraries in C++": ("scripts.release.jobs", "libraries")}
+    quadratures: dict[str, tuple[str, ...]] = {
+        f"quadrature {name}": ("scripts.release.jobs", "quadrature", name, SETS[name][0]) for name in sets
+    }
+    libraries: dict[str, tuple[str, ...]] = {"libraries in C++": ("scripts.release.jobs", "libraries")}
     return builds | {" ".join(job[1:]): job for job in JOBS} | quadratures | libraries
 
 

@@ -25,14 +25,8 @@ PRODUCTS = [
 ]
 
 
-HAS_CONTRACT = hasattr(numpy_helper, "contract")
-OLD = "PySCF is older than 2.12"
-
-
 @pytest.fixture
 def installed():
-    if not HAS_CONTRACT:
-        pytest.skip(OLD)
     with pyscf_einsum.installed():
         yield
 
@@ -74,7 +68,6 @@ def test_several_operands_paths_and_other_arguments(installed):
     np.testing.assert_allclose(lib.einsum("...ij->...ji", a), a.T)
 
 
-@pytest.mark.skipif(not HAS_CONTRACT, reason=OLD)
 def test_coupled_cluster_has_the_same_energy_and_pyscfs_functions_come_back():
     theirs = lib.einsum, numpy_helper.contract
     mf = scf.UHF(gto.M(atom="O; H 1 0.97", spin=1, basis="6-31g", verbose=0)).run()
@@ -87,13 +80,6 @@ def test_coupled_cluster_has_the_same_energy_and_pyscfs_functions_come_back():
     assert (lib.einsum, numpy_helper.contract) == theirs
 
 
-def test_an_older_pyscf_is_an_error_that_says_so(monkeypatch):
-    monkeypatch.setattr(pyscf_einsum, "_PYSCF_CONTRACT", None)
-    with pytest.raises(UnsupportedError, match=r"since release 2\.12; found"), pyscf_einsum.installed():
-        pass
-
-
-@pytest.mark.skipif(not HAS_CONTRACT, reason=OLD)
 def test_tblis_is_left_alone(monkeypatch):
     monkeypatch.setattr(numpy_helper, "EINSUM_BACKEND", "pytblis")
     with pytest.raises(UnsupportedError, match="pytblis"), pyscf_einsum.installed():

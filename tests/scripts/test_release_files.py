@@ -50,7 +50,7 @@ def test_called_scripts_exist(path):
 
 
 def test_the_pythons_of_the_matrix_are_those_of_the_workflow():
-    from scripts.matrix import PYTHONS
+    from scripts.matrix.rows import PYTHONS
 
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "matrix.yml").read_text())["jobs"]
     assert tuple(jobs["matrix"]["strategy"]["matrix"]["python"]) == PYTHONS

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from pyscf import __version__ as pyscf_version
 from pyscf import lib
 from pyscf.lib import numpy_helper
 
@@ -21,8 +20,7 @@ from trnqc.contraction.api import einsum as our_einsum
 from trnqc.contraction.api import numpy_run
 from trnqc.errors import UnsupportedError
 
-# PySCF has had `contract` since release 2.12.
-_PYSCF_EINSUM, _PYSCF_CONTRACT = numpy_helper.einsum, getattr(numpy_helper, "contract", None)
+_PYSCF_EINSUM, _PYSCF_CONTRACT = numpy_helper.einsum, numpy_helper.contract
 _LOCK = threading.Lock()
 
 SMALL = 10_000
@@ -115,8 +113,7 @@ def installed() -> Iterator[None]:
     Raises
     ------
     UnsupportedError
-        If they are replaced already, if PySCF is configured to use TBLIS, which is its own replacement, or if PySCF is
-        older than release 2.12.
+        If they are replaced already, or if PySCF is configured to use TBLIS, which is its own replacement.
 
     Examples
     --------
@@ -128,11 +125,6 @@ def installed() -> Iterator[None]:
     ...     print(float(lib.einsum("ijab,ijab->", t, v)))
     3600.0
     """
-    if _PYSCF_CONTRACT is None:
-        raise UnsupportedError(
-            "trnqc takes the place of pyscf.lib.contract, which PySCF has had since release 2.12; "
-            f"found {pyscf_version}"
-        )
     with _LOCK:
         if numpy_helper.contract is not _PYSCF_CONTRACT:
             raise UnsupportedError("pyscf.lib.contract is replaced already; blocks of installed() cannot be nested")
