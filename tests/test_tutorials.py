@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 # A block, the comment before it that says why it cannot run here, and the output that it prints.
 BLOCK = re.compile(r"(<!-- needs .*? -->\n)?```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
-NAVIGATION = re.compile(r"^ +- [^:]+: ([\w/-]+\.md)$", re.MULTILINE)
+NAVIGATION = re.compile(r"^ +- [^:]+: ([\w/.-]+\.md)$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#]+\.md)(?:#[\w-]+)?\)")
 SAME = doctest.OutputChecker()
 

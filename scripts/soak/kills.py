@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,8 @@ def checkpointed_job(folder: Path) -> None:
 
     job = Job(load_geometry("water"), "sto-3g", "cc-pvdz-ri", backend="cpu", threads=1, checkpoint=folder / "kept")
     energy, known = run(job).e_tot, folder.parent / "energy"
+    if energy is None:
+        raise AssertionError("the job has no energy")
     if not known.exists():
         known.write_text(repr(energy))
     if abs(energy - float(known.read_text())) > 1e-9:
@@ -226,7 +229,7 @@ def cases(kills: int = KILLS) -> list[Case]:
         Case(
             f"kill -9 {name}",
             "nothing incomplete; the same work succeeds",
-            lambda place, w=work: tried(w, place, kills),
-        )  # type: ignore[misc]
+            partial(tried, work, kills=kills),
+        )
         for name, work in WORKS.items()
     ]

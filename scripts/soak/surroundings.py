@@ -154,10 +154,13 @@ def limited_group(place: Path) -> str:
     except OSError as error:
         raise NotTried(f"control groups cannot be made here: {error}") from None
     try:
-        enter = group / "cgroup.procs"
-        right(run(work(*JOBS), prepare=lambda: enter.write_text(str(os.getpid())) and None))
+
+        def enter() -> None:
+            (group / "cgroup.procs").write_text(str(os.getpid()))
+
+        right(run(work(*JOBS), prepare=enter))
         large = trnqc("mp2", "water20", "--basis", "def2-qzvp")
-        done = run(large, prepare=lambda: enter.write_text(str(os.getpid())) and None)
+        done = run(large, prepare=enter)
         return f"right results; a job that is too large: {refused(done, 'memory')}"
     finally:
         group.rmdir()

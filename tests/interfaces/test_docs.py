@@ -19,7 +19,7 @@ def test_python_blocks_run(tmp_path, monkeypatch):
     blocks = re.findall(
         r"```python\n(.*?)```", (ROOT / "docs" / "interfaces.md").read_text(encoding="utf-8"), re.DOTALL
     )
-    assert len(blocks) == 7
+    assert len(blocks) == 8
     monkeypatch.chdir(tmp_path)
     names: dict = {}
     for block in blocks:
