@@ -21,13 +21,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 from pyscf import gto
 from pyscf.lib import chkfile
 
 from trnqc import __version__
 from trnqc.errors import CheckpointError, StorageError
-from trnqc.host.files import Records, hold, replacing, write_aside
+from trnqc.host.files import Records, hold, write_aside
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis
 from trnqc.mp2.factors.factors import Factors, SpinFactors
@@ -148,9 +149,14 @@ class Checkpoint(Store):
         self.decide("orbitals", lambda: self._write_orbitals(mine | fock | {"ran_on": ran_on}))
 
     def _write_orbitals(self, orbitals: dict[str, Any]) -> int:
-        with replacing(self.directory / "orbitals.chk") as aside:
-            chkfile.dump(str(aside), "scf", orbitals)
-            return zlib.crc32(aside.read_bytes())
+        # HDF5 may crash when it closes a file that could not be written, so that it makes the file in memory.
+        with h5py.File("orbitals.chk", "w", driver="core", backing_store=False) as file:
+            for name, value in orbitals.items():
+                file[f"scf/{name}"] = value
+            file.flush()
+            contents = file.id.get_file_image()
+        write_aside(self.directory / "orbitals.chk", contents)
+        return zlib.crc32(contents)
 
     def _check_directory(self) -> None:
         path = self.directory
