@@ -53,7 +53,9 @@ class StageBars:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._bars.stop()
+        # Before rich 14, bars that are not shown print an empty line when they are stopped.
+        if not self._bars.disable:
+            self._bars.stop()
 
     def of(self, stage: str) -> Callable[[int, int, str], None]:
         """A function progress(done, total, name) for one stage. It ignores the name of the part."""
