@@ -31,8 +31,8 @@ from ase.io import read, write
 from ase.md.velocitydistribution import MaxwellBoltzmannDistribution, Stationary
 from ase.md.verlet import VelocityVerlet
 
-from trnqc.cg.cpp.compiler import cpp_compiler
 from trnqc.errors import TrnqcError
+from trnqc.jit.cpp import cpp_compiler
 from trnqc.mace import Calculator, description, prepare
 
 COMMANDS = Path(__file__).parent / "lammps"

@@ -21,10 +21,10 @@ from dataclasses import asdict
 from pathlib import Path
 from unittest import mock
 
-from trnqc.cg.cpp.compiler import cpp_version
 from trnqc.errors import InputError
 from trnqc.host.files import DIRECTORY_VARIABLE
 from trnqc.jit.compiler import ARCHITECTURE_VARIABLE, find_compiler
+from trnqc.jit.cpp import cpp_version
 from trnqc.jit.shipped import INDEX, LEVELS
 
 LARGEST = 60 * 10**6

@@ -13,9 +13,9 @@ torch = pytest.importorskip("torch")
 
 import trnqc.cg  # noqa: E402
 from trnqc.cg import SymmetricContraction, TensorProduct, TensorProductConv, TPProblem, write_kernels  # noqa: E402
-from trnqc.cg.cpp.compiler import cpp_compiler  # noqa: E402
 from trnqc.cg.torch.cpp import folder as kernel_folder  # noqa: E402
 from trnqc.errors import InputError  # noqa: E402
+from trnqc.jit.cpp import cpp_compiler  # noqa: E402
 
 NODES, EDGES = 7, 40
 UVU = TPProblem(

@@ -11,8 +11,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("mace")
 
-from trnqc.cg.cpp.compiler import cpp_compiler  # noqa: E402
 from trnqc.cg.torch.cpp import library  # noqa: E402
+from trnqc.jit.cpp import cpp_compiler  # noqa: E402
 
 PROGRAM = Path(__file__).resolve().parents[3] / "examples" / "cpp" / "energy.cpp"
 

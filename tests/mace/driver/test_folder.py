@@ -17,8 +17,8 @@ pytest.importorskip("vesin", reason="needs vesin")
 
 from tests.mace.descriptions import CASES, description
 from tests.mace.test_evaluate import PERIODIC, structure
-from trnqc.cg.cpp.compiler import cpp_compiler
 from trnqc.errors import InputError
+from trnqc.jit.cpp import cpp_compiler
 from trnqc.mace import Evaluator, prepare, save
 from trnqc.mace.driver.driver import Driver
 from trnqc.mace.driver.folder import MODEL

@@ -1,4 +1,5 @@
-"""What the operators in C++ share: the order of edges, the calls of kernels, and the compiler.
+"""What the operators in C++ share: the order of edges, and the calls of kernels."""
 
-sources -> compiler -> shared library in the cache of kernels
-"""
+from pathlib import Path
+
+SHARED = Path(__file__).parent

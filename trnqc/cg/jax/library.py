@@ -8,7 +8,8 @@ from pathlib import Path
 
 import jax
 
-from trnqc.cg.cpp.compiler import SHARED, shared_library
+from trnqc.cg.cpp import SHARED
+from trnqc.jit.cpp import shared_library
 
 # The sources of each handler, by its name in the library and in XLA.
 SOURCES = {"trnqc_cg": ("products.cpp", "graph.h"), "trnqc_cg_contraction": ("contraction.cpp", "contraction.h")}

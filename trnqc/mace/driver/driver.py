@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.cg.cpp.compiler import SHARED, shared_library
+from trnqc.cg.cpp import SHARED
 from trnqc.errors import InputError, MemoryLimit, StorageError, TrnqcError
+from trnqc.jit.cpp import shared_library
 from trnqc.mace.driver.steps import Program
 
 SOURCES = Path(__file__).parent

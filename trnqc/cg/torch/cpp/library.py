@@ -8,7 +8,8 @@ from pathlib import Path
 import torch
 from torch.utils import cpp_extension
 
-from trnqc.cg.cpp.compiler import SHARED, shared_library
+from trnqc.cg.cpp import SHARED
+from trnqc.jit.cpp import shared_library
 
 FOLDER = Path(__file__).parent
 HEADERS = (

@@ -18,7 +18,6 @@ from trnqc.jit.compiler import used_shipment
 
 # Libraries check whether the CPU can run the kernels, so they may not need the CPU's own instructions themselves.
 FLAGS = ("-shared", "-fPIC", "-std=c++20", "-O2")
-SHARED = Path(__file__).parent
 
 
 def shared_library(
@@ -38,7 +37,7 @@ def shared_library(
     main : Path
         The source file.
     headers : sequence of Path
-        The other sources of this package that it includes.
+        The other sources of this package that it includes, from any folder of it.
     flags, after : sequence of str
         Options of the compiler before and after the source file.
     folders : sequence of str
@@ -58,17 +57,17 @@ def shared_library(
     ships = None if os.environ.get("CXX") else used_shipment()
     if ships is not None and (ready := ships.file(f"{entry(ships.cpp)}.so")) is not None:
         return ready
-    compiler = cpp_compiler()
+    compiler, own = cpp_compiler(), sorted({f"-I{path.parent}" for path in headers})
 
     def build(out: Path) -> None:
-        _run([*compiler, *FLAGS, f"-I{SHARED}", *flags, *folders, str(main), "-o", str(out), *after])
+        run([*compiler, *FLAGS, *own, *flags, *folders, str(main), "-o", str(out), *after])
 
     return library_cache().get(entry(cpp_version()), build)
 
 
 def cpp_version() -> str:
     """Return what the C++ compiler says of itself. Raises CompilerError if there is none."""
-    return _run([*cpp_compiler(), "--version"])
+    return run([*cpp_compiler(), "--version"])
 
 
 def cpp_compiler() -> list[str]:
@@ -84,7 +83,8 @@ def cpp_compiler() -> list[str]:
     )
 
 
-def _run(command: list[str]) -> str:
+def run(command: list[str]) -> str:
+    """Run a command of the C++ compiler and return what it prints. Raises CompilerError if it fails."""
     try:
         process = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     except OSError as error:

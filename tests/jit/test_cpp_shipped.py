@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from trnqc.cg.cpp import compiler
 from trnqc.errors import CompilerError
+from trnqc.jit import cpp as compiler
 from trnqc.jit.shipped import Shipment
 
 TEXT = 'extern "C" int answer() { return 42; }\n'
