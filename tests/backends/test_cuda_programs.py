@@ -66,7 +66,7 @@ def test_energies_by_the_interpreter(name, block, dtype, lanes):
 def test_amplitudes_by_the_interpreter(name, block, lanes):
     inputs, T, D = arguments(*block, "f64")
     m, n, rows, columns = block
-    inputs |= {"spare": inputs["t"].size - 1, "direct": 1.5, "exchange": 0.5}
+    inputs |= {"direct": 1.5, "exchange": 0.5}
     before = inputs["t"].copy()
     run(programs.program(name, "f64", lanes), inputs, lanes=lanes, groups=(0, m * n * tiles_of(rows)))
     result = inputs["t"][:-1].reshape(m * rows, -1)

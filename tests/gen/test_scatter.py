@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from tests.gen.programs import run_both
-from trnqc.gen import Array, Var, emit_c
+from trnqc.errors import ProgramError
+from trnqc.gen import Array, Var, const, emit_c
 from trnqc.gen import statements as st
+from trnqc.gen.values import lt, select
 
 N, I = Var("n", "i64"), Var("i", "i64")
 AT, X = Array("at", "i64", (N,), lanes=True), Array("x", "f64", (N,), lanes=True)
@@ -32,6 +34,41 @@ def test_places_by_lane(lanes, index, by_lane, put):
     ours, theirs = run_both(f, inputs, lanes)
     np.testing.assert_array_equal(ours["out"], theirs["out"])
     assert (ours["out"] != 1).any()
+
+
+@pytest.mark.parametrize("by_lane", [False, True])
+@pytest.mark.parametrize("index", [*INDICES, "common"])
+@pytest.mark.parametrize("lanes", [1, 4, 8])
+def test_stores_under_a_condition(lanes, index, by_lane):
+    """Where the condition does not hold, nothing is written, and an index may be anywhere."""
+    if index == "common" and not by_lane:
+        pytest.skip("an element that lanes share takes a condition that they share")
+    out = Array("out", "f64", lanes=by_lane)
+    place = I if index == "common" else select(lt(X[I], 0.0), const(-(10**9), "i64"), INDICES[index])
+    put = st.store(out[place], X[I], where=lt(0.0, X[I]))
+    f = st.Function("spread", (N, AT, X, out), st.block(st.loop(I, N, put)))
+    rng = np.random.default_rng(lanes)
+    places = rng.permutation(5 * lanes).reshape(5, lanes).astype(np.int64)
+    inputs = {"n": 5, "at": places, "x": rng.normal(size=(5, lanes)), "out": np.ones((100, lanes) if by_lane else 100)}
+    ours, theirs = run_both(f, inputs, lanes)
+    np.testing.assert_array_equal(ours["out"], theirs["out"])
+    assert 0 < (ours["out"] != 1).sum() <= (inputs["x"] > 0).sum()
+
+
+def test_a_condition_for_all_lanes():
+    out = Array("out", "f64", lanes=True)
+    f = st.Function("spread", (N, X, out), st.block(st.loop(I, N, st.store(out[I], X[I], where=lt(I, N - 1)))))
+    inputs = {"n": 5, "x": np.random.default_rng(0).normal(size=(5, 4)), "out": np.ones((5, 4))}
+    ours, theirs = run_both(f, inputs, 4)
+    np.testing.assert_array_equal(ours["out"], theirs["out"])
+    np.testing.assert_array_equal(ours["out"], [*inputs["x"][:-1], np.ones(4)])
+
+
+def test_lanes_that_share_an_element_share_the_condition():
+    out = Array("out", "f64")
+    f = st.Function("spread", (N, X, out), st.block(st.store(out[N], const(1.0), where=lt(0.0, X[N]))))
+    with pytest.raises(ProgramError, match="shared by all lanes"):
+        emit_c(f, lanes=4)
 
 
 def test_indices_in_memory_pass_no_vector():

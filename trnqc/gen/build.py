@@ -140,9 +140,9 @@ class Builder:
     def assign(self, variable: Value, value: Value) -> None:
         self.add(st.Assign(variable, value))
 
-    def store(self, element: Value, value: Value | Number) -> None:
-        """Append a[i, j] = v, written ``store(a[i, j], v)``."""
-        self.add(st.store(element, value))
+    def store(self, element: Value, value: Value | Number, where: Value | None = None) -> None:
+        """Append a[i, j] = v, written ``store(a[i, j], v)``, under a condition if there is one."""
+        self.add(st.store(element, value, where))
 
     def accumulate(self, element: Value, value: Value | Number) -> None:
         """Append a[i, j] += v, written ``accumulate(a[i, j], v)``."""

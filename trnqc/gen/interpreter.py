@@ -150,8 +150,18 @@ class _Frame:
         self.names[array.name] = np.full((array.size or 0, *rest), undefined, NUMPY[array.dtype])
 
     def do_store(self, s: st.Store) -> None:
-        data, place = self.name(s.array.name), self.place(s.array, self.value(s.index))
-        data[place] = self.value(s.value)
+        data, index, value = self.name(s.array.name), self.value(s.index), self.value(s.value)
+        if s.where is None:
+            data[self.place(s.array, index)] = value
+        elif data.ndim == 2 and not np.ndim(index):
+            row = data[self.place(s.array, index)]
+            row[...] = np.where(self.value(s.where), value, row)
+        else:
+            for n, holds in enumerate(np.atleast_1d(self.value(s.where))):
+                if holds:
+                    own, number = (np.broadcast_to(x, self.lanes)[n] if np.ndim(index) else x for x in (index, value))
+                    place = self.place(s.array, own)
+                    data[(place, n) if data.ndim == 2 else place] = number
 
     def do_accumulate(self, s: st.Accumulate) -> None:
         data, index, value = self.name(s.array.name), self.value(s.index), self.value(s.value)

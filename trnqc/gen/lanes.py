@@ -93,7 +93,8 @@ def _check(lanes: Lanes, f: st.Function, s: st.Statement) -> None:
                         "differs; use select"
                     )
         case st.Store() if not lanes.array_differs(f, s.array):
-            if lanes.differs(f, s.value) and not lanes.differs(f, s.index):
+            differs = lanes.differs(f, s.value) or (s.where is not None and lanes.differs(f, s.where))
+            if differs and not lanes.differs(f, s.index):
                 raise ProgramError(
                     f"function {f.name}: an element of {s.array.name} is shared by all lanes, but "
                     f"{expression(s.value)} differs by lane; mark the array `lanes`, or accumulate"

@@ -60,14 +60,16 @@ class DeclareArray(Statement):
 
 @dataclass(frozen=True)
 class Store(Statement):
-    """array[index] = value.
+    """array[index] = value, where a condition holds if there is one.
 
-    If the value differs by lane and the array is not marked `lanes`, the index has to differ by lane as well.
+    If the value or the condition differs by lane and the array is not marked `lanes`, the index has to differ by lane
+    as well. Where the condition does not hold, the index may lie outside of the array.
     """
 
     array: Array
     index: Value
     value: Value
+    where: Value | None = None
 
 
 @dataclass(frozen=True)
@@ -292,9 +294,9 @@ def loop(var: Value, end: Value | int, *body: Any, begin: Value | int = 0, step:
     return For(var, as_value(begin, var.dtype), as_value(end, var.dtype), block(*body), step)
 
 
-def store(target: Value, value: Value | Number) -> Store:
-    """The statement a[i, j] = v, written ``store(a[i, j], v)``."""
-    return Store(*_element(target), as_value(value, target.dtype))
+def store(target: Value, value: Value | Number, where: Value | None = None) -> Store:
+    """The statement a[i, j] = v, written ``store(a[i, j], v)``; `where` is the condition under which it is stored."""
+    return Store(*_element(target), as_value(value, target.dtype), where)
 
 
 def accumulate(target: Value, value: Value | Number) -> Accumulate:
@@ -333,7 +335,9 @@ def values(statement: Statement) -> tuple[Value, ...]:
     match statement:
         case Let() | Declare() | Assign():
             return (statement.value,)
-        case Store() | Accumulate():
+        case Store():
+            return (statement.index, statement.value, *([] if statement.where is None else [statement.where]))
+        case Accumulate():
             return (statement.index, statement.value)
         case GatherRows() | ScatterRows():
             return (statement.start, statement.count)

@@ -97,7 +97,7 @@ class _Densities:
         plan, self.share, self.form = share.job.plan, share, share.form
         self.nvir, self.naux, self.triangle = plan.shape.nvir, plan.shape.naux, plan.shape.triangle
         (self.memory,), self.energies = share.integral_buffers(), share.energies()
-        self.weights = {"direct": options.direct, "exchange": options.exchange, "spare": self.memory.shape[0] - 1}
+        self.weights = {"direct": options.direct, "exchange": options.exchange}
         self.program = share.build()
         self.sums = [share.zeros(plan.panel * n * self.naux, dtype=self.form.result) for n in self.nvir]
         self.words, self.split = self._splitting()

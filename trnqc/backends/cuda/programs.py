@@ -31,7 +31,7 @@ AMPLITUDES = ("same_spin_amplitudes", "opposite_spin_amplitudes")
 
 GROUP = Var("group", "i64")
 ORBITALS, ROWS, COLUMNS, STRIDE = (Var(name, "i64") for name in ("orbitals", "rows", "columns", "stride"))
-I0, J0, PLACE, SPARE = (Var(name, "i64") for name in ("i0", "j0", "place", "spare"))
+I0, J0, PLACE = (Var(name, "i64") for name in ("i0", "j0", "place"))
 OUT = Array("out", "f64", (None, 2))
 
 
@@ -58,8 +58,7 @@ def recipe(name: str, dtype: str, lanes: int) -> Recipe:
     Energies are written to ``out`` [.., 2], group g to row ``place`` + g: the sums over a tile of rows of T[a, b]² / D
     and of T[a, b] T[b, a] / D, with D = ε_i + ε_j - ε_a - ε_b. The second one is zero for pairs of opposite spin.
 
-    Amplitudes, (``direct`` T[a, b] - ``exchange`` T[b, a]) / D, replace T. Lanes outside of the matrix of a pair write
-    to the element ``spare`` of T, which is not part of it.
+    Amplitudes, (``direct`` T[a, b] - ``exchange`` T[b, a]) / D, replace T.
     """
     written = ("t",) if name in AMPLITUDES else ("out",)
     signature = Signature.declared(name, parameters(name, dtype), written)
@@ -79,7 +78,7 @@ def tiles_of(rows: int) -> int:
 def parameters(name: str, dtype: str) -> tuple[Value | Array, ...]:
     """The parameters of a program."""
     arrays = (Array(x, dtype) for x in ("t", "e_row", "e_column", "e_left", "e_right"))
-    own = (PLACE, OUT) if name in ENERGIES else (SPARE, Var("direct", dtype), Var("exchange", dtype))
+    own = (PLACE, OUT) if name in ENERGIES else (Var("direct", dtype), Var("exchange", dtype))
     return (ORBITALS, ROWS, COLUMNS, STRIDE, I0, J0, *arrays, *own)
 
 
@@ -122,12 +121,16 @@ class _Pair:
         """T[a, b], or the nearest element if that is outside of the matrix."""
         return self.t[self.origin + minimum(a, ROWS - 1) * STRIDE + minimum(b, COLUMNS - 1)]
 
+    def element_or_zero(self, a: Value, b: Value) -> Value:
+        """T[a, b], or zero outside of the matrix. A GPU then reads nothing that another lane overwrites."""
+        return select(self.inside(a, b), self.element(a, b), const(0.0, self.dtype))
+
     def inside(self, a: Value, b: Value) -> Value:
         return both(lt(a, ROWS), lt(b, COLUMNS))
 
     def store(self, a: Value, b: Value, value: Value) -> None:
-        """T[a, b] = value, or the spare element if that is outside of the matrix."""
-        self.b.store(self.t[select(self.inside(a, b), self.origin + a * STRIDE + b, SPARE)], value)
+        """T[a, b] = value, if that is an element of the matrix."""
+        self.b.store(self.t[self.origin + a * STRIDE + b], value, where=self.inside(a, b))
 
     def denominator(self, a: Value, b: Value) -> Value:
         """ε_i + ε_j - ε_a - ε_b, with the nearest orbitals if one is outside of the matrix."""
@@ -203,7 +206,7 @@ def _same_spin_amplitudes(pair: _Pair) -> None:
         with pair.rows_of_a_tile() as r:
             row, column = pair.tile_of_rows * TILE + r, tile * TILE + pair.column
             own = transposed[pair.column * PITCH + r]
-            t, u = b.let("t_ab", pair.element(row, column)), b.let("t_ba", own)
+            t, u = b.let("t_ab", pair.element_or_zero(row, column)), b.let("t_ba", own)
             scale = b.let("scale", 1.0 / pair.denominator(row, column))
             pair.store(row, column, (direct * t - exchange * u) * scale)
             b.store(own, (direct * u - exchange * t) * scale)
@@ -217,4 +220,4 @@ def _opposite_spin_amplitudes(pair: _Pair) -> None:
     b, direct = pair.b, Var("direct", pair.dtype)
     with b.loop("tile", pair.tiles) as tile, pair.rows_of_a_tile() as r:
         row, column = pair.tile_of_rows * TILE + r, tile * TILE + pair.column
-        pair.store(row, column, direct * pair.element(row, column) / pair.denominator(row, column))
+        pair.store(row, column, direct * pair.element_or_zero(row, column) / pair.denominator(row, column))

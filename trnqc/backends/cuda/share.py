@@ -85,10 +85,10 @@ class Share:
         return self._held[-1]
 
     def integral_buffers(self) -> list[DeviceArray]:
-        """Memory of T for each stream, with one element more than the largest block has."""
+        """Memory of T for each stream, for the largest block."""
         plan = self.job.plan
         elements = plan.rows * plan.shape.nvir[0] * aligned(plan.panel * plan.shape.nvir[1])
-        return [self.zeros(elements + 1, dtype=self.form.result) for _ in range(self.job.buffers.blocks)]
+        return [self.zeros(elements, dtype=self.form.result) for _ in range(self.job.buffers.blocks)]
 
     def energies(self) -> dict[str, DeviceArray]:
         """All orbital energies in the dtype of T, by the names of the parameters of programs."""

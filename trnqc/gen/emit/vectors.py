@@ -163,9 +163,15 @@ class Vectors(Scalars):
     def store(self, s: st.Store) -> str:
         if self.differs(s.index):
             return self.scatter(s, "=")
-        if self.analysis.array_differs(self.function, s.array):
-            return f"{self.element(s.array, s.index)} = {self.spread(s.value)};"
-        return super().store(s)
+        if not self.analysis.array_differs(self.function, s.array):
+            return super().store(s)
+        place, value = self.element(s.array, s.index), self.spread(s.value)
+        if s.where is None:
+            return f"{place} = {value};"
+        if not self.differs(s.where):
+            return f"if ({self.text(s.where)}) {place} = {value};"
+        mask = self.spread(s.where, MASKS[BYTES[s.array.dtype]])
+        return f"{place} = {self.selector(s.array.dtype)}({mask}, {value}, {place});"
 
     def accumulate(self, s: st.Accumulate) -> str:
         if self.differs(s.index):
@@ -217,12 +223,16 @@ class Vectors(Scalars):
         by_lane = self.analysis.array_differs(self.function, s.array)
         target, vector = self.array_type(s.array), self.vector(s.value.dtype)
         place, at, kind, word = self.places(s)
-        name = f"{'store' if sign == '=' else 'add'}_at_{word}{target}_x{self.lanes}"
+        where = s.where if isinstance(s, st.Store) else None
+        mask = "" if where is None else self.vector("i64")
+        name = f"{'store' if sign == '=' else 'add'}_at_{word}{target}_x{self.lanes}{'_where' if mask else ''}"
         self.helpers[name] = (
-            f"static inline void {name}({target} *a, {kind} at, {vector} x) {{ "
-            f"for (int l = 0; l < {self.lanes}; l++) a[at[l]]{'[l]' if by_lane else ''} {sign} x[l]; }}"
+            f"static inline void {name}({target} *a, {kind} at, {vector} x{f', {mask} m' if mask else ''}) {{ "
+            f"for (int l = 0; l < {self.lanes}; l++) {'if (m[l]) ' if mask else ''}"
+            f"a[at[l]]{'[l]' if by_lane else ''} {sign} x[l]; }}"
         )
-        return f"{name}({place}, {at}, {self.spread(s.value)});"
+        last = "" if where is None else f", {self.spread(where, 'i64')}"
+        return f"{name}({place}, {at}, {self.spread(s.value)}{last});"
 
     def places(self, s: st.Store | st.Accumulate) -> tuple[str, str, str, str]:
         """How to address elements at indices that differ by lane.
