@@ -1,9 +1,9 @@
 """A stand-in for the CUDA driver that records every call, and runs kernels on the CPU.
 
-`RecordedDevice` is `CudaDevice` on top of it: all host code of a GPU runs unchanged, but its kernels are the same
-programs compiled as C. Instead of a cubin, its NVRTC writes the compute capability for which it was asked to compile,
-and a device loads only what was compiled for its own. Within `RecordingDriver.capture` only calls are accepted that a
-CUDA graph can capture, and they can be replayed.
+`RecordedDevice` is `CudaDevice` on top of it: all host code of a GPU runs unchanged. The CUDA text of its kernels runs
+by `trnqc.jit.emulator`, without checks of memory, because PyTorch's is not known here. Instead of a cubin, its NVRTC
+writes the compute capability for which it was asked to compile, and a device loads only what was compiled for its own.
+Within `RecordingDriver.capture` only calls are accepted that a CUDA graph can capture, and they can be replayed.
 """
 
 from __future__ import annotations
@@ -18,12 +18,10 @@ from typing import Any
 import numpy as np
 
 from trnqc.errors import BackendUnavailable
+from trnqc.jit import emulator
 from trnqc.jit.device import Built, CudaDevice
 from trnqc.jit.gpu import Bindings
-from trnqc.jit.load import CompiledFunction
-from trnqc.jit.recipe import Recipe, library
-from trnqc.jit.signature import SCALARS
-from trnqc.jit.simulated_device import FLAGS
+from trnqc.jit.recipe import Recipe
 
 # Calls that a CUDA graph captures, or that do not concern the device. All others wait for the device, allocate or load.
 CAPTURED = frozenset({"launch", "Device.set_current", "Stream.from_handle"})
@@ -182,7 +180,7 @@ class RecordingDriver:
 
 
 class RecordedDevice(CudaDevice):
-    """A GPU whose driver is a `RecordingDriver` and whose kernels are compiled as C.
+    """A GPU whose driver is a `RecordingDriver` and whose kernels run on the CPU.
 
     Parameters
     ----------
@@ -198,10 +196,10 @@ class RecordedDevice(CudaDevice):
         self.driver, self.most_lanes = driver, lanes
 
     def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
-        """Build a kernel as `CudaDevice` does, and compile its function as C, which launches run."""
+        """Build a kernel as `CudaDevice` does, and compile its text for the CPU, which launches run."""
         built = super().build(recipe, lanes, accumulate=accumulate, min_blocks=min_blocks)
-        function = getattr(library(recipe, lanes, FLAGS), built.signature.name)
-        return replace(built, handle=_Kernel(function))
+        kernel = emulator.build(recipe, lanes, accumulate=accumulate, min_blocks=min_blocks, checked=False)
+        return replace(built, handle=_Kernel(kernel))
 
 
 class _Program:
@@ -229,13 +227,13 @@ class _ObjectCode:
 
 
 class _Kernel:
-    def __init__(self, function: CompiledFunction) -> None:
-        self.name, self._function = function.signature.name, function
-        kinds: list[Any] = [ctypes.c_void_p if p.array else SCALARS[p.dtype] for p in function.signature.parameters]
-        self._pointer = ctypes.CFUNCTYPE(None, *kinds)(function.address)
+    def __init__(self, kernel: emulator.Emulated) -> None:
+        self.name, self._kernel = kernel.signature.name, kernel
 
     def run(self, operands: list[Any], groups: int) -> None:
-        self._pointer(*(op.item() if isinstance(op, np.generic) else op for op in operands), 0, groups)
+        parameters = self._kernel.parameters
+        values = [emulator.operand(op, p.dtype, p.array) for op, p in zip(operands, parameters, strict=True)]
+        emulator.run(self._kernel, groups, values, ())
 
 
 class _Stream:

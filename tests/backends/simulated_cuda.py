@@ -1,7 +1,7 @@
 """Two stand-ins for the backend of GPUs.
 
-SimulatedCuda   simulated devices: the same launches, compiled as C, and products by NumPy
-RecordedCuda    all code of GPUs, on a recording driver, kernels compiled as C, and an emulation of cuBLAS
+SimulatedCuda   simulated devices: the same launches of the same CUDA text, and products by NumPy
+RecordedCuda    all code of GPUs, on a recording driver, CUDA text on the CPU, and an emulation of cuBLAS
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Convolutions of tensors on a GPU: on PyTorch's stream, without waiting for the device, and in CUDA graphs.
 
-A recording driver stands in for the GPU. It refuses calls that a CUDA graph cannot capture, and its kernels run as C.
+A recording driver stands in for the GPU. It refuses calls that a CUDA graph cannot capture, and runs the CUDA text of
+its kernels on the CPU.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""J and K on simulated devices, which run the programs of GPUs through C, against PySCF's."""
+"""J and K on simulated devices, which run the CUDA text of GPUs with checks of memory, against PySCF's."""
 
 from __future__ import annotations
 
+import itertools
 import warnings
 
 import numpy as np
@@ -15,6 +16,7 @@ from trnqc.eri.cuda.builder import JKBuilder
 from trnqc.eri.jk.builder import get_jk
 from trnqc.errors import BackendUnavailable, CompilerError, InputError, MemoryLimit
 from trnqc.jit.device import cuda_devices
+from trnqc.jit.emulator import ORDERS
 from trnqc.jit.simulated_device import SimulatedDevice
 
 WATER = "O 0 0 0.1; H 0 0.75 -0.45; H 0 -0.7 -0.5"
@@ -81,6 +83,46 @@ def test_general_contractions():
     shared = [[0, [9.0, 0.1, 0.3], [1.3, 0.5, -0.4], [0.3, 0.6, 0.2]], [1, [2.0, 0.4], [0.4, 0.7]]]
     mol = molecule({"Be": shared, "H": [[0, [1.1, 0.5], [0.25, 0.6]]]}, "Be 0 0 0; H 0 0.3 1.3")
     matches(JKBuilder(mol, devices=devices()), density(mol))
+
+
+class SomeClasses(JKBuilder):
+    """J and K from the quartets of some classes alone, by their digits."""
+
+    def __init__(self, mol: gto.Mole, classes: set[str], **more) -> None:
+        super().__init__(mol, **more)
+        self.wanted = classes
+
+    def _build_devices(self, batches):
+        super()._build_devices([batch for batch in batches if batch.cls.digits in self.wanted])
+
+    def _own_tasks(self, tables):
+        return [task for task in super()._own_tasks(tables) if task.cls.digits in self.wanted]
+
+
+def of_classes(mol: gto.Mole, classes: set[str], dm: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """J and K from PySCF's integrals of some classes alone."""
+    eri, begins = mol.intor("int2e"), mol.ao_loc_nr()
+    for shells in itertools.product(range(mol.nbas), repeat=4):
+        pairs = (sorted(map(mol.bas_angular, pair), reverse=True) for pair in (shells[:2], shells[2:]))
+        if "".join(str(l) for pair in sorted(pairs, reverse=True) for l in pair) not in classes:
+            eri[np.ix_(*(range(begins[s], begins[s + 1]) for s in shells))] = 0
+    return np.einsum("pqrs,sr->pq", eri, dm), np.einsum("prsq,rs->pq", eri, dm)
+
+
+# Angular momenta with the classes that are computed of them.
+CLASSES = [((2, 0), {"2000", "2020"}), ((3, 0), {"3000", "3030"}), ((2, 1), {"2110", "2121", "2211"})]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(
+    ("momenta", "classes"), [CLASSES[0], *(pytest.param(*c, marks=pytest.mark.slow) for c in CLASSES[1:])]
+)
+def test_classes_beyond_p(momenta, classes, order):
+    mol = molecule({"He": [[l, [0.7 + 0.1 * l, 1.0]] for l in {*momenta, 0}]}, "He 0 0 0; He 0.4 0.3 1.5")
+    builder, dm = SomeClasses(mol, classes, devices=devices(order=order)), density(mol)
+    for ours, theirs in zip(builder.get_jk(dm), of_classes(mol, classes, dm)):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=CLOSE)
+        assert abs(theirs).max() > 0.1
 
 
 @pytest.mark.slow

@@ -114,7 +114,7 @@ class Device(Protocol):
         lanes : int
             The number of lanes of a group.
         accumulate, min_blocks
-            See `trnqc.gen.emit_cuda`. The simulated device ignores them.
+            See `trnqc.gen.emit_cuda`.
 
         Raises
         ------

@@ -1,7 +1,8 @@
 """A device that is simulated on the CPU.
 
-It runs the same programs as a GPU, compiled as C, one group after the other. With it, all code but the GPU itself can
-be tested: several devices, several streams, and memory that runs out.
+It runs the CUDA text of a GPU's kernels by `trnqc.jit.emulator`, thread by thread, and finds races and accesses outside
+of arrays. With it, all code but the driver of the GPU can be tested: several devices, several streams, and memory that
+runs out.
 """
 
 from __future__ import annotations
@@ -11,12 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.errors import BackendUnavailable
+from trnqc.errors import BackendUnavailable, InputError
+from trnqc.jit import emulator
 from trnqc.jit.device import Argument, Built, DeviceArray, ExternalStream, no_memory
-from trnqc.jit.recipe import Recipe, library
-
-# Compiler options of the kernels. The simulated device is for tests, so compiling fast matters more than running fast.
-FLAGS = ("-O1",)
+from trnqc.jit.recipe import Recipe
 
 
 class SimulatedDevice:
@@ -34,6 +33,15 @@ class SimulatedDevice:
         The number of streams.
     arch : str
         The architecture that it reports, for tests of what depends on it.
+    order : str
+        The order in which blocks and threads run, a key of `emulator.ORDERS`.
+    checked : bool
+        Whether accesses to memory are checked, which takes several times as long.
+
+    Raises
+    ------
+    InputError
+        For an unknown order.
 
     Attributes
     ----------
@@ -50,17 +58,24 @@ class SimulatedDevice:
         lanes: int = 32,
         streams: int = 2,
         arch: str = "simulated",
+        order: str = "ascending",
+        checked: bool = True,
     ) -> None:
+        if order not in emulator.ORDERS:
+            raise InputError(f"order is one of {', '.join(emulator.ORDERS)}; found {order!r}")
         self.name, self.arch, self.streams, self.most_lanes = name, arch, streams, lanes
         self.multiprocessors, self.memory = 2, memory
+        self.order, self.checked = order, checked
         self.used = self.most_used = self.launches = 0
+        # Bytes of all arrays by their addresses.
+        self._arrays: dict[int, int] = {}
 
     def free_memory(self) -> int:
         return self.memory - self.used
 
     def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
-        (signature,) = recipe.signatures
-        return Built(signature, lanes, getattr(library(recipe, lanes, FLAGS), signature.name))
+        kernel = emulator.build(recipe, lanes, accumulate=accumulate, min_blocks=min_blocks, checked=self.checked)
+        return Built(kernel.signature, lanes, kernel)
 
     def upload(self, array: np.ndarray) -> DeviceArray:
         memory = self.zeros(*array.shape, dtype=array.dtype)
@@ -74,6 +89,7 @@ class SimulatedDevice:
         self.used += memory.nbytes
         self.most_used = max(self.most_used, self.used)
         memory.handle = np.zeros(shape, dtype)
+        self._arrays[memory.handle.ctypes.data] = memory.nbytes
         return memory
 
     def write(self, memory: DeviceArray, array: np.ndarray) -> None:
@@ -85,6 +101,7 @@ class SimulatedDevice:
     def release(self, *memories: DeviceArray) -> None:
         self.used -= sum(m.nbytes for m in memories)
         for memory in memories:
+            self._arrays.pop(memory.handle.ctypes.data, None)
             memory.handle = None
 
     def launch(
@@ -93,8 +110,11 @@ class SimulatedDevice:
         if isinstance(stream, int) and not 0 <= stream < self.streams:
             raise BackendUnavailable(f"{self.name} has the streams 0 .. {self.streams - 1}; found stream {stream}")
         self.launches += 1
-        operands = (arguments[p.name] for p in built.parameters)
-        built.handle(*(a.handle if isinstance(a, DeviceArray) else a for a in operands), 0, groups)
+        operands = []
+        for p in built.parameters:
+            argument = arguments[p.name]
+            operands.append(p.convert(argument.handle if isinstance(argument, DeviceArray) else argument))
+        emulator.run(built.handle, groups, operands, tuple(self._arrays.items()), self.order)
 
     def synchronize(self, stream: int | None = None) -> None:
         """Nothing to do: `launch` returns when the kernel has finished."""

@@ -113,13 +113,17 @@ class Scalars:
 
     def element(self, array: Array, index: Value) -> str:
         """The text of an element, which may also be the target of an assignment."""
-        if self.dialect.threads and array.lanes:
+        if self.has_lanes(array):
             return f"{safe(array.name)}[{self.inside(index, PRODUCT)} * {self.lanes} + lane]"
         return f"{safe(array.name)}[{self.text(index)}]"
 
+    def has_lanes(self, array: Array) -> bool:
+        """Whether the lanes of an array lie side by side in memory. A thread has a local array of its own."""
+        return self.dialect.threads and array.lanes and array.space != "local"
+
     def address(self, array: Array, begin: Value) -> str:
         """The address of an element, as an argument of a called function."""
-        step = f" * {self.lanes}" if self.dialect.threads and array.lanes else ""
+        step = f" * {self.lanes}" if self.has_lanes(array) else ""
         return f"{safe(array.name)} + {self.inside(begin, PRODUCT)}{step}"
 
     def warp_sum(self, dtype: str) -> str:
@@ -189,7 +193,8 @@ class Scalars:
     on_from_bits = on_bits
 
     def store(self, s: st.Store) -> str:
-        return f"{self.element(s.array, s.index)} = {self.text(s.value)};"
+        guard = "" if s.where is None else f"if ({self.text(s.where)}) "
+        return f"{guard}{self.element(s.array, s.index)} = {self.text(s.value)};"
 
     def accumulate(self, s: st.Accumulate) -> str:
         return f"{self.element(s.array, s.index)} += {self.text(s.value)};"

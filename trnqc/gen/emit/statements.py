@@ -257,6 +257,11 @@ class _Function:
             if isinstance(argument, st.View):
                 texts.append(self.view(argument, st.name_of(param) in s.function.written))
             elif isinstance(argument, Array):
+                if isinstance(x, Scalars) and isinstance(param, Array) and x.has_lanes(argument) != x.has_lanes(param):
+                    raise ProgramError(
+                        f"{s.function.name} is written for an array in {param.space} memory and is called with "
+                        f"{argument.name} in {argument.space} memory, whose lanes lie elsewhere"
+                    )
                 texts.append(safe(argument.name))
             elif isinstance(x, Vectors) and st.name_of(param) in self.analysis.names[s.function.name]:
                 texts.append(x.spread(argument))
