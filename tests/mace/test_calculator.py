@@ -46,11 +46,10 @@ def test_the_stress_is_the_sum_of_the_stresses_of_the_atoms():
 
 
 @pytest.mark.parametrize("used", [False, True], ids=["new", "used"])
-@pytest.mark.parametrize("radial", ["exact", "spline"])
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
-def test_copies_and_pickles_compute_the_same(copied, radial, used):
+def test_copies_and_pickles_compute_the_same(copied, used):
     system, other = atoms(), atoms()
-    system.calc = Calculator(description(), radial=radial, threads=2, skin=0.3)
+    system.calc = Calculator(description(), dtype="float64", threads=2, skin=0.3)
     if used:
         system.get_potential_energy()
     other.calc = copied(system.calc)
@@ -62,6 +61,7 @@ def test_copies_and_pickles_compute_the_same(copied, radial, used):
         theirs.skin,
         theirs.dtype,
     )
+    assert pickle.loads(pickle.dumps(Calculator(description(), radial="spline"))).evaluator.radial.kind == "spline"
     other.positions += 0.01 * np.arange(len(other))[:, None]
     assert other.get_potential_energy() != system.get_potential_energy()
 
