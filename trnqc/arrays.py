@@ -19,6 +19,11 @@ def is_tensor(x: Any) -> bool:
     return torch is not None and isinstance(x, torch.Tensor)
 
 
+def is_pydata(x: Any) -> bool:
+    """Whether x is a sparse array of PyData's package sparse, which has no conversion to NumPy of its own."""
+    return type(x).__module__.partition(".")[0] == "sparse" and hasattr(x, "fill_value")
+
+
 def is_traced_by_dynamo() -> bool:
     """Whether ``torch.compile`` is tracing the caller's code."""
     torch = sys.modules.get("torch")

@@ -210,4 +210,5 @@ KERNEL = NkiKernel(
     realise=functools.partial(realise, False),
     example=_example,
     gate=_gate,
+    precisions=("fp32",),
 )

@@ -58,4 +58,5 @@ KERNEL = NkiKernel(
     realise=functools.partial(realise, True),
     example=_example,
     gate=_gate,
+    precisions=("fp32",),
 )

@@ -107,6 +107,8 @@ class NkiKernel(KernelFunction):
     operator
         The PyTorch operator with the arguments of the kernel. None if there is none, or `trnqc.torch_ops` defines one
         with other arguments.
+    precisions
+        The precisions of its operands, by default all of them.
     """
 
     dims: tuple[str, ...]
@@ -119,6 +121,7 @@ class NkiKernel(KernelFunction):
     example: Callable[[Values, str, Values, int, Fill], Launch]
     gate: Callable[[Values, str, Values, int, Fill], Launch]
     operator: KernelOperator | None = None
+    precisions: tuple[str, ...] = tuple(ITEMSIZE)
 
     @property
     def module(self) -> str:

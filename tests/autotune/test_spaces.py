@@ -61,3 +61,10 @@ def test_capacity_cuts_before_timing():
 def test_unsound_requests_are_refused():
     with pytest.raises(InputError, match="nocc, nvir, naux, each at least 1"):
         space("mp2_energy", {"nocc": 17, "nvir": 0, "naux": 3}, "fp32", "trn1")
+
+
+@pytest.mark.parametrize("kernel", ["cg_conv", "cg_gradients"])
+def test_a_precision_that_the_kernel_lacks_is_refused(kernel):
+    shape = dict(zip(kernels()[kernel].dims, (32, 2, 2, 16, 8)))
+    with pytest.raises(InputError, match=f"the precision of {kernel} is one of fp32; found 'bf16'"):
+        space(kernel, shape, "bf16", "trn2")

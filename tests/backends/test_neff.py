@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -43,11 +44,22 @@ def put_xla(root, number, neff=b"NEFF", graph=CUSTOM_CALL, lock=False):
     return folder
 
 
-def put_native(root, name, neff=b"NEFF"):
-    folder = root / name
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "graph.neff").write_bytes(neff)
-    return folder
+def put_native(root, key, neff=b"NEFF"):
+    path = root / key[:2] / key[2:4] / f"{key}.neff"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(neff)
+    return path
+
+
+def own_xla(seen, number, **what):
+    """Write an entry where the compiler of `ledger.watch` writes, and return its place in the shared cache."""
+    folder = put_xla(Path(seen.environment["NEURON_COMPILE_CACHE_URL"]), number, **what)
+    return Path(os.environ["NEURON_COMPILE_CACHE_URL"]) / folder.parent.name / folder.name
+
+
+def own_native(seen, key, neff=b"NEFF"):
+    put_native(Path(seen.environment["TORCH_NEURONX_NEFF_CACHE_DIR"]), key, neff)
+    return Path(os.environ["TORCH_NEURONX_NEFF_CACHE_DIR"]) / key[:2] / key[2:4] / f"{key}.neff"
 
 
 def gemm_program(**changed):
@@ -106,11 +118,13 @@ def test_entries_of_the_xla_layout(caches):
     assert {e.compiler for e in result} == {"2.24.1234.0+abcdef12"}
 
 
-def test_entries_of_the_native_layout(caches):
-    put_native(caches["native"], "deep/er/hash")
+def test_each_file_of_the_native_layout_is_an_entry(caches):
+    put_native(caches["native"], "abcd01")
+    put_native(caches["native"], "abcd02")
     caches["native"].joinpath("flat.neff").write_bytes(b"NEFF")
     result = entries(vendor_caches()[1])
-    assert [e.path.name for e in result] == ["hash", "flat.neff"] and {e.state for e in result} == {"compiled"}
+    assert [e.path.name for e in result] == ["abcd01.neff", "abcd02.neff", "flat.neff"]
+    assert {e.state for e in result} == {"compiled"}
 
 
 def test_absent_and_remote_caches_are_empty(caches, monkeypatch):
@@ -161,24 +175,54 @@ def test_without_tiles_the_ones_of_the_next_launch_are_taken(caches):
 # -- whose they are ---------------------------------------------------------------------------------------------------
 
 
-def test_what_appears_while_a_program_compiles_is_its(caches):
+def test_a_program_claims_what_its_compiler_writes(caches):
     put_xla(caches["xla"], 1)
     with ledger.watch(gemm_program()) as seen:
-        put_xla(caches["xla"], 2)
-        put_xla(caches["xla"], 3, graph=b"a tensor copied to the device")
-        put_xla(caches["xla"], 4, neff=None)
-        put_native(caches["native"], "five")
-    assert [entry.path.name for entry in seen.claimed] == ["MODULE_2+d41d8cd9", "five"]
+        own_xla(seen, 2)
+        copy = own_xla(seen, 3, graph=b"a tensor copied to the device")
+        own_xla(seen, 4, neff=None)
+        own_native(seen, "abcd05")
+    assert [entry.path.name for entry in seen.claimed] == ["MODULE_2+d41d8cd9", "abcd05.neff"]
     owners = neff.owners()
-    assert {path.name for path in owners} == {"MODULE_2+d41d8cd9", "five"}
+    assert {path.name for path in owners} == {"MODULE_2+d41d8cd9", "abcd05.neff"}
     assert {owner.words() for owner in owners.values()} == {gemm_program().words()}
+    assert (copy / "model.neff").exists()
+    assert sorted(path.name for path in copy.parent.iterdir()) == [f"MODULE_{n}+d41d8cd9" for n in (1, 2, 3)]
+
+
+def test_what_another_process_writes_meanwhile_is_not_claimed(caches):
+    with ledger.watch(gemm_program()) as seen:
+        own_native(seen, "abcd01")
+        own_xla(seen, 1)
+        theirs = [put_native(caches["native"], "abcd02"), put_xla(caches["xla"], 2)]
+    assert {path.name for path in neff.owners()} == {"abcd01.neff", "MODULE_1+d41d8cd9"}
+    neff.clear()
+    assert all(path.exists() for path in theirs)
+
+
+@pytest.mark.parametrize("neff_file", [b"theirs", None], ids=["compiled", "being compiled"])
+def test_what_another_process_has_compiled_first_stays_theirs(caches, neff_file):
+    with ledger.watch(gemm_program()) as seen:
+        own_native(seen, "abcd01", b"ours")
+        own_xla(seen, 1, neff=b"ours")
+        native, xla = put_native(caches["native"], "abcd01", b"theirs"), put_xla(caches["xla"], 1, neff=neff_file)
+    assert seen.claimed == [] and neff.owners() == {} and neff.clear() == []
+    assert native.read_bytes() == b"theirs" and (xla / "model.neff").exists() == (neff_file is not None)
+
+
+def test_a_cache_dir_of_the_flags_is_moved_and_other_flags_are_kept(caches, monkeypatch, tmp_path):
+    monkeypatch.setenv("NEURON_CC_FLAGS", f"-O1 --cache_dir {tmp_path / 'flags'} --lnc 1")
+    with ledger.watch(gemm_program()) as seen:
+        assert seen.environment["NEURON_CC_FLAGS"] == "-O1 --lnc 1"
+        own_xla(seen, 1)
+    assert [entry.path.parents[1] for entry in seen.claimed] == [tmp_path / "flags"]
 
 
 def test_programs_keep_their_own_entries(caches):
     other = gemm_program(constants=TILES | {"rows": 256})
     for n, one in enumerate((gemm_program(), other)):
-        with ledger.watch(one):
-            put_xla(caches["xla"], n, neff=b"NEFF %d" % n)
+        with ledger.watch(one) as seen:
+            own_xla(seen, n, neff=b"NEFF %d" % n)
     assert {path.name[:8]: owner for path, owner in neff.owners().items()} == {
         "MODULE_0": gemm_program(),
         "MODULE_1": other,
@@ -186,15 +230,23 @@ def test_programs_keep_their_own_entries(caches):
 
 
 def test_a_failing_compilation_claims_nothing(caches):
-    with pytest.raises(RuntimeError), ledger.watch(gemm_program()):
-        put_xla(caches["xla"], 1)
+    with pytest.raises(RuntimeError), ledger.watch(gemm_program()) as seen:
+        own_xla(seen, 1)
         raise RuntimeError("the compiler gave up")
     assert neff.owners() == {}
 
 
+def test_a_ledger_of_the_first_format_claims_nothing(caches):
+    with ledger.watch(gemm_program()) as seen:
+        folder = own_xla(seen, 1)
+    for path in ledger.directory().glob("*.json"):
+        path.write_text(path.read_text().replace("trnqc.neff/2", "trnqc.neff/1"))
+    assert neff.owners() == {} and neff.clear() == [] and folder.exists()
+
+
 def test_a_damaged_ledger_claims_nothing_and_nothing_is_removed(caches):
-    with ledger.watch(gemm_program()):
-        folder = put_xla(caches["xla"], 1)
+    with ledger.watch(gemm_program()) as seen:
+        folder = own_xla(seen, 1)
     for path in ledger.directory().glob("*.json"):
         path.write_text("{")
     with pytest.warns(RuntimeWarning, match="cannot be read"):
@@ -208,20 +260,28 @@ def test_a_damaged_ledger_claims_nothing_and_nothing_is_removed(caches):
 
 
 def test_only_our_entries_are_cleared(caches):
-    theirs = [put_xla(caches["xla"], 1), put_native(caches["native"], "theirs")]
-    with ledger.watch(gemm_program()):
-        ours = [put_xla(caches["xla"], 2, neff=b"2"), put_native(caches["native"], "ours", b"3")]
+    theirs = [put_xla(caches["xla"], 1), put_native(caches["native"], "abcd01")]
+    with ledger.watch(gemm_program()) as seen:
+        ours = [own_xla(seen, 2, neff=b"2"), own_native(seen, "abcd02", b"3")]
     assert [what for _, what in neff.clear()] == ["removed", "removed"]
     assert all(path.exists() for path in theirs) and not any(path.exists() for path in ours)
     assert neff.clear() == [] and neff.owners() == {}
+
+
+def test_files_that_others_put_into_our_folder_are_left(caches):
+    with ledger.watch(gemm_program()) as seen:
+        folder = own_xla(seen, 1)
+    (folder / "notes.txt").write_text("theirs")
+    assert [what for _, what in neff.clear()] == ["removed"]
+    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
 
 
 def test_clearing_one_kernel_leaves_the_others(caches):
     other = program("mp2_energy", {"nocc": 3, "nvir": 5, "naux": 7}, "fp32", "trn2")
     folders = []
     for n, one in enumerate((gemm_program(), other)):
-        with ledger.watch(one):
-            folders.append(put_xla(caches["xla"], n, neff=b"%d" % n))
+        with ledger.watch(one) as seen:
+            folders.append(own_xla(seen, n, neff=b"%d" % n))
     neff.clear("gemm")
     assert [folder.exists() for folder in folders] == [False, True]
 
@@ -229,15 +289,15 @@ def test_clearing_one_kernel_leaves_the_others(caches):
 def test_clearing_what_is_stale(caches):
     folders = []
     for n, one in enumerate((gemm_program(), dataclasses.replace(gemm_program(), source="0" * 16))):
-        with ledger.watch(one):
-            folders.append(put_xla(caches["xla"], n, neff=b"%d" % n))
+        with ledger.watch(one) as seen:
+            folders.append(own_xla(seen, n, neff=b"%d" % n))
     assert len(neff.clear(stale_only=True)) == 1
     assert [folder.exists() for folder in folders] == [True, False]
 
 
 def test_entries_that_changed_hands_are_left_alone(caches):
-    with ledger.watch(gemm_program()):
-        folder = put_xla(caches["xla"], 1)
+    with ledger.watch(gemm_program()) as seen:
+        folder = own_xla(seen, 1)
     put_xla(caches["xla"], 1, neff=b"somebody compiled this again")
     assert neff.owners() == {}
     assert [what for _, what in neff.clear()] == ["left: its program is not the one that was claimed"]
@@ -245,8 +305,8 @@ def test_entries_that_changed_hands_are_left_alone(caches):
 
 
 def test_locked_entries_are_left_and_stay_ours(caches):
-    with ledger.watch(gemm_program()):
-        folder = put_xla(caches["xla"], 1)
+    with ledger.watch(gemm_program()) as seen:
+        folder = own_xla(seen, 1)
     lock = folder / "model.hlo_module.pb.lock"
     lock.touch()
     assert "clear-locks" in neff.clear()[0][1] and folder.exists()
@@ -255,16 +315,16 @@ def test_locked_entries_are_left_and_stay_ours(caches):
 
 
 def test_entries_outside_the_caches_of_this_environment_are_left_alone(caches, monkeypatch, tmp_path):
-    with ledger.watch(gemm_program()):
-        folder = put_xla(caches["xla"], 1)
+    with ledger.watch(gemm_program()) as seen:
+        folder = own_xla(seen, 1)
     monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", str(tmp_path / "elsewhere"))
     assert neff.clear()[0][1].startswith("left: it is no entry of the caches")
     assert folder.exists()
 
 
 def test_entries_that_are_gone_are_forgotten(caches):
-    with ledger.watch(gemm_program()):
-        folder = put_xla(caches["xla"], 1)
+    with ledger.watch(gemm_program()) as seen:
+        folder = own_xla(seen, 1)
     for path in folder.iterdir():
         path.unlink()
     folder.rmdir()
@@ -354,7 +414,9 @@ def test_the_command_lists_warms_and_clears(compiler, caches, capsys, monkeypatc
     shown = capsys.readouterr().out
     assert "not ours, calls an NKI kernel" in shown and "gemm M 256, N 512, K 384, fp32, trn1" in shown
     assert command("clear") == 0
-    assert "1 of our 1 entries removed" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "1 of our 1 entries removed" in shown
+    assert "neither listed nor cleared by trnqc: local copies" in shown and "traces of NKI kernels" in shown
     assert (caches["xla"] / COMPILER / "MODULE_1+d41d8cd9").exists()
 
 

@@ -174,7 +174,9 @@ def test_optimisation_reports_steps_and_writes_a_plot(trnqc, write, tmp_path):
     ("options", "words"),
     [
         (("--counterpoise", "1/2", "--gradient"), "--counterpoise computes energies only: leave out --gradient"),
-        (("--counterpoise", "1-2/3"), "fragment 2: atom 2 is not one of the 2 atoms"),
+        (("--counterpoise", "1-2/3"), "fragment 2: atom 3 is not one of the 2 atoms, which are counted from 1"),
+        (("--counterpoise", "1-2/2"), "both have atom 2 (from 1)"),
+        (("--counterpoise", "1/1"), "both have atom 1 (from 1)"),
         (("--counterpoise", "one/two"), "such as 1-3/4-6"),
         (("--counterpoise", "1::1/2::1", "--xyz", "x.xyz"), "leave one out"),
         (("--extrapolate", "cc-pvdz,cc-pvqz"), "must be consecutive"),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from pyscf import df, dft, gto, lib, scf
 
+import trnqc
 from trnqc.eri.fitting import fitted_integrals
 from trnqc.eri.fitting.density_fitting import DF
 from trnqc.eri.fitting.file_rows import FileRows
@@ -154,6 +155,24 @@ def test_energies(method):
     for mf in (ours, theirs):
         mf.conv_tol = 1e-11
     assert ours.kernel() == pytest.approx(theirs.kernel(), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [np.asfortranarray, lambda rows: np.repeat(rows, 2, axis=1)[:, ::2], lambda rows: rows[::-1]],
+    ids=["by columns", "strided", "backwards"],
+)
+def test_integrals_of_the_user_need_not_be_contiguous(stored):
+    helium = molecule("He 0 0 0; He 0 0 1.5", basis="sto-3g")
+    mf = scf.RHF(helium)
+    mf.with_df = DF(helium, {"He": [[0, [1.3, 1.0]], [1, [0.8, 1.0]]]}).build()
+    expected = mf.density_fit(with_df=mf.with_df).kernel()
+    mf.with_df._cderi = stored(mf.with_df._cderi)
+    accelerated = trnqc.accelerate(mf.density_fit(with_df=mf.with_df))
+    assert accelerated.kernel() == pytest.approx(expected, abs=1e-11)
+    general = np.array([[0.1, 0.7], [-0.3, 0.2]])
+    for ours, theirs in zip(accelerated.with_df.get_jk(general, 0), mf.with_df.undo().get_jk(general, 0)):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("omega", [0.3, -0.3])

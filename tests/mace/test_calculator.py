@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 import subprocess
 import sys
@@ -41,6 +43,27 @@ def test_the_stress_is_the_sum_of_the_stresses_of_the_atoms():
     stress, stresses = system.get_stress(), system.get_stresses()
     assert stresses.shape == (len(system), 6)
     np.testing.assert_allclose(stresses.sum(axis=0), stress, atol=1e-13 * np.abs(stress).max())
+
+
+@pytest.mark.parametrize("used", [False, True], ids=["new", "used"])
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_copies_and_pickles_compute_the_same(copied, used):
+    system, other = atoms(), atoms()
+    system.calc = Calculator(description(), dtype="float64", threads=2, skin=0.3)
+    if used:
+        system.get_potential_energy()
+    other.calc = copied(system.calc)
+    np.testing.assert_array_equal(other.get_forces(), system.get_forces())
+    ours, theirs = other.calc.evaluator, system.calc.evaluator
+    assert (ours.radial, ours.threads, ours.skin, ours.dtype) == (
+        theirs.radial,
+        theirs.threads,
+        theirs.skin,
+        theirs.dtype,
+    )
+    assert pickle.loads(pickle.dumps(Calculator(description(), radial="spline"))).evaluator.radial.kind == "spline"
+    other.positions += 0.01 * np.arange(len(other))[:, None]
+    assert other.get_potential_energy() != system.get_potential_energy()
 
 
 def test_a_file_gives_the_same_and_clusters_have_no_stress(tmp_path):

@@ -56,6 +56,13 @@ def read_groups(x):
     return out
 
 
+def numbered(x):
+    tile, out = nl.ndarray((3, 4), nl.float32), nl.ndarray((3, 4), nl.float32, nl.shared_hbm)
+    nisa.dma_copy(tile, x, dge_mode=nisa.dge_mode.hwdge.value)
+    nisa.dma_copy(out, tile, dge_mode=nisa.dge_mode.swdge.value)
+    return out
+
+
 def large(x):
     out = nl.ndarray((3, 4), nl.float32, nl.shared_hbm)
     first, second = (nl.zeros((128, 40_000), nl.float32) for _ in range(2))
@@ -82,6 +89,7 @@ CASES = {
         "must start at partition",
     ),
     "read_groups": (read_groups, 2 * A.T @ A, "undefined", "whose last group was read already"),
+    "numbered": (numbered, A, "rejected", "dge_mode must be nisa.dge_mode.[a-z]+, got the integer [12]"),
     "large": (large, np.zeros((3, 4)), "rejected", "sbuf holds"),
     "old_loop": (old_loop, A, "rejected", "dynamic_range does not exist in NKI 0.7"),
 }
@@ -127,6 +135,16 @@ def test_what_has_no_result_stays_an_error(monkeypatch):
     monkeypatch.setenv("TRNQC_SIM_RULES", "warn")
     with pytest.raises(SimulationError, match="where no matmul wrote yet"):
         run(unwritten, A)
+
+
+@pytest.mark.parametrize("mode", [4, -1, True, "hwdge"])
+def test_an_integer_that_is_no_mode_stays_an_error(mode, monkeypatch):
+    def unknown(x):
+        nisa.dma_copy(nl.ndarray((3, 4), nl.float32), x, dge_mode=mode)
+
+    monkeypatch.setenv("TRNQC_SIM_RULES", "warn")
+    with pytest.raises(SimulationError, match=r"dma_copy dge_mode must be one of nisa.dge_mode.unknown"):
+        run(unknown, A)
 
 
 def test_a_mode_that_does_not_exist(monkeypatch):

@@ -10,7 +10,9 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trnqc.errors import OperandError, TensorFileError
+import trnqc
+import trnqc.sparse
+from trnqc.errors import InputError, OperandError, TensorFileError
 from trnqc.sparse.tensors.convert import as_tensor, from_scipy, from_torch, read_tns
 from trnqc.sparse.tensors.storage import from_coo
 
@@ -163,3 +165,43 @@ def test_rows_of_scipy_that_are_not_sorted_are_packed():
     np.testing.assert_array_equal(as_tensor(matrix).to_dense(), [[2, 0, 1], [0, 7, 0]])
     for empty in ((0, 4), (4, 0), (0, 0), (3, 3)):
         np.testing.assert_array_equal(as_tensor(scipy.sparse.csr_array(empty)).to_dense(), np.zeros(empty))
+
+
+class Coordinates:
+    """What trnqc reads of a COO array of PyData, of whose package this pretends to come."""
+
+    __module__ = "sparse.numba_backend._coo.core"
+
+    def __init__(self, array, fill_value=0.0):
+        self.coords, self.data, self.shape = np.array(array.nonzero()), array[array.nonzero()], array.shape
+        self.dtype, self.ndim, self.fill_value = array.dtype, array.ndim, fill_value
+
+    def __array__(self, *_, **__):
+        raise RuntimeError("Cannot convert a sparse array to dense automatically.")
+
+
+class Compressed:
+    __module__ = "sparse.numba_backend._compressed.compressed"
+
+    def __init__(self, array):
+        self._coo, self.shape, self.dtype, self.fill_value = Coordinates(array), array.shape, array.dtype, 0.0
+
+    def tocoo(self):
+        return self._coo
+
+
+@pytest.mark.parametrize("kind", [Coordinates, Compressed])
+def test_sparse_arrays_of_pydata(kind):
+    array, factor = np.zeros((3, 4, 2)), np.arange(20.0).reshape(4, 5)
+    array[[0, 2, 2], [1, 0, 3], [1, 1, 0]] = 1.5, -2.0, 0.5
+    result = trnqc.sparse.contract("abc,bd->acd", kind(array), factor)
+    np.testing.assert_array_equal(
+        result if isinstance(result, np.ndarray) else result.to_dense(), np.einsum("abc,bd->acd", array, factor)
+    )
+    with pytest.raises(InputError, match=r"operand 0 is sparse .*; take trnqc.sparse.contract, or make it dense"):
+        trnqc.einsum("abc,bd->acd", kind(array), factor)
+
+
+def test_sparse_arrays_of_pydata_whose_background_is_not_zero():
+    with pytest.raises(OperandError, match=r"operand 0: elements that are not stored must be 0; .* fill_value 2"):
+        trnqc.sparse.contract("ab->a", Coordinates(np.eye(3), fill_value=2.0))

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from tests.sparse import brute, oracle
-from tests.sparse.nests import networks
+from tests.sparse.nests import interpreted, networks
 from trnqc.errors import ExpressionError
 from trnqc.sparse.network.network import network
+from trnqc.sparse.run.operands import Operands
 from trnqc.sparse.search.formats import Choices
 from trnqc.sparse.search.rates import Rates
 from trnqc.sparse.search.solve import candidates
@@ -58,6 +59,35 @@ def test_every_candidate_computes_its_network(case):
     for candidate in proposals[:12]:
         result = oracle.interpret(candidate.nest, arrays)
         np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-12, err_msg=str(candidate))
+
+
+@some.composite
+def maps_with_factors(draw):
+    """A 0/1 map of few elements in 3 to 5 modes and a full factor, with permuted indices: subscripts and arrays."""
+    extents = draw(some.lists(some.integers(1, 6), min_size=3, max_size=5))
+    letters = "abcde"[: len(extents)]
+    elements = some.tuples(*(some.integers(0, extent - 1) for extent in extents))
+    stored = np.zeros(extents, bool)
+    for place in draw(some.lists(elements, min_size=1, max_size=9)):
+        stored[place] = True
+    factor, result = ("".join(draw(some.permutations(letters))) for _ in range(2))
+    factor, result = factor[: draw(some.integers(1, len(letters)))], result[: draw(some.integers(1, len(letters)))]
+    shape = [extents[letters.index(x)] for x in factor]
+    return f"{letters},{factor}->{result}", stored, np.arange(1.0, 1 + np.prod(shape)).reshape(shape)
+
+
+@given(maps_with_factors())
+@settings(max_examples=60, deadline=None)
+def test_operands_can_be_stored_in_the_formats_of_every_candidate(case):
+    subscripts, stored, factor = case
+    arrays = [stored, factor]
+    net = network(subscripts, [a.shape for a in arrays])
+    operands = [from_dense(a) for a in arrays]
+    for candidate in candidates(net, operands, Rates())[:4]:
+        tensors = Operands(net, tuple(operands)).for_nest(candidate.nest.formats)
+        result = interpreted(candidate.nest)(tensors)
+        dense = result if isinstance(result, np.ndarray) else result.to_dense()
+        np.testing.assert_allclose(dense, np.einsum(subscripts, *arrays), rtol=1e-12, atol=0)
 
 
 # In a given tree, the order of a workspace follows its reader; the best nest of all seldom needs more.

@@ -1,4 +1,4 @@
-"""List, compile in advance and clear programs in the vendor's caches. Programs of others are never changed."""
+"""List, compile in advance and clear programs in the vendor's caches. Files of others are never changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.table import Table
 from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.descriptor import ITEMSIZE
 from trnqc.backends.neuron.neff import ledger
-from trnqc.backends.neuron.neff.caches import VendorCache, entries, vendor_caches
+from trnqc.backends.neuron.neff.caches import VendorCache, entries, other_caches, vendor_caches
 from trnqc.backends.neuron.neff.programs import Program, program
 from trnqc.backends.neuron.neff.warming import warm
 from trnqc.errors import InputError
@@ -51,7 +51,13 @@ def _list(args: argparse.Namespace, console: Console) -> Facts:
         shown = facts_of(cache, owners, args.kernel or "")
         console.print(table(cache, shown))
         facts += shown
+    _print_others(console)
     return facts
+
+
+def _print_others(console: Console) -> None:
+    for other in other_caches():
+        console.print(f"neither listed nor cleared by trnqc: {other}")
 
 
 def facts_of(cache: VendorCache, owners: Mapping[Path, Program], kernel: str = "") -> Facts:
@@ -99,7 +105,7 @@ def _warm(args: argparse.Namespace, console: Console) -> Facts:
     for entry in compiled:
         console.print(f"  compiled into {entry.path}")
     if not compiled:
-        console.print("  no new entry in the caches: the program has been compiled before")
+        console.print("  no new entry: the caches have had the program already")
     return [{"program": wanted.words(), "key": wanted.key(), "entry": str(entry.path)} for entry in compiled]
 
 
@@ -108,5 +114,6 @@ def _clear(args: argparse.Namespace, console: Console) -> Facts:
     for claim, what in done:
         console.print(f"{what}: {claim.path} ({claim.program.words()})")
     removed = sum(what == "removed" for _, what in done)
-    console.print(f"{removed} of our {len(done)} entries removed; entries of others are never removed")
+    console.print(f"{removed} of our {len(done)} entries removed; files of others are never removed")
+    _print_others(console)
     return [{"entry": str(claim.path), "program": claim.program.words(), "outcome": what} for claim, what in done]

@@ -119,8 +119,21 @@ def counterpoise(
     return InteractionEnergy(energies[0], tuple(energies[1 : n + 1]), tuple(energies[n + 1 :]))
 
 
-def check_fragments(mol: gto.Mole, fragments: Sequence[Fragment]) -> None:
-    """Check that every atom belongs to one fragment, and charges and spins. Raises MoleculeError."""
+def check_fragments(mol: gto.Mole, fragments: Sequence[Fragment], first: int = 0) -> None:
+    """Check that every atom belongs to one fragment, and charges and spins.
+
+    Parameters
+    ----------
+    mol, fragments
+        The complex and its fragments.
+    first
+        The number of the first atom in messages, 0 or 1, as the user counts.
+
+    Raises
+    ------
+    MoleculeError
+        If they do not; see `counterpoise`.
+    """
     if len(fragments) < 2:
         raise MoleculeError(f"at least two fragments were expected, got {len(fragments)}")
     owner: dict[int, int] = {}
@@ -129,12 +142,18 @@ def check_fragments(mol: gto.Mole, fragments: Sequence[Fragment]) -> None:
             raise MoleculeError(f"fragment {number} has no atoms")
         for atom in fragment.atoms:
             if not 0 <= atom < mol.natm:
-                raise MoleculeError(f"fragment {number}: atom {atom} is not one of the {mol.natm} atoms, from 0")
+                raise MoleculeError(
+                    f"fragment {number}: atom {atom + first} is not one of the {mol.natm} atoms, which are counted "
+                    f"from {first}"
+                )
             if atom in owner:
-                raise MoleculeError(f"fragments {owner[atom]} and {number} overlap: both have atom {atom} (from 0)")
+                raise MoleculeError(
+                    f"fragments {owner[atom]} and {number} overlap: both have atom {atom + first} (from {first})"
+                )
             owner[atom] = number
     if missing := sorted(set(range(mol.natm)) - set(owner)):
-        raise MoleculeError(f"the fragments miss atoms {', '.join(map(str, missing))} (from 0) of the complex")
+        atoms = ", ".join(str(atom + first) for atom in missing)
+        raise MoleculeError(f"the fragments miss atoms {atoms} (from {first}) of the complex")
     for number, fragment in enumerate(fragments, start=1):
         _check_electrons(mol, number, fragment)
     if (total := sum(fragment.charge for fragment in fragments)) != mol.charge:

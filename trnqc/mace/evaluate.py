@@ -6,6 +6,7 @@ numbers, positions, cell -> neighbours -> driver (driver/) -> energies, forces, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -98,7 +99,7 @@ class Evaluator:
         if not 0 <= skin < np.inf:
             raise InputError(f"skin: expected a distance in Angstrom from 0 on; found {skin}")
         self.model, self.dtype, self.threads, self.skin = model, dtype, thread_count(threads), skin
-        self.radial = Radial(radial, spline_tolerance)
+        self.radial, self._threads_asked_for = Radial(radial, spline_tolerance), threads
         kind = TYPES[dtype]
         self.kernels = NodeKernels(plan(model, Tile.of(find_compiler(), kind), kind))
         # Splines are fitted when the elements of a structure are known.
@@ -108,6 +109,16 @@ class Evaluator:
         self._driver: Driver | None = None
         # The convolutions of the driver.
         self._driven: Convolutions | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles have the model and the settings; the programs are loaded where they are restored."""
+        settings = {
+            "radial": self.radial.kind,
+            "spline_tolerance": self.radial.tolerance,
+            "threads": self._threads_asked_for,
+            "skin": self.skin,
+        }
+        return _restored, (self.model, self.dtype, settings)
 
     def __call__(
         self,
@@ -187,3 +198,7 @@ class Evaluator:
         if self._list is None or not self._list.holds(positions, cell, periodic):
             self._list = neighbours(positions, cell, periodic, self.model.basis.r_max, self.skin)
         return self._list
+
+
+def _restored(model: Model, dtype: str, settings: dict[str, Any]) -> Evaluator:
+    return Evaluator(model, dtype, **settings)

@@ -56,7 +56,8 @@ def contract(
     subscripts
         Subscripts of ``einsum``, such as ``"Kmn,mi,nu,Ki->Kiu"``.
     *operands
-        `SparseTensor`, NumPy arrays, sparse arrays of SciPy, dense or sparse tensors of PyTorch, in any combination.
+        `SparseTensor`, NumPy arrays, sparse arrays of SciPy and PyData, dense or sparse tensors of PyTorch, in any
+        combination.
     out, tree, form
         See `plan`.
     threads

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nki_kernels.descriptors import NkiKernel, kernels
-from nki_kernels.descriptors.descriptor import ITEMSIZE, Values
+from nki_kernels.descriptors.descriptor import Values
 from trnqc.errors import InputError
 from trnqc.sim.launch.targets import TARGETS
 
@@ -42,8 +42,8 @@ def check(name: str, shape: Values, precision: str, target: str) -> NkiKernel:
     kernel = kernel_named(name)
     if tuple(shape) != kernel.dims or any(n < 1 for n in shape.values()):
         raise InputError(f"a shape of {name} needs {', '.join(kernel.dims)}, each at least 1; found {dict(shape)}")
-    if precision not in ITEMSIZE:
-        raise InputError(f"a precision of the kernels is one of {', '.join(ITEMSIZE)}; found {precision!r}")
+    if precision not in kernel.precisions:
+        raise InputError(f"the precision of {name} is one of {', '.join(kernel.precisions)}; found {precision!r}")
     if target not in TARGETS:
         raise InputError(f"a target is one of {', '.join(TARGETS)}; found {target!r}")
     return kernel

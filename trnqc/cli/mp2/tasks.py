@@ -90,7 +90,8 @@ def check_task(args: argparse.Namespace, jobs: tuple[Job, ...], ranks: int) -> N
         cardinal_numbers(_basis_sets(args))
     if args.counterpoise:
         for job in jobs:
-            check_fragments(build_mole(job.geometry, _basis_sets(args)[0]), parse_fragments(args.counterpoise))
+            mol = build_mole(job.geometry, _basis_sets(args)[0])
+            check_fragments(mol, parse_fragments(args.counterpoise), first=1)
 
 
 def compute(

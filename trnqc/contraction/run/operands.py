@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.arrays import has_numbers, is_tensor, plain
+from trnqc.arrays import has_numbers, is_pydata, is_tensor, plain
 from trnqc.contraction.computation import Computation
 from trnqc.contraction.run.arrays import Array, count, elements_at, library_of, one_type
 from trnqc.errors import InputError
@@ -98,7 +98,7 @@ def _as_array(x: Any, number: int) -> Array:
     if isinstance(x, list | tuple | int | float | complex | np.ndarray | np.generic):
         return plain(x, name)
     layout = str(getattr(x, "layout", "torch.strided")) if is_tensor(x) else "torch.strided"
-    if layout != "torch.strided" or type(x).__module__.startswith("scipy.sparse"):
+    if layout != "torch.strided" or type(x).__module__.startswith("scipy.sparse") or is_pydata(x):
         kind = f"a sparse tensor ({layout})" if is_tensor(x) else f"sparse ({type(x).__name__})"
         raise InputError(f"{name} is {kind}; take trnqc.sparse.contract, or make it dense")
     if hasattr(x, "shape") and hasattr(x, "dtype"):

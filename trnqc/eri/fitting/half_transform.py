@@ -69,11 +69,11 @@ class HalfTransform:
         Parameters
         ----------
         rows [n, nao (nao + 1) / 2]
-            Matrices B_Q, packed.
+            Matrices B_Q, packed. They are copied if they are not contiguous, as users' own integrals may be.
         out [nao, at least first + n, nocc]
             The array into whose columns first .. first + n X_Q is written.
         """
-        traces = np.empty(len(rows))
+        rows, traces = np.ascontiguousarray(rows), np.empty(len(rows))
         size = {"n": len(rows), "columns": out.shape[1], "first": first}
         self._function(rows=rows, out=out, traces=traces, groups_end=len(rows), **size)
         return traces

@@ -1,4 +1,7 @@
-"""Enumerations of the instruction set; instructions refuse plain integers and strings in their place."""
+"""Enumerations of the instruction set; instructions refuse plain integers and strings in their place.
+
+A lenient run takes the integer of a ``dge_mode``, which the vendor's own library passes.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from enum import Enum
 from typing import Any
 
 from trnqc.sim.faults import NkiValidationError
+from trnqc.sim.launch.rules import broken
 
 
 class engine(Enum):
@@ -70,3 +74,14 @@ def member(op: str, role: str, value: Any, kind: type[Enum]) -> None:
     if not isinstance(value, kind):
         allowed = ", ".join(f"nisa.{m}" for m in kind)
         raise NkiValidationError(f"{op} {role} must be one of {allowed}, got {value!r}")
+
+
+def descriptor_mode(op: str, value: Any) -> dge_mode:
+    """Return a ``dge_mode`` operand of instruction ``op``; a lenient run takes its integer with a finding."""
+    known = {mode.value: mode for mode in dge_mode}
+    if isinstance(value, int) and not isinstance(value, bool) and value in known:
+        mode = known[value]
+        broken(f"{op} dge_mode must be nisa.{mode}, got the integer {value}", "rejected")
+        return mode
+    member(op, "dge_mode", value, dge_mode)
+    return value

@@ -8,7 +8,7 @@ import numpy as np
 
 from trnqc.sim.faults import NkiValidationError
 from trnqc.sim.functions import enums, ops
-from trnqc.sim.functions.enums import dge_mode, engine, member, oob_mode
+from trnqc.sim.functions.enums import descriptor_mode, dge_mode, engine, member, oob_mode
 from trnqc.sim.instructions import checks
 from trnqc.sim.launch import machine
 from trnqc.sim.launch.machine import Run
@@ -51,8 +51,7 @@ def dma_copy(
         raise NkiValidationError(
             f"dma_copy requires src and dst to have the same number of elements, got src={src.size}, dst={dst.size}"
         )
-    _check_modes(run, "dma_copy", priority, oob_mode, dge_mode)
-    _check_hwdge(run, dst, src, dge_mode, engine)
+    _check_hwdge(run, dst, src, _checked_modes(run, "dma_copy", priority, oob_mode, dge_mode), engine)
     if run.issue("dma_copy", "dma", (dst,), (src,), name):
         if dst.dynamic is None and src.dynamic is None:
             _copy(dst, src)
@@ -60,11 +59,13 @@ def dma_copy(
             _copy_indirect(dst, src, oob_mode)
 
 
-def _check_modes(run: Run, op: str, priority: Any, oob: Any, dge: Any) -> None:
+def _checked_modes(run: Run, op: str, priority: Any, oob: Any, dge: Any) -> dge_mode:
+    """Check the modes of a DMA, and return how its descriptors are generated."""
     member(op, "oob_mode", oob, oob_mode)
-    member(op, "dge_mode", dge, dge_mode)
+    mode = descriptor_mode(op, dge)
     if priority is not None and (run.target.generation < 4 or priority not in range(4)):
         raise NkiValidationError(f"{op} priority must be 0 to 3 and needs trn3, got {priority!r} on {run.target.name}")
+    return mode
 
 
 def _check_hwdge(run: Run, dst: NkiTensor, src: NkiTensor, mode: Any, chosen: Any) -> None:
@@ -243,8 +244,7 @@ def dma_transpose(
         )
     if dst.dtype is not src.dtype:
         raise NkiValidationError(f"dma_transpose dst dtype must be that of src, {src.dtype}, got {dst.dtype}")
-    _check_modes(run, "dma_transpose", priority, oob_mode, dge_mode)
-    _check_transpose_dge(run, src, dge_mode)
+    _check_transpose_dge(run, src, _checked_modes(run, "dma_transpose", priority, oob_mode, dge_mode))
     if run.issue("dma_transpose", "dma", (dst,), (src,), name):
         value, valid = gather(src, oob_mode.name == "skip")
         moved = value.transpose(order)

@@ -81,7 +81,8 @@ class Formats:
         order = tuple(index for index in loops if index in self.network.inputs[operand])
         if (operand, order, dense) not in self._formats:
             kinds = _full(len(order)) if dense else self._kinds((operand,), order, ELEMENTS)
-            layout = Format(order, kinds, self.statistics.ones[operand] and "compressed" in kinds)
+            # A dense last level also stores the zeros between the elements of a map, which then needs values.
+            layout = Format(order, kinds, self.statistics.ones[operand] and kinds[-1:] == ("compressed",))
             self._formats[operand, order, dense] = layout
         return self._formats[operand, order, dense]
 

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from trnqc.arrays import has_numbers, transform_of, untransformed
+from trnqc.arrays import has_numbers, is_pydata, transform_of, untransformed
 from trnqc.errors import OperandError, TensorFileError
 from trnqc.sparse.network.nest import Kind
 from trnqc.sparse.tensors.checks import as_float64, is_valid_level
@@ -35,10 +35,12 @@ def as_tensor(operand: Any) -> SparseTensor:
     Raises
     ------
     OperandError
-        If the operand is not an array or tensor, or has complex numbers.
+        If the operand is not an array or tensor, or has complex numbers, or if what it does not store is not zero.
     """
     if isinstance(operand, SparseTensor):
         return operand
+    if is_pydata(operand):
+        return _from_pydata(operand)
     scipy, torch = sys.modules.get("scipy.sparse"), sys.modules.get("torch")
     if scipy is not None and scipy.issparse(operand):
         return _from_rows(operand) or from_scipy(operand)
@@ -46,6 +48,20 @@ def as_tensor(operand: Any) -> SparseTensor:
         with untransformed():
             return _from_torch(example(operand), None, None)
     return from_dense(operand)
+
+
+def _from_pydata(array: Any) -> SparseTensor:
+    """Pack a sparse array of PyData: a COO array, or one with a method that returns one."""
+    for method in ("tocoo", "to_coo"):
+        if not hasattr(array, "coords") and hasattr(array, method):
+            array = getattr(array, method)()
+    if not hasattr(array, "coords"):
+        raise OperandError(f"sparse arrays of PyData are taken as COO or GCXS; found {type(array).__name__}")
+    if not array.fill_value == 0:
+        raise OperandError(
+            f"elements that are not stored must be 0; found a sparse array of PyData with fill_value {array.fill_value}"
+        )
+    return from_coo(array.shape, array.coords, array.data)
 
 
 def example(tensor: Any) -> Any:

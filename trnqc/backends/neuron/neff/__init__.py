@@ -3,12 +3,14 @@
     kernel, shape, tiles  --programs.program------->  Program and its key     source, target, constants, versions, flags
     environment           --caches.vendor_caches--->  the vendor's caches     PyTorch/XLA and native torch
     a cache               --caches.entries--------->  its entries             compiled or unfinished, size, age
-    a compilation         --ledger.watch----------->  ledger                  the entries that a program has produced
+    a compilation         --ledger.watch----------->  private caches          to which nobody else writes
+    private caches        --staging.publish-------->  the vendor's caches     entries that these did not have
+    new entries           --ledger.watch----------->  ledger                  the files that trnqc has written
     programs              --warming.warm----------->  new entries             on a device, or by the compiler alone
-    ledger                --ledger.clear----------->  removed entries         only ours, unchanged and not locked
+    ledger                --ledger.clear----------->  removed files           only ours, unchanged and not locked
 
 The vendor's keys are hashes of graphs, which only its own tools can compute. An entry therefore counts as ours only if
-it appeared while one of our programs was compiled.
+trnqc has placed it in the cache itself.
 """
 
 from trnqc.backends.neuron.neff.caches import Entry, VendorCache, entries, vendor_caches

@@ -4,7 +4,8 @@ This module does not write to them.
 
 PyTorch/XLA   <root>/neuronxcc-<version>/MODULE_<graph hash>+<flag hash>/model.neff, the graph beside it; root is
               --cache_dir in NEURON_CC_FLAGS, else NEURON_COMPILE_CACHE_URL, else /var/tmp/neuron-compile-cache
-native torch  *.neff anywhere under TORCH_NEURONX_NEFF_CACHE_DIR, else /tmp/neff_cache
+native torch  <root>/ab/cd/abcd....neff, by the first digits of the key; root is TORCH_NEURONX_NEFF_CACHE_DIR, else
+              /tmp/neff_cache. Programs of everybody share the folders, so that each file is an entry
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Entry:
     kind : str
         The kind of its cache.
     path : Path
-        Its folder, or its NEFF file if that is in the root of the cache.
+        Its folder, or its NEFF file in a native cache.
     compiler : str
         The version of the compiler. Empty in a native cache.
     state : str
@@ -113,17 +114,32 @@ def entries(cache: VendorCache) -> list[Entry]:
     if cache.note.startswith("remote") or not root.is_dir():
         return []
     if cache.kind == "xla":
-        folders = [p for p in root.glob("neuronxcc-*/MODULE_*+*") if p.is_dir() and not p.is_symlink()]
+        paths = [p for p in root.glob("neuronxcc-*/MODULE_*+*") if p.is_dir() and not p.is_symlink()]
     else:
-        folders = list({p if p.parent == root else p.parent for p in root.rglob("*.neff") if not p.is_symlink()})
-    return [entry for path in sorted(folders) if (entry := _entry(cache.kind, path)) is not None]
+        paths = [p for p in root.rglob("*.neff") if p.is_file() and not p.is_symlink()]
+    return [entry for path in sorted(paths) if (entry := _entry(cache.kind, path)) is not None]
 
 
-def neff_of(path: Path) -> Path | None:
-    """The file of the compiled program of an entry, or None if there is none."""
-    if path.is_file():
-        return path
-    return min(path.glob("*.neff"), default=None)
+def other_caches(environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Caches of the vendor that trnqc neither reads nor clears, in words: what they contain, and where they are."""
+    environment = os.environ if environment is None else environment
+    local = environment.get("TORCH_NEURONX_NEFF_LOCAL_CACHE_DIR") or "/tmp/local_cache"
+    traces = environment.get("NKI_TRACE_CACHE_URL") or "the place that nki chooses (NKI_TRACE_CACHE_URL is not set)"
+    return f"local copies and locks of the native path in {local}", f"traces of NKI kernels in {traces}"
+
+
+def redirected(environment: Mapping[str, str], place: Path) -> dict[str, str]:
+    """The variables that move both caches into the folders xla and native of a place; a remote cache is not moved."""
+    xla, _ = vendor_caches(environment)
+    changed = {"TORCH_NEURONX_NEFF_CACHE_DIR": str(place / "native")}
+    if xla.note.startswith("remote"):
+        return changed
+    options, kept = shlex.split(environment.get("NEURON_CC_FLAGS", "")), []
+    for n, option in enumerate(options):
+        value_of_flag = n and _is_flag(options[n - 1], "cache_dir") and "=" not in options[n - 1]
+        if not _is_flag(option, "cache_dir") and not value_of_flag:
+            kept.append(option)
+    return changed | {"NEURON_COMPILE_CACHE_URL": str(place / "xla"), "NEURON_CC_FLAGS": shlex.join(kept)}
 
 
 def _entry(kind: str, path: Path) -> Entry | None:
@@ -131,7 +147,7 @@ def _entry(kind: str, path: Path) -> Entry | None:
     try:
         files = [path] if path.is_file() else [p for p in path.iterdir() if p.is_file()]
         sizes = [p.stat().st_size for p in files]
-        neff = neff_of(path)
+        neff = path if path.is_file() else min(path.glob("*.neff"), default=None)
         state = "compiled" if neff is not None and neff.stat().st_size else "unfinished"
         locked = any(p.name.endswith(".lock") for p in files)
         modified = max((p.stat().st_mtime for p in files), default=path.stat().st_mtime)

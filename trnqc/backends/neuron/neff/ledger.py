@@ -1,44 +1,49 @@
-"""The ledger: a list of the cache entries that our programs have produced.
+"""The ledger: a list of the files in the vendor's caches that trnqc has written.
 
-The ledger has one JSON file for each program, named by its key. A program claims an entry that appears while the
-program is compiled, unless its graph is in the cache and calls no NKI kernel. An entry is removed only if its compiled
-program is still the one that was claimed.
+The ledger has one JSON file for each program, named by its key. A program is compiled into a private copy of the
+caches, from which its entries are placed in the shared ones; it claims exactly those, file by file with their digests.
+What another process compiles meanwhile is never claimed. A file is removed only if its contents are still those that
+were claimed.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import shutil
+import os
+import tempfile
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from nki_kernels.descriptors import kernels
-from trnqc.backends.neuron.neff.caches import Entry, entries, neff_of, vendor_caches
+from trnqc.backends.neuron.neff.caches import Entry, entries, redirected, vendor_caches
 from trnqc.backends.neuron.neff.programs import Program
-from trnqc.host.files import cache_directory, locked, write_aside
+from trnqc.backends.neuron.neff.staging import publish
+from trnqc.host.files import cache_directory, locked, temporary_place, write_aside
 from trnqc.tuning.sources import kernel_hash
 
-SCHEMA = "trnqc.neff/1"
+SCHEMA = "trnqc.neff/2"
+"""Files of format 1 have no lists of files and may claim what others wrote. They claim nothing any more."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """An entry that a program has produced, and the digest of its NEFF file."""
+    """An entry that a program has produced, and the digests of its files by name."""
 
     program: Program
     kind: str
     path: Path
-    digest: str
+    files: dict[str, str]
 
 
 @dataclass
 class Watch:
-    """The entries that the block of `watch` has produced. They are set when the block ends."""
+    """The environment in which the block of `watch` starts the compiler, and, when it has ended, the new entries."""
 
+    environment: Mapping[str, str]
     claimed: list[Entry] = field(default_factory=list)
 
 
@@ -48,45 +53,55 @@ def directory() -> Path:
 
 
 @contextmanager
-def watch(program: Program) -> Iterator[Watch]:
-    """A context in which new entries of the vendor's caches are claimed for a program, by one process at a time."""
+def watch(program: Program, environment: Mapping[str, str] | None = None) -> Iterator[Watch]:
+    """A context for a compilation, whose entries are placed in the vendor's caches and claimed for a program.
+
+    Parameters
+    ----------
+    program
+        The program.
+    environment
+        The variables of the compiler's process; by default, those of this process.
+
+    Yields
+    ------
+    Watch
+        Its environment moves the caches to a folder to which nobody else writes. A compiler that is started with other
+        variables claims nothing.
+    """
+    environment = os.environ if environment is None else environment
     where = directory()
     where.mkdir(parents=True, exist_ok=True)
-    with locked(where / ".lock"):
-        before = {entry.path: _digest(entry.path) for entry in _all_entries()}
-        watched = Watch()
+    with tempfile.TemporaryDirectory(prefix="trnqc-neff-", dir=temporary_place()) as place:
+        watched = Watch({**environment, **redirected(environment, Path(place))})
         yield watched
-        watched.claimed = [entry for entry in _all_entries() if _is_new(entry, before)]
-        if watched.claimed:
-            _write(where, program, watched.claimed)
+        with locked(where / ".lock"):
+            watched.claimed = [entry for entry in publish(Path(place)) if entry.has_kernel is not False]
+            if watched.claimed:
+                _write(where, program, watched.claimed)
 
 
 def _all_entries() -> list[Entry]:
     return [entry for cache in vendor_caches() for entry in entries(cache)]
 
 
-def _is_new(entry: Entry, before: dict[Path, str]) -> bool:
-    known = entry.path in before and before[entry.path] == _digest(entry.path)
-    return entry.state == "compiled" and entry.has_kernel is not False and not known
-
-
-def _digest(path: Path) -> str:
-    """The digest of the compiled program of an entry. Empty if there is none that can be read."""
+def _files(path: Path) -> dict[str, str]:
+    """The digests of the files of an entry by name. Empty if they cannot be read."""
     try:
-        neff = neff_of(path)
-        return hashlib.sha256(neff.read_bytes()).hexdigest() if neff is not None else ""
+        files = [path] if path.is_file() else [p for p in path.iterdir() if p.is_file()]
+        return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
     except OSError:
-        return ""
+        return {}
 
 
 def _write(where: Path, program: Program, new: list[Entry]) -> None:
     path = where / f"{program.kernel}-{program.key()}.json"
-    old = [claim for claim in _read(path) if claim.path not in {entry.path for entry in new}]
-    _save(path, program, old + [Claim(program, e.kind, e.path.absolute(), _digest(e.path)) for e in new])
+    old = [claim for claim in _read(path) if claim.path not in {entry.path.absolute() for entry in new}]
+    _save(path, program, old + [Claim(program, e.kind, e.path.absolute(), _files(e.path)) for e in new])
 
 
 def _save(path: Path, program: Program, claims: list[Claim]) -> None:
-    entries = [{"kind": c.kind, "path": str(c.path), "digest": c.digest} for c in claims]
+    entries = [{"kind": c.kind, "path": str(c.path), "files": c.files} for c in claims]
     body = {"schema": SCHEMA, "program": program.to_dict(), "entries": entries}
     write_aside(path, json.dumps(body, indent=1) + "\n", sync=True)
 
@@ -98,7 +113,7 @@ def _read(path: Path) -> list[Claim]:
         if body["schema"] != SCHEMA:
             return []
         owner = Program(**body["program"])
-        return [Claim(owner, e["kind"], Path(e["path"]), e["digest"]) for e in body["entries"]]
+        return [Claim(owner, e["kind"], Path(e["path"]), dict(e["files"])) for e in body["entries"]]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -114,14 +129,19 @@ def claims() -> list[Claim]:
 
 def owners() -> dict[Path, Program]:
     """The program of each entry that is ours and has not changed."""
-    return {claim.path: claim.program for claim in claims() if claim.digest and _digest(claim.path) == claim.digest}
+    return {claim.path: claim.program for claim in claims() if _unchanged(claim)}
+
+
+def _unchanged(claim: Claim) -> bool:
+    """Whether the claimed files are there with the contents that were claimed. Other files do not matter."""
+    return bool(claim.files) and claim.files.items() <= _files(claim.path).items()
 
 
 def clear(kernel: str = "", stale_only: bool = False) -> list[tuple[Claim, str]]:
     """Remove our entries.
 
-    An entry is not removed if its compiled program is not the one that was claimed, if it is locked, or if it is not in
-    one of the caches.
+    Exactly the files that were claimed are removed, and the folder of an entry if nothing else is in it. An entry is
+    left if one of them has changed, if it is locked, or if it is not in one of the caches.
 
     Parameters
     ----------
@@ -170,12 +190,12 @@ def _remove(claim: Claim) -> str:
         return "gone already"
     if claim.path not in current:
         return "left: it is no entry of the caches that are in use"
-    if _digest(claim.path) != claim.digest:
+    if not _unchanged(claim):
         return "left: its program is not the one that was claimed"
     if current[claim.path].state == "locked":
         return "left: locked; if no compilation is running, `neuron_parallel_compile --command clear-locks` releases it"
-    if claim.path.is_file():
-        claim.path.unlink()
-    else:
-        shutil.rmtree(claim.path)
+    for name in claim.files:
+        (claim.path if claim.path.is_file() else claim.path / name).unlink(missing_ok=True)
+    with suppress(OSError):  # The folder of an entry also has files of others.
+        claim.path.rmdir()
     return "removed"

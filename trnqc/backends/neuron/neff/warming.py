@@ -1,8 +1,9 @@
 """Compile programs in advance, on a device of the target or, without a device, by the vendor's compiler.
 
-With a device, one launch on zeros compiles and stores the program. Without a device, ``neuron_parallel_compile``
+With a device, one launch on zeros compiles the program. Without a device, ``neuron_parallel_compile``
 collects the graph of the same launch without running it, and then compiles it for the target into the cache of
-PyTorch/XLA. The native path can compile only on an instance of the target.
+PyTorch/XLA. The native path can compile only on an instance of the target. Either happens in a process of its own,
+whose caches are private until the program is compiled (ledger.watch).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -20,8 +22,8 @@ from trnqc.backends.neuron import packages
 from trnqc.backends.neuron.device import open_device
 from trnqc.backends.neuron.launch import launch as launch_kernel
 from trnqc.backends.neuron.launch import synchronize
-from trnqc.backends.neuron.neff.caches import Entry, vendor_caches
-from trnqc.backends.neuron.neff.ledger import watch
+from trnqc.backends.neuron.neff.caches import Entry
+from trnqc.backends.neuron.neff.ledger import owners, watch
 from trnqc.backends.neuron.neff.programs import Program
 from trnqc.errors import CompilerError
 from trnqc.tuning.conditions import chip_target, machine_target
@@ -44,25 +46,28 @@ def warm(program: Program, timeout: float = TIMEOUT) -> list[Entry]:
     Returns
     -------
     list of Entry
-        The new entries. Empty if the program was compiled before.
+        The new entries. Empty if the caches have the program already.
 
     Raises
     ------
     CompilerError
         If this machine has neither a device of the target nor the compiler, or if a command fails.
     """
+    if program in owners().values():
+        return []
     devices = packages.device_files()
-    if devices and (chip_target() or machine_target()) == program.target:
-        with watch(program) as seen:
-            launch(program)
-        return seen.claimed
-    tool = shutil.which(TOOL)
-    if tool is None:
-        raise CompilerError(_no_compiler(program, devices))
-    with watch(program) as seen:
-        script = [sys.executable, "-m", "trnqc.backends.neuron.neff.warming", json.dumps(program.to_dict())]
-        for command in ("collect", "compile"):
-            _run([tool, "--command", command, *script], _environment(program), timeout)
+    script = [sys.executable, "-m", "trnqc.backends.neuron.neff.warming", json.dumps(program.to_dict())]
+    commands = [script]
+    environment = {"PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path)}
+    if not devices or (chip_target() or machine_target()) != program.target:
+        tool = shutil.which(TOOL)
+        if tool is None:
+            raise CompilerError(_no_compiler(program, devices))
+        commands = [[tool, "--command", command, *script] for command in ("collect", "compile")]
+        environment |= _target(program.target)
+    with watch(program, {**os.environ, **environment}) as seen:
+        for command in commands:
+            _run(command, seen.environment, timeout)
     return seen.claimed
 
 
@@ -74,23 +79,19 @@ def _no_compiler(program: Program, devices: tuple[str, ...]) -> str:
     )
 
 
-def _environment(program: Program) -> dict[str, str]:
-    flags = f"{os.environ.get('NEURON_CC_FLAGS', '')} --target={program.target}".strip()
-    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-    override = {"NEURON_PLATFORM_TARGET_OVERRIDE": program.target, "NEURON_CC_FLAGS": flags, "PYTHONPATH": path}
-    return os.environ | override
+def _target(target: str) -> dict[str, str]:
+    flags = f"{os.environ.get('NEURON_CC_FLAGS', '')} --target={target}".strip()
+    return {"NEURON_PLATFORM_TARGET_OVERRIDE": target, "NEURON_CC_FLAGS": flags}
 
 
-def _run(command: list[str], environment: dict[str, str], timeout: float) -> None:
+def _run(command: list[str], environment: Mapping[str, str], timeout: float) -> None:
     name = " ".join(command[:3])
     try:
         process = subprocess.run(
             command, env=environment, capture_output=True, text=True, errors="replace", timeout=timeout
         )
     except subprocess.TimeoutExpired:
-        raise CompilerError(
-            f"`{name}` has not finished after {timeout:.0f} s; the cache is {vendor_caches()[0].root}"
-        ) from None
+        raise CompilerError(f"`{name}` has not finished after {timeout:.0f} s; nothing was stored") from None
     if process.returncode:
         last = "\n".join((process.stdout + process.stderr).strip().splitlines()[-20:])
         raise CompilerError(f"`{name}` ended with status {process.returncode}:\n{last}")
