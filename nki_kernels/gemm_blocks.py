@@ -137,7 +137,8 @@ def _table(loops, M: int, N: int, K: int):
     """[items, 3] int32 in memory: element offsets of every item into a, b, out. Rows past a loop's count are unused."""
     last = loops[len(loops) - 1]
     table = nl.ndarray((last[5] + last[6], 3), dtype=nl.int32, buffer=nl.hbm)
-    for z, m, n, lines, lanes, first, size in loops:
+    for loop in loops:
+        z, m, n, lines, lanes, first, size = loop
         tile = nl.ndarray((lanes, size // lanes, 3), dtype=nl.int32, buffer=nl.sbuf)
         steps = [(K * M, 1, 0), (K * N, 0, 1), (M * N, N, 1)]  # one product, one row, one column further; a, b, out
         for f in range(3):
@@ -334,7 +335,8 @@ def contract(a, b, out, blocks, drains=DRAINS, drainer=0):
         _load(mem, mem.right[0], mem.b, nisa.register_alloc(0), 0, N, 0, kchunk, N)
     cores = nl.num_programs(0) if nl.program_ndim() > 0 else 1
     core = nl.program_id(0) if nl.program_ndim() > 0 else 0
-    for z, m, n, _, _, first, _ in loops:
+    for loop in loops:
+        z, m, n, _, _, first, _ = loop
         items = z[1] * m[1] * n[1]
         if core < items:
             _loop(mem, (z[0], m[0], n[0]), first + core, first + items, cores)

@@ -1,14 +1,14 @@
 """The names with which kernels are written: those of the vendor's ``nki`` if it is installed, else of the simulator.
 
 ``REAL`` tells which. The packages on PyPI with the vendor's names are stubs that raise an error on import. They count
-as absent.
+as absent. A vendor's ``nki`` before 0.6 is an error, because it has no ``nl.fori_loop``.
 """
 
 from __future__ import annotations
 
-from trnqc.sim.launch.install import find_real_nki
+from trnqc.sim.launch.install import nki_for_kernels
 
-REAL = find_real_nki() is not None
+REAL = nki_for_kernels() is not None
 
 if REAL:
     import nki

@@ -13,6 +13,9 @@ Theta is a matrix of left rows and one of right rows, each the transpose of the 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 from nki_kernels.lang import nisa, nl
 from nki_kernels.mp2_plan import RUN, P, tile_list
 from nki_kernels.mp2_products import PARTNERS, add_energies, field, load_virtuals, resident, streamed
@@ -115,24 +118,36 @@ def _conclude(mem, done, mode: int):
         store_transposed(mem, done, mode)
 
 
+@dataclass
+class Tiles(nl.NKIObject):
+    """The tiles of one work item, and the places of its pairs in Theta."""
+
+    mem: Any
+    tiles: Any
+    places: Any
+    mode: int
+
+
+def _finish(item, banks, turn: int, slots, x: int):
+    """The elements of a tile whose products are in PSUM, and the ways to HBM of the tile before it."""
+    slot, before, tiles, places = slots[0], [], item.tiles, item.places
+    if x > 0:
+        before.append((turn - 1, places[slot], tiles[x - 1]))
+    elif turn > 0:
+        before.append((turn - 1, places[slot - 1], tiles[len(tiles) - 1]))
+    _advance(item.mem, banks, slot, (turn, places[slot], tiles[x]), before, item.mode)
+
+
 def _pairs(mem, i_blocks, j_blocks, places, kind, mode: int):
     """Pairs of i with each j."""
     tiles = _tiles_in_turn(kind)
     last = len(tiles) - 1
     add_energies(mem.bias, mem.factors.col, mem.e)
-
-    def finish(banks, turn, slots, x):
-        slot, before = slots[0], []
-        if x > 0:
-            before.append((turn - 1, places[slot], tiles[x - 1]))
-        elif turn > 0:
-            before.append((turn - 1, places[slot - 1], tiles[last]))
-        _advance(mem, banks, slot, (turn, places[slot], tiles[x]), before, mode)
-
+    item = Tiles(mem=mem, tiles=tiles, places=places, mode=mode)
     if len(mem.factors.left) == 1:
-        resident(mem.factors, tiles, i_blocks, j_blocks, kind, mode, finish)
+        resident(mem.factors, tiles, i_blocks, j_blocks, kind, mode, _finish, item)
     else:
-        streamed(mem.factors, tiles, i_blocks, j_blocks[0], kind, mode, finish)
+        streamed(mem.factors, tiles, i_blocks, j_blocks[0], kind, mode, _finish, item)
     _conclude(mem, (len(j_blocks) * len(tiles) - 1, places[len(j_blocks) - 1], tiles[last]), mode)
 
 

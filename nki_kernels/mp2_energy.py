@@ -168,24 +168,38 @@ def _last_sums(mem, turn: int, slots, tile, x: int, same_pair: bool):
         nisa.tensor_reduce(dst=sums, op=nl.add, data=data, axis=2)
 
 
+@dataclass
+class Tiles(nl.NKIObject):
+    """The tiles of one work item, and those whose products have been formed."""
+
+    mem: Any
+    tiles: Any
+    same_pair: bool
+    done: Any  # (slots, number of the tile) of each turn
+
+
+def _finish(item, banks, turn: int, slots, x: int):
+    """What is left of a tile whose products are in PSUM, and the sums of the tile before it."""
+    mem, tiles, same_pair = item.mem, item.tiles, item.same_pair
+    _prepare(mem, banks, turn, slots, tiles[x], same_pair)
+    if turn > 0:
+        before, number = item.done[turn - 1]
+        _sums(mem, turn - 1, before, tiles[number], number, same_pair)
+    _multiply(mem, banks, turn, slots, tiles[x], same_pair)
+    item.done.append((slots, x))
+
+
 def _pairs(mem, i_blocks, j_blocks, kind, same_pair: bool):
     """Pairs of i with each j, or of each j with itself, through products and energies."""
     tiles = tile_list(kind[0], kind[1], kind[2])
     mode = SAME if same_pair else PARTNERS
     add_energies(mem.bias, mem.factors.col, mem.e)
     done = []
-
-    def finish(banks, turn, slots, x):
-        _prepare(mem, banks, turn, slots, tiles[x], same_pair)
-        if turn > 0:
-            _sums(mem, turn - 1, done[turn - 1][0], tiles[done[turn - 1][1]], done[turn - 1][1], same_pair)
-        _multiply(mem, banks, turn, slots, tiles[x], same_pair)
-        done.append((slots, x))
-
+    item = Tiles(mem=mem, tiles=tiles, same_pair=same_pair, done=done)
     if len(mem.factors.left) == 1:
-        resident(mem.factors, tiles, i_blocks, j_blocks, kind, mode, finish)
+        resident(mem.factors, tiles, i_blocks, j_blocks, kind, mode, _finish, item)
     else:
-        streamed(mem.factors, tiles, i_blocks, j_blocks[0], kind, mode, finish)
+        streamed(mem.factors, tiles, i_blocks, j_blocks[0], kind, mode, _finish, item)
     slots, x = done[len(done) - 1]
     _last_sums(mem, len(done) - 1, slots, tiles[x], x, same_pair)
 

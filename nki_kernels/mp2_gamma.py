@@ -50,7 +50,8 @@ def pair_classes(nvir_left: int, nvir_right: int, block: int, group: int, same_g
     else:
         pair_kinds = pair_kinds + [(0, SAME), (0, SAME)]
     classes = []
-    for count, what in pair_kinds:
+    for pair_kind in pair_kinds:
+        count, what = pair_kind
         for kind in kinds:
             classes.append((count, what, kind))
     return classes
@@ -62,12 +63,12 @@ def _limits(bounds, core):
     return limits
 
 
-def _loop(limits, c: int, body):
-    """The device loop over the items of class c."""
+def _ends(limits, c: int):
+    """Registers with the first item of class c, and one after its last."""
     first, last = nisa.register_alloc(), nisa.register_alloc()
     nisa.register_load(first, limits[0:1, 2 * c : 2 * c + 1])
     nisa.register_load(last, limits[0:1, 2 * c + 1 : 2 * c + 2])
-    nl.fori_loop(first, last, body)
+    return first, last
 
 
 def _first_half(factors, e_pair, work, theta, strides, mix, limits, classes):
@@ -81,7 +82,8 @@ def _first_half(factors, e_pair, work, theta, strides, mix, limits, classes):
             pair_item(mem, it, count, mode, kind)
 
         if count > 0:
-            _loop(limits, c, body)
+            first, last = _ends(limits, c)
+            nl.fori_loop(first, last, body)
 
 
 def _second_half(mem, limits, classes, first: int):
@@ -91,7 +93,8 @@ def _second_half(mem, limits, classes, first: int):
         def body(it):
             sum_item(mem, it, m[0], n[0], k, resumed)
 
-        _loop(limits, first + c, body)
+        begin, end = _ends(limits, first + c)
+        nl.fori_loop(begin, end, body)
 
 
 @nki.jit
@@ -127,7 +130,8 @@ def mp2_gamma(
         nisa.core_barrier(theta, (0, 1))
     first = len(classes)
     sides = [(left, right)] if nvir_right == 0 else [(left, right), (right, left)]
-    for M, K in sides:
+    for side in sides:
+        M, K = side
         sums = sum_classes(M, naux, K, rows, cols, depth)
         _second_half(sums_on_chip(theta, b, gamma, M, items, keep, rows, cols), limits, sums, first)
         first = first + len(sums)

@@ -71,7 +71,7 @@ def pairs_at_once(block: int, nblk: int, nk: int, kchunk: int, group: int) -> in
     """
     if kchunk < nk:
         return 1
-    return max(1, min(group, RUN // min(block, P), SIDE_BY_SIDE // (min(nblk, 2) * nk * block)))
+    return max(1, min(min(group, RUN // min(block, P)), SIDE_BY_SIDE // (min(nblk, 2) * nk * block)))
 
 
 def same_group(nblk: int, group: int) -> int:

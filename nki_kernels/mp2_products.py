@@ -163,15 +163,16 @@ def _products(factors, banks, left, right, slots, tile, mode: int, k0: int, k1: 
             _product(factors, banks[1], column, right[0], slot, left[1], (0, 1), tile, k0, k1)
 
 
-def resident(factors, tiles, i_blocks, j_blocks, kind, mode: int, finish):
+def resident(factors, tiles, i_blocks, j_blocks, kind, mode: int, finish, state):
     """Pairs of i with several j, or of each j with itself (`SAME`), whose factors lie on chip whole.
 
     Each of the tiles runs through all of naux. As many j as a tile of ``factors.right`` holds are loaded together,
     and the products of several j lie side by side in one bank where they fit.
 
-    Calls finish(banks, turn, slots, x) for tile number x of the pairs slots[0], ..., slots[1] - 1 when their products
-    are complete: behind the products of the next tile, so that the tensor engine never waits for what another engine
-    does with a tile before it comes back to that tile.
+    Calls finish(state, banks, turn, slots, x) for tile number x of the pairs slots[0], ..., slots[1] - 1 when their
+    products are complete: behind the products of the next tile, so that the tensor engine never waits for what another
+    engine does with a tile before it comes back to that tile. The function stands in a module, and ``state`` has what
+    else it needs, because the parser of NKI 0.6 has inner functions as bodies of device loops only.
     """
     nk = (factors.naux + P - 1) // P
     count = factors.right[0][0].shape[1]
@@ -193,14 +194,14 @@ def resident(factors, tiles, i_blocks, j_blocks, kind, mode: int, finish):
                 banks = factors.banks[b : b + 2]
                 _products(factors, banks, left, right, (g - first, slots[1] - first), tiles[x], mode, 0, nk)
                 for done in waiting:
-                    finish(done[0], done[1], done[2], done[3])
+                    finish(state, done[0], done[1], done[2], done[3])
                 waiting = [(banks, turn, slots, x)]
                 turn = turn + 1
     for done in waiting:
-        finish(done[0], done[1], done[2], done[3])
+        finish(state, done[0], done[1], done[2], done[3])
 
 
-def streamed(factors, tiles, i_blocks, j_blocks, kind, mode: int, finish):
+def streamed(factors, tiles, i_blocks, j_blocks, kind, mode: int, finish, state):
     """One pair whose products stay in PSUM while both factors pass by in chunks of naux; calls as in `resident`."""
     nk, kchunk = (factors.naux + P - 1) // P, factors.left[0][0].shape[3]
     for k0 in range(0, nk, kchunk):
@@ -213,4 +214,4 @@ def streamed(factors, tiles, i_blocks, j_blocks, kind, mode: int, finish):
         for x in range(len(tiles)):
             _products(factors, factors.banks[2 * x : 2 * x + 2], left, right, (0, 1), tiles[x], mode, k0, k1)
     for x in range(len(tiles)):
-        finish(factors.banks[2 * x : 2 * x + 2], x, (0, 1), x)
+        finish(state, factors.banks[2 * x : 2 * x + 2], x, (0, 1), x)

@@ -68,9 +68,10 @@ def sums_on_chip(theta, b, gamma, stride: int, items, keep, rows: int, cols: int
     rows, cols = min(rows, length), min(cols, naux)
     sums, banks = [], []
     for _ in range(((rows + P - 1) // P) * ((cols + RUN - 1) // RUN)):
-        sums.append(nl.ndarray((P, RUN), dtype=nl.float32, buffer=nl.sbuf))
+        total = nl.ndarray((P, RUN), dtype=nl.float32, buffer=nl.sbuf)
+        sums.append(total)
         banks.append(nl.ndarray((P, RUN), dtype=nl.float32, buffer=nl.psum))
-        nisa.memset(dst=sums[-1], value=0.0)
+        nisa.memset(dst=total, value=0.0)
     return Sums(
         theta=theta,
         b=b.reshape((parts * length * naux, 1)),
@@ -111,7 +112,8 @@ def _add(mem, bank, left, right, tile, k0: int, k: int):
     blocks = (min(k, (k0 + CHUNK) * P) - k0 * P + P - 1) // P
     for x in range(blocks):
         height = min(P, k - (k0 + x) * P)
-        for p, q in products_of(mem.parts, mem.parts):
+        for product in products_of(mem.parts, mem.parts):
+            p, q = product
             nisa.nc_matmul(
                 dst=bank[0:m, 0:n],
                 stationary=left[p][0:height, x, a0 : a0 + m],

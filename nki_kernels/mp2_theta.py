@@ -171,7 +171,8 @@ def _transposed_parts(mem, tile, kind: int, turn: int):
     m, n = tile[1], tile[3]
     stage = mem.stage[(2 * turn + kind) % STAGES]
     pieces = []
-    for first, height, count in [(0, P, n // P), (n // P, n % P, 1)]:
+    for blocks in [(0, P, n // P), (n // P, n % P, 1)]:
+        first, height, count = blocks
         if height * count > 0:
             data = mem.turned[kind][0:height, first * m : (first + count) * m]
             pieces.append((data, stage[0:height, :, first * m : (first + count) * m], first * P, height, count))
@@ -181,8 +182,8 @@ def _transposed_parts(mem, tile, kind: int, turn: int):
 def high_transposed(mem, done, mode: int):
     """The rounded X^T and Y^T, out of PSUM."""
     for kind in _kinds(mode):
-        for data, parts, _, _, _ in _transposed_parts(mem, done[2], kind, done[0]):
-            _round_high(parts, data)
+        for piece in _transposed_parts(mem, done[2], kind, done[0]):
+            _round_high(piece[1], piece[0])
 
 
 def store_transposed(mem, done, mode: int):
@@ -190,7 +191,8 @@ def store_transposed(mem, done, mode: int):
     turn, places, tile = done
     a0, m, b0, _, _ = tile
     for kind in _kinds(mode):
-        for data, parts, row, height, count in _transposed_parts(mem, tile, kind, turn):
+        for piece in _transposed_parts(mem, tile, kind, turn):
+            data, parts, row, height, count = piece
             rest = mem.scratch[turn % TURNS][2 + kind][0:height, row // P * m : row // P * m + count * m]
             _round_rest(parts, data, rest)
             place = _place(mem, places[2 + kind], 2 + kind, b0 + row, height, a0, m, count, 0)

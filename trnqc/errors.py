@@ -89,6 +89,20 @@ class UnsupportedMode(UnsupportedError):
     """No kernel is generated for this connection mode of a tensor product; the message lists the supported modes."""
 
 
+class PackageTooOld(UnsupportedError, ImportError):
+    """An installed package is older than trnqc needs; the message gives both versions and what to do.
+
+    Attributes
+    ----------
+    name
+        The package.
+    """
+
+    def __init__(self, name: str, found: str, needed: str, reason: str) -> None:
+        super().__init__(f"{name} {found} is too old: {needed} or newer is needed {reason}")
+        self.name = name
+
+
 class BackendUnavailable(TrnqcError, RuntimeError):
     """A backend that was requested by name cannot run here; the message says why and what to install."""
 

@@ -44,15 +44,10 @@ def _diagonal_block(masks, out, solved, v, panel: int, n: int, column):
     """U_kk and its margins to the result, and V to its array; column: a register with the first column of the block."""
     mem = factor_on_chip(masks, panel // P)
     elements = out.reshape(((panel + 1) * n, 1))
-
     for i in range(mem.blocks.count):
         source = elements.ap(pattern=[[n, P], [1, panel]], offset=i * P * n, scalar_offset=column, indirect_dim=0)
         nisa.dma_copy(dst=mem.blocks.y[i], src=source)
-
-    def store_margins(t, tile):
-        nisa.dma_copy(dst=out[panel : panel + 1, t * P : (t + 1) * P], src=tile[0:1, :])
-
-    factorise(mem, store_margins)
+    factorise(mem, out, panel)
     for i in range(mem.blocks.count):
         if i > 0:
             nisa.memset(dst=mem.blocks.y[i][:, 0 : i * P], value=0.0)

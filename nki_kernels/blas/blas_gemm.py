@@ -25,8 +25,10 @@ def run_kinds(mem, kinds, count: int, K: int, depth: int, group: int, update: in
     """The loops of all kinds of blocks, each for full and for last items; count: number of products."""
     first = 0
     c = mem.c
-    for m, n, diagonal, blocks in kinds:
-        for k, each, resumed in items_of(K, depth):
+    for block in kinds:
+        m, n, diagonal, blocks = block
+        for item in items_of(K, depth):
+            k, each, resumed = item
             mem.c = mem.out if resumed else c
             kind = Kind(m=m, n=n, k=k, diagonal=diagonal, summed=each > 1, update=resumed or update == 1)
             loop(mem, kind, first, count * blocks, each, group)
@@ -38,7 +40,8 @@ def run_stacks(mem, Z: int, group: int):
     cores = nl.num_programs(0) if nl.program_ndim() > 0 else 1
     core = nl.program_id(0) if nl.program_ndim() > 0 else 0
     first = 0
-    for products, count in stack_kinds(Z, group):
+    for kind in stack_kinds(Z, group):
+        products, count = kind
         share = (count + cores - 1) // cores
         stack_loop(mem, first + min(count, core * share), first + min(count, (core + 1) * share), products)
         first = first + count

@@ -94,7 +94,8 @@ def blas_trsm(l_t, diagonal, b, masks, places, items, factors, panel, cols):
     core = nl.program_id(0) if nl.program_ndim() > 0 else 0
     before = 0
     each = n // panel * (n // panel + 1) // 2
-    for width, count, start in blocks_of(m, cols):
+    for block in blocks_of(m, cols):
+        width, count, start = block
         kind = Kind(m=panel, n=width, k=panel, diagonal=-1, summed=True, update=True)
         share = (count + cores - 1) // cores
         begin, end = min(count, core * share), min(count, (core + 1) * share)

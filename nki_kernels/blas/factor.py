@@ -176,16 +176,17 @@ def _runs(first: int, last: int):
     return runs
 
 
-def factorise(mem, store_margins):
+def factorise(mem, out, row: int):
     """U in place of W, and the inverses of its tiles on the diagonal.
 
-    store_margins(t, tile): called with the margins of row t of tiles, which are in row 0 of the tile (`_margins`). The
+    Row number ``row`` of ``out``, an array in HBM, receives the margins of all rows of tiles, one after the other. The
     caller stores U between `factorise` and `invert_factor`, which overwrites it.
     """
     count, rows, block, banks = mem.blocks.count, mem.blocks.y, mem.blocks.block, mem.blocks.banks
     for t in range(count):
         w, at, x0 = rows[t], t * P, t % QUAD * P
-        for start, width in _runs(at, count * P):
+        for run in _runs(at, count * P):
+            start, width = run
             bank = banks[2 + start // RUN % 2][:, 0:width]
             for r in range(t):
                 left, right = rows[r][:, at : at + P], rows[r][:, start : start + width]
@@ -201,8 +202,9 @@ def factorise(mem, store_margins):
             _step(mem, u, v, y)
         errors = _correct(mem, u, v, y)
         _correct_inverse(mem, u, v, y)
-        store_margins(t, _margins(mem, errors))
-        for start, width in _runs(at + P, count * P):
+        nisa.dma_copy(dst=out[row : row + 1, at : at + P], src=_margins(mem, errors)[0:1, :])
+        for run in _runs(at + P, count * P):
+            start, width = run
             bank, part = banks[start // RUN % 2][:, 0:width], w[:, start : start + width]
             nisa.nc_matmul(dst=bank, stationary=v, moving=part, accumulate=False)
             nisa.activation(dst=part, op=nl.copy, data=bank)

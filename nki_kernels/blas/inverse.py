@@ -126,18 +126,22 @@ def _multiply(bank, left, right, tiles: int):
 
 def _doubling(mem, level: int):
     """One doubling of all tiles on the diagonal; the products of one quad hide what others wait for."""
-    for q, tiles in _quads(mem):
+    for quad in _quads(mem):
+        q, tiles = quad
         width = tiles * P
         masked, mask = mem.masked[q][:, 0:width], mem.masks[level][:, 0:width]
         nisa.tensor_tensor(dst=masked, data1=mem.diagonal[q][:, 0:width], data2=mask, op=nl.multiply)
         _multiply(mem.banks[q], masked, mem.v_diagonal[q], tiles)
-    for q, tiles in _quads(mem):
+    for quad in _quads(mem):
+        q, tiles = quad
         product, y = mem.product[q], mem.y_diagonal[q]
         nisa.activation(dst=product[:, 0 : tiles * P], op=nl.copy, data=mem.banks[q][:, 0 : tiles * P])
         _multiply(mem.banks[2 + q], y, product, tiles)
         _multiply(mem.banks[4 + q], product, y, tiles)
-    for q, tiles in _quads(mem):
-        for target, bank in [(mem.v_diagonal[q], mem.banks[2 + q]), (mem.y_diagonal[q], mem.banks[4 + q])]:
+    for quad in _quads(mem):
+        q, tiles = quad
+        for pair in [(mem.v_diagonal[q], mem.banks[2 + q]), (mem.y_diagonal[q], mem.banks[4 + q])]:
+            target, bank = pair
             tile = target[:, 0 : tiles * P]
             nisa.tensor_tensor(dst=tile, data1=tile, data2=bank[:, 0 : tiles * P], op=nl.subtract)
 
@@ -166,7 +170,8 @@ def _column(mem, j: int):
 
 def invert(mem):
     """V and its transpose of the block on chip."""
-    for q, tiles in _quads(mem):
+    for quad in _quads(mem):
+        q, tiles = quad
         _begin(mem, q, tiles)
     for level in range(1, LEVELS + 1):
         _doubling(mem, level)

@@ -49,7 +49,8 @@ def _results_on_chip(mem, z, couplings, results):
     matrices = nl.ndarray((P, count, P), dtype=nl.float32, buffer=nl.sbuf)
     nisa.dma_copy(dst=matrices, src=couplings.ap(pattern=[[P, P], [P * P, count], [1, P]]))
     totals = []
-    for _, _, dz, width in results:
+    for result in results:
+        _, _, dz, width = result
         total = nl.ndarray((dz * mem.window, width), dtype=nl.float32, buffer=nl.sbuf)
         nisa.memset(dst=total, value=0.0)
         totals.append(total)
@@ -68,7 +69,8 @@ def _results_on_chip(mem, z, couplings, results):
 def _sum_edges(mem, out, segments, g: int):
     """Q += masked harmonics^T (w x) for one tile of edges."""
     harmonics, products, ya = mem.harmonics[g % 2], mem.products[g % 2], mem.spans[0][0]
-    for y0, dy, first, last in segments:
+    for segment in segments:
+        y0, dy, first, last = segment
         bank, column = out.banks[first // RUN], first % RUN
         nisa.nc_matmul(
             dst=bank[0 : dy * mem.window, column : column + last - first],

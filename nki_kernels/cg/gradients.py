@@ -70,7 +70,8 @@ class Gradients(nl.NKIObject):
 
 def _chunks(segments):
     chunks, channels = [], []
-    for y0, dy, first, last in segments:
+    for segment in segments:
+        y0, dy, first, last = segment
         if len(channels) == 0 or channels[len(channels) - 1][0] != y0:
             channels = channels + [(y0, dy)]
         for c in range(first, last, P):
@@ -84,7 +85,8 @@ def _on_chip(mem, gz, couplings, results, segments):
     nisa.dma_copy(dst=matrices, src=couplings.ap(pattern=[[P, P], [P * P, count], [1, P]]))
     chunks, channels = _chunks(segments)
     gradients = []
-    for _, _, dz, width in results:
+    for result in results:
+        _, _, dz, width = result
         gradients.append(nl.ndarray((dz * mem.window, width), dtype=nl.float32, buffer=nl.sbuf))
     rows_y, rows_x, rows_w = mem.spans[0], mem.spans[1], mem.spans[2]
     return Gradients(
@@ -156,7 +158,8 @@ def _spread(mem, out, segments, g: int):
     """S of a tile of edges."""
     window, ya, harmonics = mem.window, mem.spans[0][0], mem.harmonics[g % 2]
     c = -1
-    for y0, dy, first, last in segments:
+    for segment in segments:
+        y0, dy, first, last = segment
         if c < 0 or out.channels[c][0] != y0:
             c = c + 1
             data = harmonics[:, (y0 - ya) * window : (y0 - ya + dy) * window]
@@ -185,7 +188,8 @@ def _gradient_y(mem, out, g: int):
     gy = out.gy[g % 2]
     if len(out.channels) > 0:
         nisa.memset(dst=gy, value=0.0)
-    for y0, dy in out.channels:
+    for channel in out.channels:
+        y0, dy = channel
         at, pattern = (y0 - ya) * window, [[window, dy], [1, window]]
         masked = out.masked.ap(pattern=[[count * window, P]] + pattern, offset=at)
         inner = out.inner.ap(pattern=[[RUN, P]] + pattern, offset=at)

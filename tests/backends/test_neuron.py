@@ -70,7 +70,8 @@ def distribution(tmp_path, monkeypatch):
     [
         ("0.0.1", "", "nki 0.0.1 is the public index's stub"),
         ("0.6.0", "raise ImportError('WRONG PACKAGE: get it elsewhere')", "nki 0.6.0 is the public index's stub"),
-        ("0.2.0", "", "nki 0.2.0 is too old: 0.3 or newer is needed"),
+        ("0.2.0", "", "nki 0.2.0 is too old: 0.6 or newer is needed"),
+        ("0.5.0", "", "nki 0.5.0 is too old: 0.6 or newer is needed"),
         ("0.6.0", "raise OSError('libnrt.so not found')", "nki 0.6.0 cannot be imported: libnrt.so not found"),
         ("0.6.0+abc", "", ""),
         ("0.10.1", "", ""),

@@ -2,7 +2,7 @@
 
 # ruff: noqa: B007, SIM118
 
-import math
+import os
 
 import numpy as np
 
@@ -57,7 +57,7 @@ def numpy_call(x):
 
 
 def library_call(x):
-    return math.ceil(x.shape[0] / 2)
+    return os.cpu_count()
 
 
 def product_of_tensors(x):
@@ -175,7 +175,9 @@ def clean(x, steps=(1, 2)):
     """Uses everything that the language has."""
     config = Config(min(x.shape[0], nl.tile_size.pmax))
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
-    sizes = [2 * n for n in steps]
+    sizes = []
+    for step in steps:
+        sizes.append(2 * step)
     for n in sizes:
         tile = tile_of(x, config.rows)
         if n > 2 and tile.shape[0] != 3:

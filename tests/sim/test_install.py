@@ -1,6 +1,7 @@
 """When ``import nki`` resolves to the simulator."""
 
 import importlib
+import os
 import subprocess
 import sys
 from types import ModuleType
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 
 from trnqc import sim
+from trnqc.errors import PackageTooOld
+from trnqc.sim.launch.install import nki_for_kernels
 
 STUB = 'raise ImportError("WRONG PACKAGE")\n'
 
@@ -74,6 +77,38 @@ def test_a_real_nki_wins(monkeypatch, tmp_path, source, real):
     assert sim.install() is not real
     if real:
         assert importlib.import_module("nki") is result
+
+
+@pytest.mark.usefixtures("clean")
+@pytest.mark.parametrize("version", ["0.3.0", "0.5.1"])
+def test_kernels_refuse_an_nki_without_device_loops(monkeypatch, tmp_path, version):
+    """It is the vendor's all the same: the simulator neither takes its name nor its place."""
+    package(tmp_path, monkeypatch, f'__version__ = "{version}"')
+    with pytest.raises(PackageTooOld, match=f"nki {version} is too old: 0.6 or newer is needed for nl.fori_loop"):
+        nki_for_kernels()
+    assert not sim.install()
+
+
+@pytest.mark.usefixtures("clean")
+@pytest.mark.parametrize("source", ['__version__ = "0.6.0"', '__version__ = "0.10.0"', STUB])
+def test_kernels_take_a_newer_nki_or_the_simulator(monkeypatch, tmp_path, source):
+    package(tmp_path, monkeypatch, source)
+    assert (nki_for_kernels() is None) is (source == STUB)
+
+
+def test_a_backend_of_kernels_names_both_versions(tmp_path):
+    """Backends without kernels are not concerned."""
+    (tmp_path / "nki.py").write_text('__version__ = "0.5.0"')
+    code = (
+        "from trnqc import backends\n"
+        "found = backends.statuses()\n"
+        "assert found['cpu'].usable\n"
+        "for name in ('simulator', 'neuron'):\n"
+        "    assert not found[name].usable\n"
+        "    assert 'nki 0.5.0 is too old: 0.6 or newer is needed' in found[name].reason, found[name]\n"
+    )
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": path})
 
 
 @pytest.mark.usefixtures("clean")

@@ -17,7 +17,7 @@ import importlib
 from typing import Any
 
 from trnqc.backends.base import Backend, BackendStatus, Selection, check_precision
-from trnqc.errors import BackendUnavailable, InputError
+from trnqc.errors import BackendUnavailable, InputError, PackageTooOld
 
 __all__ = [
     "Backend",
@@ -66,6 +66,8 @@ def _instance(name: str) -> Backend:
 def _status(name: str) -> BackendStatus:
     try:
         return _instance(name).status()
+    except PackageTooOld as error:
+        return BackendStatus(usable=False, reason=str(error), hint="")
     except ImportError as error:
         reason = f"its module cannot be imported: {error}"
         return BackendStatus(usable=False, reason=reason, hint=f"install the package of {error.name or 'it'}")

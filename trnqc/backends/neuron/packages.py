@@ -13,6 +13,7 @@ import os
 import re
 from dataclasses import dataclass
 
+from trnqc.sim.launch.install import KERNELS_NEED
 from trnqc.tuning.conditions import instance_type
 
 INDEX = "https://pip.repos.neuron.amazonaws.com"
@@ -38,7 +39,7 @@ class _Requirement:
 
 
 REQUIREMENTS = {
-    "nki": _Requirement("nki", (0, 3), ("0.0.1",)),
+    "nki": _Requirement("nki", KERNELS_NEED, ("0.0.1",)),
     "torch-neuronx": _Requirement("torch_neuronx", (2, 0), ("1.0",)),
 }
 

@@ -11,6 +11,7 @@ import sys
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
+from trnqc.errors import PackageTooOld
 from trnqc.sim.functions import enums
 from trnqc.sim.launch.jit import jit
 from trnqc.sim.launch.simulate import simulate
@@ -20,6 +21,8 @@ from trnqc.sim.nki import compiler, isa, language, typing
 
 # Oldest version that counts as the vendor's NKI; unrelated packages of that name have lower versions.
 _MINIMUM = (0, 3)
+KERNELS_NEED = (0, 6)
+"""The oldest version of the vendor's NKI with which our kernels run: the first one with ``nl.fori_loop``."""
 # Attribute that marks the simulated ``nki`` module.
 _MARK = "__trnqc_simulator__"
 
@@ -38,15 +41,40 @@ def find_real_nki() -> ModuleType | None:
         return None
 
 
+def nki_for_kernels() -> ModuleType | None:
+    """Return the vendor's ``nki`` for our kernels, or None if it is not installed.
+
+    Raises
+    ------
+    PackageTooOld
+        If it is older than `KERNELS_NEED`. The simulator does not take its place, because kernels would then run on the
+        CPU where a device was expected.
+    """
+    module = find_real_nki()
+    if module is not None and _numbers(_version(module)) < KERNELS_NEED:
+        needed = ".".join(map(str, KERNELS_NEED))
+        reason = "for nl.fori_loop, of which the device loops of the kernels consist; upgrade it (docs/trainium.md)"
+        raise PackageTooOld("nki", _version(module), needed, reason)
+    return module
+
+
 def _if_recent(module: ModuleType) -> ModuleType | None:
+    return module if _numbers(_version(module)) >= _MINIMUM else None
+
+
+def _version(module: ModuleType) -> str:
+    """The version of an installed ``nki``, "" if it has none."""
     text = getattr(module, "__version__", None)
     if text is None:
         try:
             text = importlib.metadata.version("nki")
         except importlib.metadata.PackageNotFoundError:
-            return None
-    numbers = [int(part) for part in str(text).split(".")[:2] if part.isdigit()]
-    return module if tuple(numbers) >= _MINIMUM else None
+            return ""
+    return str(text)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
 
 
 def install() -> bool:

@@ -4,7 +4,10 @@ The front end of 0.6 accepts a subset of Python. That of 0.7 runs the kernel, so
 tensors, device loops and names of the interface keep their rules. `trnqc.sim.lint.versions` has the rules about
 constructs that only one version has or that it treats differently.
 
-``lint(kernel)`` reads the source of the kernel and of every plain function that it calls, without running them. The
+`trnqc.sim.lint.parser` has what only the parser of 0.6 refuses.
+
+``lint(kernel)`` reads the source of the kernel, of every plain function that it names, and of the classes of which it
+makes instances, in whatever file they stand, without running them, because the parser gathers these as well. The
 simulator itself runs any Python, as the vendor's simulator does; the check is meant for kernels to be compiled.
 """
 
@@ -22,50 +25,13 @@ from trnqc.sim.findings import Finding
 from trnqc.sim.functions.objects import NKIObject
 from trnqc.sim.launch.jit import Kernel
 from trnqc.sim.launch.version import VERSIONS, checked_version
+from trnqc.sim.lint.parser import class_refusals, last_name, refusals
+from trnqc.sim.lint.scopes import BODIES, misuses
 from trnqc.sim.lint.tensor_names import TensorNames
 from trnqc.sim.lint.versions import violations
 from trnqc.sim.nki import isa, language
 
-# Built-in functions that the kernel language has.
-_BUILTINS = {
-    "range",
-    "len",
-    "min",
-    "max",
-    "abs",
-    "print",
-    "int",
-    "float",
-    "bool",
-    "str",
-    "tuple",
-    "list",
-    "dict",
-    "isinstance",
-    "slice",
-}
-_SEQUENCES = ("range", "list", "tuple")
-_DEVICE_LOOPS = ("fori_loop", "while_loop", "dynamic_range")
-_BANNED: dict[type[ast.AST], str] = {
-    ast.Try: "try is not in the language",
-    ast.Lambda: "lambda is not in the language; define a function",
-    ast.Yield: "generators are not in the language",
-    ast.YieldFrom: "generators are not in the language",
-    ast.GeneratorExp: "generators are not in the language; write a loop",
-    ast.SetComp: "sets are not in the language",
-    ast.Set: "sets are not in the language",
-    ast.Await: "async is not in the language",
-    ast.AsyncFor: "async is not in the language",
-    ast.Global: "kernels must be pure in their arguments: no global",
-    ast.Nonlocal: "nonlocal is not in the language; carry state through SBUF or HBM",
-    ast.Import: "imports stand outside of kernels",
-    ast.ImportFrom: "imports stand outside of kernels",
-    ast.Starred: "star-unpacking is not in the language",
-    ast.Match: "match is not in the language",
-    ast.NamedExpr: ":= is not in the language",
-    ast.Raise: "raise is not in the language; use assert",
-    ast.Delete: "del is not in the language",
-}
+_DEVICE_LOOPS = (*BODIES, "dynamic_range")
 
 
 def lint(kernel: Kernel | Callable[..., Any], version: str | None = None) -> tuple[Finding, ...]:
@@ -91,15 +57,19 @@ def lint(kernel: Kernel | Callable[..., Any], version: str | None = None) -> tup
     """
     asked = VERSIONS if version is None else (checked_version(version, "version of lint"),)
     entry = kernel.func if isinstance(kernel, Kernel) else kernel
-    todo, seen, findings = [entry], {entry}, []
+    todo, seen, findings = [entry], set[Any]({entry}), []
     while todo:
         function = todo.pop()
         source = _Source.of(function)
         findings += _check(source, is_kernel=function is entry)
-        for helper in _helpers(source):
+        classes = [one for one in _classes(source) if one not in seen]
+        for one in classes:
+            findings += _check_class(one)
+        for helper in (*_helpers(source), *(method for one in classes for method in _methods(one))):
             if helper not in seen:
                 seen.add(helper)
                 todo.append(helper)
+        seen.update(classes)
     return tuple(sorted({finding for finding in findings if set(finding.versions) & set(asked)}))
 
 
@@ -121,6 +91,11 @@ class _Source:
         closure = inspect.getclosurevars(function)
         names = {**closure.builtins, **closure.globals, **closure.nonlocals, **getattr(function, "__globals__", {})}
         return _Source(tree, inspect.getsourcefile(function) or "?", first, names, frozenset(_locals(tree)))
+
+    def nodes(self) -> Iterator[ast.AST]:
+        """Yield the nodes of the signature and the body; decorators act before a kernel is compiled."""
+        for part in (self.tree.args, *self.tree.body):
+            yield from ast.walk(part)
 
     def at(
         self, node: ast.AST, message: str, versions: tuple[str, ...] = ("0.6",), effect: str = "rejected"
@@ -147,12 +122,38 @@ def _locals(tree: ast.FunctionDef) -> set[str]:
 
 def _helpers(source: _Source) -> Iterator[FunctionType]:
     """Yield the plain Python functions outside the simulator that the source refers to."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes():
         if isinstance(node, (ast.Name, ast.Attribute)):
             target = source.meaning(node)
-            target = target.func if isinstance(target, Kernel) else target
+            target = target.func if isinstance(target, Kernel) else getattr(target, "__wrapped__", target)
             if isinstance(target, FunctionType) and not _is_interface(target.__module__):
                 yield target
+
+
+def _classes(source: _Source) -> Iterator[type]:
+    """Yield the classes outside Python and the simulator of which the source makes instances, each once."""
+    found = dict.fromkeys(source.meaning(node.func) for node in source.nodes() if isinstance(node, ast.Call))
+    for target in found:
+        if isinstance(target, type) and target.__module__ != "builtins" and not _is_interface(target.__module__):
+            yield target
+
+
+def _check_class(target: type) -> Iterator[Finding]:
+    lines, first = inspect.getsourcelines(target)
+    tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    for violation in class_refusals(tree):
+        line = first + getattr(violation.node, "lineno", 1) - 1
+        file = inspect.getsourcefile(target) or "?"
+        yield Finding(file, line, tree.name, violation.message, violation.versions, violation.effect)
+
+
+def _methods(target: type) -> Iterator[FunctionType]:
+    """Yield the methods that are written in the source of a class, and not those that Python has made for it."""
+    for value in vars(target).values():
+        method = value.fget if isinstance(value, property) else getattr(value, "__wrapped__", value)
+        if isinstance(method, FunctionType) and not method.__code__.co_filename.startswith("<"):
+            yield method
 
 
 def _is_interface(module: str) -> bool:
@@ -162,24 +163,17 @@ def _is_interface(module: str) -> bool:
 def _check(source: _Source, is_kernel: bool) -> list[Finding]:
     findings = [*_check_signatures(source, is_kernel), *_check_nested_loops(source)]
     for node in ast.walk(source.tree):
-        message = _BANNED.get(type(node))
-        if message:
-            findings.append(source.at(node, message))
         for rule in _RULES:
             findings += rule(source, node)
-    for violation in violations(source.tree, source.meaning):
-        findings.append(source.at(violation.node, violation.message, violation.versions, violation.effect))
+    for rules in (violations, refusals, misuses):
+        for violation in rules(source.tree, source.meaning):
+            findings.append(source.at(violation.node, violation.message, violation.versions, violation.effect))
     for node, message in TensorNames(source.tree, lambda n: source.meaning(n)).operators():
         findings.append(source.at(node, message, VERSIONS))
     return findings
 
 
 def _check_signatures(source: _Source, is_kernel: bool) -> Iterator[Finding]:
-    for function in (n for n in ast.walk(source.tree) if isinstance(n, ast.FunctionDef)):
-        if function.args.kwonlyargs:
-            yield source.at(function, "keyword-only arguments (bare *) are not in the language")
-        if function is not source.tree and function.decorator_list:
-            yield source.at(function, "helpers are plain functions, without decorators")
     if not is_kernel:
         return
     arguments = source.tree.args
@@ -190,11 +184,6 @@ def _check_signatures(source: _Source, is_kernel: bool) -> Iterator[Finding]:
     for default in arguments.defaults:
         if isinstance(default, ast.List):
             yield source.at(default, "kernel argument default is a list; use a tuple")
-
-
-def _identity(source: _Source, node: ast.AST) -> Iterator[Finding]:
-    if isinstance(node, ast.Compare) and any(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
-        yield source.at(node, "`is` is not in the language; use == or !=")
 
 
 def _interface_names(source: _Source, node: ast.AST) -> Iterator[Finding]:
@@ -217,12 +206,10 @@ def _calls(source: _Source, node: ast.AST) -> Iterator[Finding]:
         return
     target = source.names.get(root.id)
     shown = ast.unparse(node.func)
-    if isinstance(target, ModuleType):
+    if isinstance(target, ModuleType) and target.__name__ != "math":
         own = _is_interface(target.__name__) or isinstance(source.meaning(node.func), FunctionType | Kernel)
         if target.__name__.split(".")[0] == "numpy" or not own or not _local_code(source.meaning(node.func)):
             yield source.at(node, f"{shown}: calls into {target.__name__} are not in the language")
-    elif getattr(target, "__module__", None) == "builtins" and root.id not in _BUILTINS:
-        yield source.at(node, f"{shown} is not in the language")
     elif isinstance(target, type) and not _allowed_class(target) and target.__module__ != "builtins":
         yield source.at(node, f"{shown}: classes in kernels derive from nl.NKIObject")
 
@@ -237,33 +224,7 @@ def _allowed_class(target: type) -> bool:
     return issubclass(target, NKIObject) or _is_interface(target.__module__)
 
 
-def _loops(source: _Source, node: ast.AST) -> Iterator[Finding]:
-    if not isinstance(node, ast.For) or not isinstance(node.iter, ast.Call):
-        return
-    name = node.iter.func.attr if isinstance(node.iter.func, ast.Attribute) else getattr(node.iter.func, "id", "")
-    if getattr(source.meaning(node.iter.func), "__module__", "") == "builtins" and name not in _SEQUENCES:
-        yield source.at(node, f"loops run over ranges, lists and tuples, not over {ast.unparse(node.iter)}")
-
-
-def _comprehensions(source: _Source, node: ast.AST) -> Iterator[Finding]:
-    if not isinstance(node, (ast.ListComp, ast.DictComp)):
-        return
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
-            name = getattr(source.meaning(inner.func.value), "__name__", "")
-            if _is_interface(name):
-                yield source.at(node, f"{ast.unparse(inner.func)} inside a comprehension; write a loop and append")
-                return
-
-
-def _contexts(source: _Source, node: ast.AST) -> Iterator[Finding]:
-    if isinstance(node, ast.With):
-        for item in node.items:
-            if not ast.unparse(item.context_expr).endswith("no_reorder()"):
-                yield source.at(node, f"with {ast.unparse(item.context_expr)} is not in the language")
-
-
-_RULES = (_identity, _interface_names, _calls, _loops, _comprehensions, _contexts)
+_RULES = (_interface_names, _calls)
 
 
 def _check_nested_loops(source: _Source) -> Iterator[Finding]:
@@ -272,7 +233,7 @@ def _check_nested_loops(source: _Source) -> Iterator[Finding]:
 
     def loops_in(function: ast.FunctionDef, seen: frozenset[str]) -> bool:
         for call in (n for n in ast.walk(function) if isinstance(n, ast.Call)):
-            name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+            name = last_name(call)
             if name in _DEVICE_LOOPS:
                 return True
             if name in bodies and name not in seen and loops_in(bodies[name], seen | {name}):
@@ -280,8 +241,7 @@ def _check_nested_loops(source: _Source) -> Iterator[Finding]:
         return False
 
     for call in (n for n in ast.walk(source.tree) if isinstance(n, ast.Call)):
-        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-        if name not in _DEVICE_LOOPS[:2]:
+        if last_name(call) not in BODIES:
             continue
         for argument in (*call.args, *(k.value for k in call.keywords)):
             body = bodies.get(argument.id) if isinstance(argument, ast.Name) else None

@@ -36,7 +36,7 @@ class Violation:
 
 def violations(tree: ast.FunctionDef, meaning: Callable[[ast.expr], Any]) -> Iterator[Violation]:
     """Yield the violations in one function; ``meaning`` returns the object that an expression refers to, or None."""
-    registers, objects = _registers(tree, meaning), _objects(tree, meaning)
+    registers, objects = _registers(tree, meaning), own_objects(tree, meaning)
     for node in ast.walk(tree):
         if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
             yield from _names(node, meaning(node))
@@ -48,7 +48,7 @@ def violations(tree: ast.FunctionDef, meaning: Callable[[ast.expr], Any]) -> Ite
 
 def _names(node: ast.Name | ast.Attribute, target: Any) -> Iterator[Violation]:
     name = getattr(target, "__name__", "")
-    if not getattr(target, "__module__", "").startswith("trnqc.sim"):
+    if not (getattr(target, "__module__", "") or "").startswith("trnqc.sim"):
         return
     for (_, known), version in ONLY_IN.items():
         if name == known:
@@ -65,7 +65,7 @@ def _registers(tree: ast.FunctionDef, meaning: Callable[[ast.expr], Any]) -> set
     return {n for n, call in _assigned_calls(tree) if getattr(meaning(call.func), "__name__", "") == "register_alloc"}
 
 
-def _objects(tree: ast.FunctionDef, meaning: Callable[[ast.expr], Any]) -> dict[str, str]:
+def own_objects(tree: ast.FunctionDef, meaning: Callable[[ast.expr], Any]) -> dict[str, str]:
     """Map the names that hold instances of classes outside NKI and Python to the names of the classes."""
     found = {}
     for name, call in _assigned_calls(tree):
