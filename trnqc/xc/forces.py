@@ -28,6 +28,7 @@ from trnqc.xc.densities import VARIABLES, Density, densities_of
 from trnqc.xc.programs import point_programs, vv10_program
 from trnqc.xc.programs.force_program import PRODUCTS, force
 from trnqc.xc.quadrature import Derivatives, Quadrature
+from trnqc.xc.response import functional_of
 from trnqc.xc.vv10 import NonlocalPotential
 
 
@@ -87,7 +88,8 @@ def gradient_on(
     def derivatives(block: Block, rho: np.ndarray) -> np.ndarray:
         spin = len(rho) - 1
         by_spin = rho[..., 0, :] if kind == "LDA" else rho
-        vxc = ni.eval_xc_eff(xc_code, by_spin if spin else by_spin[0], 1, xctype=kind, spin=spin)[1]
+        with functional_of(ni):
+            vxc = ni.eval_xc_eff(xc_code, by_spin if spin else by_spin[0], 1, xctype=kind, spin=spin)[1]
         return np.ascontiguousarray(vxc.reshape(rho.shape) * blocks.weights[block.span])
 
     return _by_atom(mol, _Forces(kind, blocks, tuple(densities_of(dm, 1)), derivatives))

@@ -14,6 +14,7 @@ from pyscf.dft import gen_grid, radi
 
 from trnqc.eri.library import background
 from trnqc.host.arrays import zeros
+from trnqc.host.overrides import users_method
 from trnqc.host.threads import in_parallel, parts_of
 from trnqc.jit import find_compiler, library
 from trnqc.xc.programs.partition import recipe
@@ -99,7 +100,8 @@ class _AcceleratedGrids(lib.StreamObject):
         concat: bool = True,
     ) -> Any:
         """Return points [n, 3] and weights [n], or lists of them by atom, as PySCF does."""
-        if radii_adjust not in ADJUSTMENTS or not self._is_compiled(becke_scheme):
+        users = users_method(self, "get_partition", below=_AcceleratedGrids)
+        if users or radii_adjust not in ADJUSTMENTS or not self._is_compiled(becke_scheme):
             return super().get_partition(mol, atom_grids_tab, radii_adjust, atomic_radii, becke_scheme, concat)
         table = self.gen_atomic_grids(mol) if atom_grids_tab is None else atom_grids_tab
         atoms = [table[mol.atom_symbol(i)] for i in range(mol.natm)]

@@ -5,9 +5,7 @@ NumInt of PySCF -> object of a subclass with the same state -> electrons, energy
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -22,7 +20,7 @@ from trnqc.xc.blocks_cache import BlocksCache
 from trnqc.xc.densities import ORDER, Density, densities_of
 from trnqc.xc.programs import point_programs, vv10_program
 from trnqc.xc.quadrature import Quadrature
-from trnqc.xc.response import Response
+from trnqc.xc.response import Response, functional_of, users_integration
 from trnqc.xc.vv10 import NonlocalPotential
 
 # What `Blocks.CUTOFF` is for integrals, for densities on points: the error of a density is then below 1e-12 Bohr^-3.
@@ -169,6 +167,9 @@ class NumInt(Response):
         """
         if kind not in ORDER:
             return False
+        if users := users_integration(self):
+            self.ran_on = f"PySCF: {users} is the user's"
+            return False
         if any(np.iscomplexobj(dm) for dm in dms):
             self.ran_on = "PySCF: the density is complex"
             return False
@@ -209,12 +210,7 @@ class NumInt(Response):
         return electrons.sum(axis=2), energies.sum(axis=1), potentials
 
     def _evaluate(self, xc_code: str, rho: np.ndarray, kind: str, spin: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return energy per electron and first derivatives. A user's functional is called on one thread at a time."""
-        plain = all(name not in self.__dict__ for name in ("eval_xc", "eval_xc1", "eval_xc_eff"))
-        with nullcontext() if plain else _LOCK:
+        """Return energy per electron and first derivatives."""
+        with functional_of(self):
             exc, vxc = self.eval_xc_eff(xc_code, rho, deriv=1, xctype=kind, spin=spin)[:2]
         return exc, vxc
-
-
-# Held during a call of a functional that the user has defined.
-_LOCK = threading.Lock()

@@ -8,17 +8,38 @@ PySCF's TDDFT, CPHF, stability analysis and second-order SCF ask for these.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 from pyscf import gto, lib
 from pyscf.dft import numint
 
+from trnqc.host.overrides import users_method
 from trnqc.xc.blocks import Block, Blocks
 from trnqc.xc.blocks_cache import BlocksCache
 from trnqc.xc.densities import ORDER, VARIABLES, Density, densities_of
 from trnqc.xc.quadrature import Quadrature
+
+# Methods of PySCF's numerical integration by which its other methods compute densities and potentials on points. Our
+# programs do without them, so that those of a user have PySCF's methods around them.
+STEPS = ("block_loop", "eval_ao", "eval_rho", "eval_rho1", "eval_rho2", "_gen_rho_evaluator")
+# Methods by which the functional of a user is called.
+FUNCTIONAL = ("eval_xc", "eval_xc1", "eval_xc_eff", "libxc")
+# Held during a call of a functional that the user has defined.
+_LOCK = threading.Lock()
+
+
+def users_integration(ni: Any) -> str:
+    """Return in words which step of the integration on points is the user's, or ""."""
+    return users_method(ni, *STEPS)
+
+
+def functional_of(ni: Any) -> AbstractContextManager[Any]:
+    """Return a context for calls of the functional: that of a user is called on one thread at a time."""
+    return _LOCK if users_method(ni, *FUNCTIONAL) else nullcontext()
 
 
 class Response(numint.NumInt):

@@ -24,6 +24,7 @@ from trnqc.eri.fitting.tagged import fitted_jk, has_orbitals
 from trnqc.eri.library import background, needs, programs
 from trnqc.errors import CompilerError, InputError, StorageError, UnsupportedClass
 from trnqc.host.memory import gigabytes
+from trnqc.host.overrides import users_method
 
 # The share of the memory below PySCF's max_memory that arrays of this module may take.
 SHARE_OF_MEMORY = 0.9
@@ -184,7 +185,8 @@ class DF(df.DF):
         if with_k and self._cderi is None:
             self.build()
         rounded = self.rounded if with_k and has_orbitals(dm) else None
-        if self._cderi is None or np.iscomplexobj(dm) or not (rounded or self._can_transform()):
+        users = users_method(self, "loop")  # PySCF's J and K read the integrals through it.
+        if users or self._cderi is None or np.iscomplexobj(dm) or not (rounded or self._can_transform()):
             return df_jk.get_jk(self, dm, hermi, with_j, with_k, direct_scf_tol)
         start = logger.process_clock(), logger.perf_counter()
         dms = np.asarray(dm, float)

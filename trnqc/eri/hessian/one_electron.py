@@ -13,6 +13,8 @@ import numpy as np
 from pyscf import gto
 from pyscf.hessian import rhf as rhf_hessian
 
+from trnqc.host.overrides import users_method
+
 
 def one_electron_energy(hessian: Any, dm: np.ndarray, weighted: np.ndarray) -> np.ndarray:
     """Return second derivatives of tr(h D) - tr(S W) at constant D and W, [natm, natm, 3, 3] in Hartree/Bohr^2.
@@ -33,6 +35,7 @@ def one_electron_energy(hessian: Any, dm: np.ndarray, weighted: np.ndarray) -> n
 
 def _is_bare(hessian: Any) -> bool:
     own = type(hessian).hcore_generator is rhf_hessian.HessianBase.hcore_generator
+    own = own and not users_method(hessian, "hcore_generator", "get_hcore")
     core = type(hessian).get_hcore is rhf_hessian.HessianBase.get_hcore
     mol = hessian.mol
     plain = not mol.has_ecp() and not mol._pseudo and not getattr(hessian.base, "with_x2c", None)

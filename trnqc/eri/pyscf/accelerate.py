@@ -8,6 +8,7 @@ Like PySCF's own `density_fit`, `accelerate` returns a new object that shares th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from typing import Any
 
@@ -145,12 +146,21 @@ def _accelerated_again(mf: Any, *arguments: Any) -> Any:
     return accelerate(mf, *arguments) if isinstance(mf, COVERED) else mf
 
 
+class _DIISOfClass:
+    """The class of DIIS objects: that of the object below the layer, or ours in the place of PySCF's."""
+
+    def __get__(self, mf: Any, owner: Any) -> Any:
+        classes = owner.__mro__
+        below = next(vars(cls)["DIIS"] for cls in classes[classes.index(_Accelerated) + 1 :] if "DIIS" in vars(cls))
+        return CDIIS if below is scf.diis.CDIIS else below
+
+
 class _Accelerated(CoulombExchange):
     """The layer that `accelerate` puts on an SCF object."""
 
     __name_mixin__ = "Accelerated"
     _keys = frozenset({"backend", "kernels", "early_precision", "exchange", "ran_on", "timings"})
-    DIIS = CDIIS
+    DIIS = _DIISOfClass()
     _run: EarlyCycles | None = None
     _eri: Any
     _opt: dict[float | None, Any]
@@ -286,12 +296,17 @@ class _Accelerated(CoulombExchange):
 
     def nuc_grad_method(self) -> Any:
         """Return PySCF's gradients object with two-electron and XC terms by our programs."""
+        return self._accelerated_gradients(super().nuc_grad_method)
+
+    def Gradients(self) -> Any:
+        """Return what `nuc_grad_method` returns, unless the class of a user has two different methods."""
+        return self._accelerated_gradients(super().Gradients)
+
+    def _accelerated_gradients(self, make: Callable[[], Any]) -> Any:
         if self._on_grid(self.mol):
             exchange_methods.refuse_derivatives("gradients")
-        gradients = accelerate_xc_gradients(super().nuc_grad_method())
+        gradients = accelerate_xc_gradients(make())
         return (accelerate_fitted_gradients if isinstance(self, _DFHF) else accelerate_gradients)(gradients)
-
-    Gradients = nuc_grad_method
 
     def Hessian(self) -> Any:
         """Return PySCF's Hessian object with derivatives by our integrals."""

@@ -24,6 +24,7 @@ from trnqc.eri.pyscf.molecule_cache import MoleculeCache, is_covered
 from trnqc.eri.pyscf.timings import Timings
 from trnqc.eri.seminumerical.exchange import LEVEL
 from trnqc.errors import MemoryLimit
+from trnqc.host.overrides import users_method
 
 # The classes that can be accelerated, with their subclasses ROHF, RKS, UKS and ROKS.
 COVERED = (scf.hf.RHF, scf.uhf.UHF)
@@ -72,6 +73,9 @@ class CoulombExchange(lib.StreamObject):
             # PySCF's converters, such as scf.addons.convert_to_ghf, change the class below this layer.
             self._leave_to_pyscf("generalised (two-component) orbitals are beyond trnqc's J and K")
             return super().get_jk(mol, dm, hermi, with_j, with_k, omega)
+        if users := self._users_jk():
+            self._leave(users)
+            return super().get_jk(mol, dm, hermi, with_j, with_k, omega)
         if with_k and self._on_grid(mol):
             return self._seminumerical_jk(mol, dm, hermi, with_j, omega)
         if not (isinstance(self, _DFHF) and self.with_df):
@@ -84,6 +88,14 @@ class CoulombExchange(lib.StreamObject):
         if with_k and not fitted_k:
             vk = self._four_centre_jk(mol, dm, hermi, False, True, omega)[1]
         return vj, vk
+
+    def _users_jk(self) -> str:
+        """Return in words which method of the user computes J and K, or exact K beside a fitted J, or ""."""
+        fitted = isinstance(self, _DFHF)
+        exact = not fitted or not self.with_df or self.only_dfj
+        return users_method(self, "get_jk", below=CoulombExchange) or (
+            users_method(self, "get_jk", below=_DFHF) if fitted and exact else ""
+        )
 
     def _on_grid(self, mol: gto.Mole) -> bool:
         """Return whether K is computed on a grid."""
@@ -107,7 +119,10 @@ class CoulombExchange(lib.StreamObject):
 
     def _leave_to_pyscf(self, reason: str) -> None:
         """Say in `ran_on`, and once in the log, why PySCF computes J and K."""
-        source = f"PySCF: {reason}"
+        self._leave(f"PySCF: {reason}")
+
+    def _leave(self, source: str) -> None:
+        """Say in `ran_on`, and once in the log, what computes J and K in our place."""
         if self.ran_on != source:
             logger.note(self, "J and K are left to %s", source)
         self.ran_on = source

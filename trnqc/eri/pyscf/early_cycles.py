@@ -22,6 +22,7 @@ from trnqc.eri.fitting import on_device
 from trnqc.eri.fitting.density_fitting import DF, memory_left
 from trnqc.eri.fitting.rounded import RoundedJK
 from trnqc.errors import MemoryLimit, UnsupportedError
+from trnqc.host.overrides import users_method
 
 # The error of the orbital gradient in units of the rounding error of a number and of `gradient_scale`. Measured errors
 # in single precision were 0.4 to 1.3 times this in all cycles of benzene, its cation, aspirin and caffeine with
@@ -37,6 +38,9 @@ STEP = 3.0
 PATIENCE = 4
 # Functions below which single precision on the host saves less than a tenth of a second a cycle.
 SMALLEST = 200
+# The methods of a cycle whose results decide about the precision, or which that decision does not know if a user has
+# replaced them.
+STEPS = ("get_fock", "get_grad", "get_hcore", "get_veff", "get_jk", "get_j", "get_k", "make_rdm1", "energy_elec")
 
 
 def why_not(mf: Any, dm0: Any) -> str:
@@ -50,9 +54,8 @@ def why_not(mf: Any, dm0: Any) -> str:
         return "the SCF has its own criterion of convergence"
     if isinstance(mf, scf.hf.KohnShamDFT) and not mf._numint.libxc.is_hybrid_xc(mf.xc):
         return "the functional has no exact exchange"
-    for name in ("get_fock", "get_grad", "get_hcore", "get_veff"):
-        if name in mf.__dict__:
-            return f"{name} is the user's"
+    if users := users_method(mf, *STEPS):
+        return f"{users} is the user's"
     for name in ("get_fock", "get_grad"):
         if not getattr(type(mf), name).__module__.startswith("pyscf.scf."):
             return f"{name} is not that of Hartree-Fock"

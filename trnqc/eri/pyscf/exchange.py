@@ -13,6 +13,7 @@ from trnqc.eri.seminumerical.exchange import LEVEL, SeminumericalExchange
 from trnqc.eri.seminumerical.field import programs_for
 from trnqc.eri.seminumerical.work import is_cheaper
 from trnqc.errors import InputError, UnsupportedError
+from trnqc.host.overrides import users_method
 
 # Fitted integrals, exact integrals, or one integration on a grid; "auto" takes the third where it is cheaper.
 METHODS = ("auto", "fitted", "direct", "seminumerical")
@@ -26,19 +27,39 @@ LOOSEST, FEWEST_CYCLES = 1e-6, 10
 
 
 def check(mf: Any, exchange: str | None, backend: str) -> None:
-    """Raise InputError for an unknown word, and where an object cannot compute exchange in this way."""
+    """Raise an error for an unknown word, and where an object cannot compute exchange in this way.
+
+    Raises
+    ------
+    InputError, UnsupportedError
+    """
     if exchange is not None and exchange not in METHODS:
         raise InputError(f"exchange is None or one of {', '.join(METHODS)}, found {exchange!r}")
     if exchange == "fitted" and not isinstance(mf, _DFHF):
         raise InputError("exchange='fitted' needs density fitting: call .density_fit() on the object first")
     if exchange in ("auto", "seminumerical") and backend not in ("auto", "cpu"):
         raise InputError(f"exchange={exchange!r} runs on the CPU, found backend={backend!r}")
+    if exchange in ("direct", "seminumerical") and (users := users_jk(mf)):
+        raise UnsupportedError(
+            f"exchange={exchange!r} would pass over {users}, which computes J and K in its own way: leave exchange out "
+            "to have it called, or accelerate an object without it"
+        )
+
+
+def users_jk(mf: Any) -> str:
+    """Return in words which method of the user computes J and K of an object that has no layer of ours, or ""."""
+    users = users_method(mf, "get_jk", "get_j", "get_k")
+    if users or not isinstance(mf, _DFHF):
+        return users
+    return users_method(mf, "get_jk", below=_DFHF) or users_method(mf.with_df, "get_jk", "loop")
 
 
 def is_seminumerical(mf: Any, mol: Any, exchange: str | None) -> bool:
     """Return whether K of a molecule is computed on a grid."""
     if exchange != "auto":
         return exchange == "seminumerical"
+    if users_jk(mf):
+        return False
     return is_cheaper(mol, _fitting_functions(mf, mol).nao_nr() if isinstance(mf, _DFHF) else 0)
 
 

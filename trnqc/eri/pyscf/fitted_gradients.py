@@ -21,6 +21,10 @@ from trnqc.eri.gradient.jk_gradient import exact_jk_gradient, fitted_jk_gradient
 from trnqc.eri.library import background, needs, programs
 from trnqc.eri.pyscf.molecule_cache import MoleculeCache, is_covered
 from trnqc.errors import MemoryLimit
+from trnqc.host.overrides import users_method
+
+# Methods that would see zeros in the place of derivatives of J and K. A user's gets PySCF's matrices.
+STEPS = ("grad_elec", "get_veff", "get_jk", "get_j", "get_k", "extra_force")
 
 
 def accelerate_fitted_gradients(gradients: Any) -> Any:
@@ -140,6 +144,8 @@ class _FittedGradients(lib.StreamObject):
 
     def _why_pyscf(self) -> str:
         """Return in words why PySCF has to compute the two-electron terms now, or ""."""
+        if users := users_method(self, *STEPS):
+            return f"{users} is the user's"
         if not self.auxbasis_response:
             return "without auxbasis_response"
         mol, auxmol = self.mol, self._auxmol()

@@ -14,6 +14,7 @@ from trnqc.eri.gradient.builder import GradientBuilder
 from trnqc.eri.library import background, needs, programs
 from trnqc.eri.operators import signed_omega
 from trnqc.eri.pyscf.molecule_cache import MoleculeCache, is_covered
+from trnqc.host.overrides import users_method
 
 
 def accelerate_gradients(gradients: Any) -> Any:
@@ -43,18 +44,19 @@ class _AcceleratedGradients(lib.StreamObject):
         self, mol: gto.Mole | None = None, dm: Any = None, hermi: int = 0, omega: float | None = None
     ) -> tuple[Any, Any]:
         """Return derivatives of J and K [..., 3, nao, nao] as PySCF does."""
-        return self._jk(super().get_jk, mol, dm, hermi, omega, True, True)
+        return self._jk("get_jk", super().get_jk, mol, dm, hermi, omega, True, True)
 
     def get_j(self, mol: gto.Mole | None = None, dm: Any = None, hermi: int = 0, omega: float | None = None) -> Any:
         """Return derivatives of J alone."""
-        return self._jk(super().get_j, mol, dm, hermi, omega, True, False)
+        return self._jk("get_j", super().get_j, mol, dm, hermi, omega, True, False)
 
     def get_k(self, mol: gto.Mole | None = None, dm: Any = None, hermi: int = 0, omega: float | None = None) -> Any:
         """Return derivatives of K alone."""
-        return self._jk(super().get_k, mol, dm, hermi, omega, False, True)
+        return self._jk("get_k", super().get_k, mol, dm, hermi, omega, False, True)
 
     def _jk(
         self,
+        name: str,
         pyscf: Callable[..., Any],
         mol: gto.Mole | None,
         dm: Any,
@@ -66,7 +68,7 @@ class _AcceleratedGradients(lib.StreamObject):
         mol = self.mol if mol is None else mol
         dm = np.asarray(self.base.make_rdm1() if dm is None else dm)
         signed = signed_omega(mol, omega)
-        self.ran_on = self._by_pyscf(mol, signed)
+        self.ran_on = users_method(self, name, below=_AcceleratedGradients) or self._by_pyscf(mol, signed)
         if self.ran_on:
             return pyscf(mol, dm, hermi, omega)
         start = logger.process_clock(), logger.perf_counter()

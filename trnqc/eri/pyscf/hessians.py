@@ -13,13 +13,21 @@ from pyscf.scf._response_functions import _gen_rhf_response, _gen_uhf_response
 
 from trnqc.eri.hessian.one_electron import one_electron_energy
 from trnqc.eri.library import background, needs, programs
+from trnqc.eri.pyscf.exchange import users_jk
 from trnqc.eri.pyscf.hessian_terms import ExactTerms, FittedTerms, Orbitals
 from trnqc.eri.pyscf.molecule_cache import MoleculeCache
 from trnqc.eri.pyscf.orbital_response import OrbitalResponse
 from trnqc.errors import MemoryLimit
+from trnqc.host.overrides import users_method
 from trnqc.xc.ao import programs_for
 from trnqc.xc.hessian.quadrature import Functional, HessianQuadrature
 from trnqc.xc.hessian.response import PotentialResponse
+from trnqc.xc.response import users_integration
+
+# The steps that our programs compute whole. A user's is called, and has PySCF's others beside it.
+STEPS = ("partial_hess_elec", "make_h1", "solve_mo1")
+# The steps of PySCF's response of the exchange-correlation potential.
+RESPONSE = ("nr_rks_fxc", "nr_uks_fxc", "nr_rks_fxc_st", "cache_xc_kernel", "cache_xc_kernel1")
 
 
 def accelerate_hessian(hessian: Any) -> Any:
@@ -116,13 +124,19 @@ class _AcceleratedHessian(lib.StreamObject):
         verbose: Any = None,
     ) -> Any:
         """Return first-order orbitals and orbital energies as PySCF does, with the response by our kernels."""
-        own = getattr(self.base.gen_response, "__func__", None) in (_gen_rhf_response, _gen_uhf_response)
-        if fx is None and own and not self._is_left_to_pyscf():
+        if fx is None and not self._users_response() and not self._is_left_to_pyscf():
             try:
                 fx = self._response(Orbitals.of(self.base, mo_energy, mo_coeff, mo_occ))
             except MemoryLimit as error:
                 self._leave_to_pyscf(error)
         return super().solve_mo1(mo_energy, mo_coeff, mo_occ, h1ao, fx, atmlst, max_memory, verbose)
+
+    def _users_response(self) -> bool:
+        """Return whether the response of the Fock matrix goes through a method of another class or of the user."""
+        if getattr(self.base.gen_response, "__func__", None) not in (_gen_rhf_response, _gen_uhf_response):
+            return True
+        integration = getattr(self.base, "_numint", None)
+        return bool(users_jk(self.base) or users_method(integration, *RESPONSE))
 
     def _response(self, orbitals: Orbitals) -> OrbitalResponse:
         terms = self._terms.response(orbitals)
@@ -166,6 +180,9 @@ class _AcceleratedHessian(lib.StreamObject):
             return "derivatives of non-local correlation"
         if getattr(self, "auxbasis_response", 2) < 2:
             return "auxbasis_response is below 2"
+        integration = getattr(self.base, "_numint", None)
+        if users := users_method(self, *STEPS, below=_AcceleratedHessian) or users_integration(integration):
+            return f"{users} is the user's"
         return self._terms.why_not()
 
     def _needed(self) -> background.Needed:

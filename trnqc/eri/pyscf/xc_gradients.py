@@ -18,9 +18,14 @@ from pyscf.lib import logger
 
 from trnqc.eri.library import background, needs
 from trnqc.eri.pyscf.molecule_cache import MoleculeCache
+from trnqc.host.overrides import users_method
 from trnqc.xc.densities import VARIABLES
 from trnqc.xc.forces import nonlocal_gradient, nonlocal_programs_for, programs_for, xc_gradient
 from trnqc.xc.grid_response import xc_gradient_of_moving_grid
+from trnqc.xc.response import users_integration
+
+# Methods that would see potentials without their exchange-correlation part. A user's gets PySCF's matrices.
+STEPS = ("grad_elec", "get_veff", "extra_force")
 
 
 def accelerate_xc_gradients(gradients: Any) -> Any:
@@ -113,6 +118,8 @@ class _XCGradients(lib.StreamObject):
         kind = ni._xc_type(self.base.xc)
         if kind not in VARIABLES or not isinstance(ni, numint.NumInt):
             return f"PySCF: the functional is of the kind {kind}"
+        if users := users_method(self, *STEPS) or users_integration(ni):
+            return f"PySCF: {users} is the user's"
         kernels = background.chosen(getattr(self.base, "kernels", None))
         with_nonlocal = self.base.do_nlc()
 

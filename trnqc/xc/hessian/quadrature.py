@@ -22,6 +22,7 @@ from trnqc.xc.ao import AtomicOrbitals
 from trnqc.xc.blocks import Block, Blocks
 from trnqc.xc.hessian.block_densities import ORDER, SECOND, THIRD, VARIABLES, BlockDensities, half_potentials
 from trnqc.xc.programs import point_programs
+from trnqc.xc.response import functional_of
 
 T = TypeVar("T")
 
@@ -70,7 +71,8 @@ class Functional:
         kind, count = self.kind, values.shape[-1]
         rho = values[:, 0] if kind == "LDA" else values
         spin = self.spins - 1
-        _, v, f = self.numint.eval_xc_eff(self.code, rho if spin else rho[0], deriv=2, xctype=kind, spin=spin)[:3]
+        with functional_of(self.numint):
+            _, v, f = self.numint.eval_xc_eff(self.code, rho if spin else rho[0], deriv=2, xctype=kind, spin=spin)[:3]
         n = self.spins, self.variables
         return v.reshape(*n, count), f.reshape(*n, *n, count)
 
