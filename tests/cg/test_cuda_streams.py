@@ -113,6 +113,26 @@ def test_segments_are_kept_until_the_edges_change():
     assert len(device_graph._kept) <= device_graph.KEPT
 
 
+def test_layers_that_take_their_edges_from_one_tensor_share_segments():
+    """As MACE's do: each has views of its own on ``edge_index``."""
+    edge_index = torch.randint(3, (2, 40))
+    with torch_on(RecordingDriver()):
+        first = DeviceGraph(edge_index[0], edge_index[1], 3).segments("receiver")
+        assert DeviceGraph(edge_index[0], edge_index[1], 3).segments("receiver") is first
+        assert DeviceGraph(edge_index[0, ::2], edge_index[1, ::2], 3).segments("receiver") is not first
+        edge_index[1, 5] = 1 - edge_index[1, 5].clamp(max=1)
+        changed = DeviceGraph(edge_index[0], edge_index[1], 3).segments("receiver")
+        assert changed is not first and changed.far.tolist() != first.far.tolist()
+
+
+def test_segments_of_inference_tensors_are_those_of_their_present_edges():
+    with torch.inference_mode(), torch_on(RecordingDriver()):
+        rows, cols = torch.randint(3, (2, 40))
+        first = DeviceGraph(rows, cols, 3).segments("receiver")
+        cols[5] = 1 - cols[5].clamp(max=1)
+        assert DeviceGraph(rows, cols, 3).segments("receiver").far.tolist() != first.far.tolist()
+
+
 def test_a_node_out_of_range_is_an_assertion_on_the_device():
     with pytest.raises(RuntimeError, match=r"edges between the nodes 0 \.\. 2"):
         device_segments(torch.tensor([0, 3]), torch.tensor([0, 1]), 3)

@@ -8,7 +8,6 @@ The same work can be captured in a CUDA graph and replayed with other edges.
 from __future__ import annotations
 
 import sys
-import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +18,8 @@ from trnqc.cg.cuda.segments import Ranges, Segments
 MANY_NODES = 1 << 13
 # Edges of a segment relative to those of an average node, if there are many nodes.
 OUTLIER = 4
-# Number of recent edge lists whose segments are kept. The layers of a model share one.
-KEPT = 8
+# Number of recent edge lists that are kept with their segments. The layers of a model share one, sorted by both ends.
+KEPT = 4
 
 
 def is_capturing() -> bool:
@@ -57,27 +56,29 @@ class DeviceGraph:
     def segments(self, by: str) -> Segments:
         """Return the segments of the edges, sorted by "receiver" or "sender".
 
-        They are kept for as long as the tensors exist and are not written to. While a CUDA graph is captured they are
-        computed anew, because replays read the edges anew.
+        The segments of the last KEPT edge lists are kept for tensors in the same memory until somebody writes to them:
+        each layer of a model takes ``edge_index[0]`` anew. While a CUDA graph is captured they are computed anew,
+        because replays read the edges anew. So are those of inference tensors, because PyTorch does not count what is
+        written to these.
         """
         import torch
 
         ends = (self.rows, self.cols) if by == "receiver" else (self.cols, self.rows)
-        if is_capturing():
+        if is_capturing() or any(t.is_inference() for t in ends):
             return device_segments(*ends, self.n_nodes)
         stream = torch.cuda.current_stream(self.rows.device).cuda_stream
-        key = (*((id(t), t.data_ptr(), len(t), t._version) for t in ends), self.n_nodes, stream)
-        for n, (known, tensors, parts) in enumerate(_kept):
-            if known == key and all(tensor() is end for tensor, end in zip(tensors, ends)):
+        key = (*((t.device, t.data_ptr(), t.stride(), len(t), t._version) for t in ends), self.n_nodes, stream)
+        for n, (known, _, parts) in enumerate(_kept):
+            if known == key:
                 _kept.append(_kept.pop(n))
                 return parts
         parts = device_segments(*ends, self.n_nodes)
-        _kept[:] = [kept for kept in _kept if all(tensor() is not None for tensor in kept[1])][1 - KEPT :]
-        _kept.append((key, tuple(map(weakref.ref, ends)), parts))
+        _kept[:] = [*_kept[1 - KEPT :], (key, ends, parts)]
         return parts
 
 
-_kept: list[tuple[Any, tuple[weakref.ref[Any], ...], Segments]] = []
+# With the edges, so that no other tensor has their memory.
+_kept: list[tuple[Any, tuple[Any, Any], Segments]] = []
 
 
 def longest_segment(n_nodes: int, n_edges: int) -> int:
