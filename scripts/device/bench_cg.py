@@ -24,6 +24,7 @@ from scripts.cg.peers import PEERS, Peer
 from scripts.measuring import clocked, heading, in_turns, machine, record_file, slug, write_json
 from scripts.workloads import tensor_product_oracle as oracle
 from scripts.workloads.tensor_products import CHANNELWISE, ROOFLINE, awkward, configuration
+from trnqc.cg.cuda.device_graph import DeviceGraph
 from trnqc.cg.cuda.engine import CudaEngine
 from trnqc.cg.problem.graph import Graph
 from trnqc.cg.problem.problem import TPProblem
@@ -82,7 +83,8 @@ def convolutions(dtype: str, device: Device, rounds: int, small: bool, tensors: 
     engine, atomic = (CudaEngine(problem, dtype, device, atomic=atomic) for atomic in (False, True))
     for title, (nodes, edges) in {"small": (9, 40)}.items() if small else GRAPHS.items():
         rng = np.random.default_rng(0)
-        graph = Graph(rng.integers(0, nodes, edges), rng.integers(0, nodes, edges), nodes)
+        ends = {"rows": rng.integers(0, nodes, edges), "cols": rng.integers(0, nodes, edges)}
+        graph = (DeviceGraph if tensors else Graph)(**moved(ends, tensors), n_nodes=nodes)
         all_inputs = operands(problem, edges, dtype, nodes)
         for name in ("conv_forward", "conv_backward"):
             inputs = moved({n: a for n, a in all_inputs.items() if n in DIRECTIONS[name].reads}, tensors)
