@@ -11,6 +11,7 @@ first call compiles and is reported apart. Without --out the record goes to prof
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import sys
 import time
@@ -117,26 +118,23 @@ def main(argv: Sequence[str] | None = None) -> int:
             else Cuda().gpus()
         )
         kind = "simulated devices, no figure counts" if asked.simulate else "measured"
-        rows = [
-            measure(gpus, preset, precision, asked.repeats, asked.dollars_per_hour)
-            for preset in asked.preset
-            for precision in asked.precision
-        ]
+        record = heading() | {
+            "kind": kind,
+            "machine": machine(),
+            "gpus": [gpu.products.label for gpu in gpus],
+            "numpy": np.__version__,
+            "dollars_per_hour": asked.dollars_per_hour,
+            "a10g_dollars_per_hour": asked.a10g_dollars_per_hour,
+            "rows": published(asked.preset, asked.a10g_dollars_per_hour),
+        }
+        out = asked.out or (None if asked.simulate else record_file("mp2", slug(gpus[0].device.name)))
+        for preset, precision in itertools.product(asked.preset, asked.precision):
+            record["rows"].append(measure(gpus, preset, precision, asked.repeats, asked.dollars_per_hour))
+            if out:  # After each row, so that a job that is cut off leaves what it has measured.
+                write_json(record, out)
     except TrnqcError as error:
         console.print(f"device.bench_mp2_cuda: {error}", markup=False, highlight=False, style="red")
         return 2
-    record = heading() | {
-        "kind": kind,
-        "machine": machine(),
-        "gpus": [gpu.products.label for gpu in gpus],
-        "numpy": np.__version__,
-    }
-    a10g = asked.a10g_dollars_per_hour
-    record |= {"dollars_per_hour": asked.dollars_per_hour, "a10g_dollars_per_hour": a10g}
-    record |= {"rows": [*rows, *published(asked.preset, a10g)]}
-    out = asked.out or (None if asked.simulate else record_file("mp2", slug(gpus[0].device.name)))
-    if out:
-        write_json(record, out)
     console.print(table(record["rows"]))
     return 0
 
