@@ -7,6 +7,9 @@ import os
 # Tests of the kernels need the kernels: PySCF's integrals would serve while they are being compiled.
 os.environ["TRNQC_KERNELS"] = "wait"
 
+# Where there is a GPU, JAX would take it, and most of its memory; tests of JAX are those of the CPU.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
 # Workers of pytest-xdist share the cores: threads of OpenMP and BLAS in each of them would spend the time waiting for
 # one another.
 if "PYTEST_XDIST_WORKER" in os.environ:
