@@ -22,6 +22,7 @@ from trnqc.jit import emulator
 from trnqc.jit.device import Built, CudaDevice
 from trnqc.jit.gpu import Bindings
 from trnqc.jit.recipe import Recipe
+from trnqc.jit.simulated_device import BLOCKS
 
 # Calls that a CUDA graph captures, or that do not concern the device. All others wait for the device, allocate or load.
 CAPTURED = frozenset({"launch", "Device.set_current", "Stream.from_handle"})
@@ -223,7 +224,8 @@ class _ObjectCode:
         self.driver.do(Call("ObjectCode.from_cubin", name), lambda: None)
         if self.cubin != f"cubin sm_{self.driver.capability}".encode():
             raise RuntimeError("CUDA_ERROR_NO_BINARY_FOR_GPU")
-        return SimpleNamespace(attributes=SimpleNamespace(local_size_bytes=0))
+        occupancy = SimpleNamespace(max_active_blocks_per_multiprocessor=lambda *_: BLOCKS)
+        return SimpleNamespace(attributes=SimpleNamespace(local_size_bytes=0), occupancy=occupancy)
 
 
 class _Kernel:

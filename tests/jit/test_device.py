@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from enum import IntEnum
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,10 @@ from trnqc.gen import run
 from trnqc.jit import Recipe, Signature, gpu
 from trnqc.jit.device import CudaDevice, Device, cuda_devices
 from trnqc.jit.simulated_device import SimulatedDevice
+
+
+class Status(IntEnum):
+    NVRTC_ERROR = 1
 
 
 def devices() -> list:
@@ -93,6 +98,20 @@ def test_without_bindings_or_a_gpu_they_say_why(monkeypatch):
             make()
 
 
+@pytest.mark.parametrize(
+    ("driver", "words"),
+    [
+        ({"cuInit": lambda _: (Status.NVRTC_ERROR,)}, r"no GPU can be used \(cuInit returned NVRTC_ERROR\).*'cpu'"),
+        ({"cuInit": lambda _: (0,), "cuDeviceGetCount": lambda: (0, 0)}, "no NVIDIA GPU; use the backend 'cpu'"),
+        ({}, "no GPU can be used"),
+    ],
+)
+def test_gpus_are_counted_by_the_driver(driver, words, monkeypatch):
+    monkeypatch.setattr(gpu, "bindings", lambda: gpu.Bindings(None, SimpleNamespace(**driver), None))
+    with pytest.raises(BackendUnavailable, match=words):
+        cuda_devices()
+
+
 def test_the_bindings_have_what_is_called():
     """Without a GPU the calls cannot be made, but their names and keywords can be looked up."""
     core = pytest.importorskip("cuda.core", reason="needs cuda-core")
@@ -101,7 +120,6 @@ def test_the_bindings_have_what_is_called():
     of_device = (
         "allocate",
         "create_stream",
-        "get_all_devices",
         "set_current",
         "arch",
         "name",
@@ -110,20 +128,23 @@ def test_the_bindings_have_what_is_called():
     )
     wanted = {
         core.Device: of_device,
-        core.Kernel: ("attributes",),
+        core.Kernel: ("attributes", "occupancy"),
         core.Buffer: ("fill", "close", "handle"),
         core.DeviceMemoryResource: ("attributes",),
         core.ObjectCode: ("from_cubin", "get_kernel"),
         core.Stream: ("sync", "handle"),
         nvrtc: ("nvrtcVersion", "nvrtcGetSupportedArchs"),
-        driver: ("cuMemcpyHtoD", "cuMemcpyDtoH", "cuMemGetInfo", "cuStreamSynchronize"),
+        driver: (
+            "cuInit",
+            "cuDeviceGetCount",
+            "cuMemcpyHtoD",
+            "cuMemcpyDtoH",
+            "cuMemGetInfo",
+            "cuStreamSynchronize",
+        ),
     }
     assert not [(owner, name) for owner, names in wanted.items() for name in names if not hasattr(owner, name)]
     core.LaunchConfig(grid=1, block=32)
-
-
-class Status(IntEnum):
-    NVRTC_ERROR = 1
 
 
 @pytest.fixture

@@ -47,12 +47,15 @@ class Built:
         The compiled kernel, which only the device interprets.
     stack : int
         Bytes of local memory per lane.
+    blocks : int
+        Groups that a multiprocessor can run at once.
     """
 
     signature: Signature
     lanes: int
     handle: Any = field(repr=False)
     stack: int = 0
+    blocks: int = 1
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -203,13 +206,13 @@ class CudaDevice:
             lambda functions, _: emit_cuda(*functions, lanes=lanes, accumulate=accumulate, min_blocks=min_blocks),
             lambda text, out, _: _write(out, self._compile(text, recipe.name)),
         )
-        return Built(signature, lanes, *self._load(stored(recipe, target), signature.name))
+        return Built(signature, lanes, *self._load(stored(recipe, target), signature.name, lanes))
 
     def _compile(self, text: str, name: str) -> bytes:
         return gpu.compile_nvrtc(text, name=name, arch=self.arch, modules=self._modules)
 
-    def _load(self, path: Path, name: str) -> tuple[Any, int]:
-        """Return a kernel of a cubin, and its bytes of local memory per lane.
+    def _load(self, path: Path, name: str, lanes: int) -> tuple[Any, int, int]:
+        """Return a kernel of a cubin, its bytes of local memory per lane, and its resident blocks of so many lanes.
 
         Raises BackendUnavailable if the driver rejects the cubin.
         """
@@ -218,7 +221,8 @@ class CudaDevice:
             kernel = self._core.ObjectCode.from_cubin(path.read_bytes()).get_kernel(name)
             # The driver may load the code only now. Some versions of cuda-core have a method here, others a property.
             stack = kernel.attributes.local_size_bytes
-            return kernel, int(stack() if callable(stack) else stack)
+            blocks = int(kernel.occupancy.max_active_blocks_per_multiprocessor(lanes, 0))
+            return kernel, int(stack() if callable(stack) else stack), blocks
         except Exception as error:  # The bindings raise a different class for each library.
             raise BackendUnavailable(
                 f"{self.name} ({self.arch}) cannot load the kernel {name} ({error}). NVRTC "
@@ -321,10 +325,17 @@ def no_memory(name: str, needed: int, free: int) -> MemoryLimit:
 
 def cuda_devices() -> tuple[CudaDevice, ...]:
     """All GPUs of this machine. Raises BackendUnavailable if there is none or cuda-core is not installed."""
-    core = gpu.bindings().core
+    # The driver counts them: cuda-core 1.0 asks the runtime, which with bindings of CUDA 13.0 wants a newer driver.
+    driver = gpu.bindings().driver
     try:
-        count = len(core.Device.get_all_devices())
-    except Exception as error:
+        for function, *arguments in (("cuInit", 0), ("cuDeviceGetCount",)):
+            status, *results = getattr(driver, function)(*arguments)
+            if int(status) != 0:
+                raise RuntimeError(f"{function} returned {status.name}")
+        (count,) = results
+    except (
+        Exception
+    ) as error:  # The bindings raise RuntimeError where there is no driver, other versions other classes.
         raise BackendUnavailable(
             f"no GPU can be used ({error}): CUDA needs an NVIDIA GPU and its driver; the backend 'cpu' needs neither"
         ) from error

@@ -17,6 +17,9 @@ from trnqc.jit import emulator
 from trnqc.jit.device import Argument, Built, DeviceArray, ExternalStream, no_memory
 from trnqc.jit.recipe import Recipe
 
+# Groups of a multiprocessor that run at once, for what depends on their number.
+BLOCKS = 2
+
 
 class SimulatedDevice:
     """A device that is simulated on the CPU.
@@ -75,7 +78,7 @@ class SimulatedDevice:
 
     def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
         kernel = emulator.build(recipe, lanes, accumulate=accumulate, min_blocks=min_blocks, checked=self.checked)
-        return Built(kernel.signature, lanes, kernel)
+        return Built(kernel.signature, lanes, kernel, blocks=BLOCKS)
 
     def upload(self, array: np.ndarray) -> DeviceArray:
         memory = self.zeros(*array.shape, dtype=array.dtype)

@@ -25,6 +25,7 @@ from trnqc.eri.kernels.parameters import work_size
 from trnqc.errors import MemoryLimit
 from trnqc.jit.device import Built, Device, DeviceArray
 
+CUTOFF = REALS.index("cutoff")
 # Rows of a launch, and ket pairs of a row, at most. A stream has queues for so many quartets, 16 bytes each.
 ROWS, KETS = 2048, 2048
 # Rows of a launch for each worker, where bra pairs alone would not keep the workers busy.
@@ -86,11 +87,18 @@ class ResidentArrays:
         self.device = device
         # The array is kept too, so that its id stays its own.
         self._uploaded: dict[int, tuple[np.ndarray, DeviceArray]] = {}
+        self._elements: dict[Any, dict[str, int]] = {}
 
     def __call__(self, array: np.ndarray) -> DeviceArray:
         if id(array) not in self._uploaded:
             self._uploaded[id(array)] = array, self.device.upload(array)
         return self._uploaded[id(array)][1]
+
+    def elements(self, key: Any, count: Callable[[], dict[str, int]]) -> dict[str, int]:
+        """Return the elements of each buffer of a stream, counted once for each key, as all pairs count."""
+        if key not in self._elements:
+            self._elements[key] = count()
+        return self._elements[key]
 
     @property
     def nbytes(self) -> int:
@@ -186,15 +194,13 @@ class DeviceRun:
         return self.kernels[Batch(task.cls, self.run.with_j, self.run.with_k)]
 
     def _workers(self, task: Task) -> int:
-        tier = self._programs(task).tier
-        return max(1, self.device.multiprocessors * tier.warps * 32 // tier.lanes // self._divisor)
+        """Return the groups of the second program that run at once, or fewer where their buffers do not fit."""
+        return max(1, self.device.multiprocessors * self._programs(task).work.blocks // self._divisor)
 
     def _blocks(self, task: Task) -> Iterator[Block]:
         lanes = self._programs(task).work.lanes
         rows = max(1, ROWS // self._divisor) * self.devices
-        return blocks(
-            task, float(self.run.reals[REALS.index("cutoff")]), lanes, self._workers(task) * self.devices, rows
-        )
+        return blocks(task, float(self.run.reals[CUTOFF]), lanes, self._workers(task) * self.devices, rows)
 
     def _allocate(self) -> None:
         """Allocate the arrays of the pass, and buffers for as many workers as there is memory for."""
@@ -235,6 +241,11 @@ class DeviceRun:
 
     def _largest(self) -> dict[str, int]:
         """Return the elements of each buffer of a stream, which all its launches use."""
+        run, cutoff = self.run, float(self.run.reals[CUTOFF])
+        key = (tuple(self.tasks), self._divisor, self.devices, run.count, run.with_j, run.with_k, cutoff)
+        return self.resident.elements(key, self._count_elements)
+
+    def _count_elements(self) -> dict[str, int]:
         most = dict.fromkeys((*OWN, "counts", "queue", "weight"), 1)
         for task in self.tasks:
             programs, workers = self._programs(task), self._workers(task)

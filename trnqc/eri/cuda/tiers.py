@@ -56,8 +56,6 @@ class Tier:
         How it adds to memory: with a "fence" after each addition, or by "atomic" additions.
     min_blocks
         Blocks of a multiprocessor that the compiler is told to allow for; 0 leaves it the choice.
-    warps
-        Warps of a multiprocessor that are expected to run at once.
     """
 
     name: str
@@ -66,7 +64,6 @@ class Tier:
     form: str = "straight"
     accumulate: str = "fence"
     min_blocks: int = 0
-    warps: int = 8
 
 
 def nodes(cls: QuartetClass) -> int:
@@ -92,7 +89,7 @@ def candidates(cls: QuartetClass) -> Iterator[Tier]:
         if h < REGISTER_VALUES and h + live(cls.shells, draws) <= REGISTER_VALUES:
             yield Tier("registers", replace(straight, space="local"))
         if h * 8 * SHARED_LANES <= SHARED_BYTES:
-            yield Tier("shared", replace(straight, space="shared"), SHARED_LANES, warps=4)
+            yield Tier("shared", replace(straight, space="shared"), SHARED_LANES)
     if draws:
         yield Tier("memory", straight)
         yield Tier("memory", straight, accumulate="atomic")
