@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -12,6 +15,7 @@ from torch._subclasses import FakeTensorMode  # noqa: E402
 from scripts.workloads import tensor_product_oracle as oracle  # noqa: E402
 from scripts.workloads.tensor_products import awkward  # noqa: E402
 from trnqc.cg import FullyConnectedTensorProduct, TensorProduct, TensorProductConv, TPProblem  # noqa: E402
+from trnqc.cg.doors import swap  # noqa: E402
 from trnqc.errors import (  # noqa: E402
     EdgeIndexError,
     InputError,
@@ -166,3 +170,24 @@ def test_numbers_of_numpy_and_torch_are_numbers():
     assert TPProblem("2x0e", "0e", "2x0e", [rule], in1_var=torch.tensor([3.0])) == plain
     with pytest.raises(InputError, match="in1_var: expected 1 variances >= 0"):
         TPProblem("2x0e", "0e", "2x0e", [(0, 0, 0, "uvu", True)], in1_var=[float("nan")])
+
+
+@pytest.mark.parametrize("name", ["ChebychevBasis", "BesselBasis"])
+def test_models_with_chebyshev_polynomials_are_accelerated_with_a_warning(monkeypatch, name):
+    """mace-torch need not be installed: a door without layers stands for that of MACE, and a module for its basis."""
+    door = SimpleNamespace(prepare=lambda model: [("conv", model, None)], swap=lambda owner, replacement: None)
+    monkeypatch.setattr(swap, "_door", lambda model: door)
+    model = torch.nn.Sequential(type(name, (torch.nn.Module,), {})())
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        assert swap.accelerate(model) == ("conv",)
+    expected = ["mace-torch's forces and stress are not the derivative of its energy"] * (name == "ChebychevBasis")
+    assert [words in str(warning.message) for words, warning in zip(expected, found, strict=True)] == [True] * len(
+        found
+    )
+
+
+def test_pytorch_does_not_differentiate_chebyshev_polynomials():
+    """Why mace-torch's forces lack a term. Once this fails, the warnings and docs/mace.md are out of date."""
+    x = torch.tensor([0.3], requires_grad=True)
+    assert not torch.special.chebyshev_polynomial_t(x, torch.tensor([3.0])).requires_grad

@@ -390,3 +390,19 @@ def test_loops_say_which_tensors_they_cannot_take():
         einsum("ab,bc,cd->ad", operands[0].requires_grad_(), *operands[1:], memory_limit=8 * 60)
     with pytest.raises(UnsupportedError, match="holds bfloat16"):
         einsum("ab,bc,cd->ad", *(x.detach().bfloat16() for x in operands), memory_limit=2 * 60)
+
+
+@pytest.mark.filterwarnings("ignore::trnqc.errors.SlowPlanWarning")
+@pytest.mark.parametrize("limit", [100_000, 159_000, 300_000])
+@pytest.mark.parametrize("expression", ["iajb,jbkc,kcld->iald", "pqrs,pi,qa,rj,sb->iajb"])
+def test_what_a_memory_limit_covers_as_traced_from_outside(expression, limit):
+    """The temporary of either product without a limit is larger than what this allows."""
+    rng = np.random.default_rng(5)
+    operands = [rng.standard_normal((20,) * len(labels)) for labels in expression.split("->")[0].split(",")]
+    einsum(expression, *operands, memory_limit=limit)  # Plans are kept.
+    tracemalloc.start()
+    result = einsum(expression, *operands, memory_limit=limit)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # Small Python objects take a few kB.
+    assert peak - result.nbytes <= limit + 3 * 8 * np.getbufsize() + 10_000 < 20**4 * 8

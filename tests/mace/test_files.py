@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 
 import numpy as np
 import pytest
@@ -59,3 +60,17 @@ def test_the_command_describes_prepares_and_writes(tmp_path, capsys):
     assert equal(load_description(tmp_path / "copy.npz"), description())
     assert main(["mace", str(tmp_path / "missing.model")]) == 2
     assert "there is no such file" in capsys.readouterr().err
+
+
+def test_chebyshev_polynomials_are_read_with_a_warning_about_mace_torch(tmp_path):
+    expected = "mace-torch's forces and stress are not the derivative of its energy. Those of trnqc.mace are"
+    one = description(kind="chebyshev")
+    save(one, tmp_path / "chebyshev.npz")
+    with pytest.warns(UserWarning, match=expected) as found:
+        described(tmp_path / "chebyshev.npz")
+    assert len(found) == 1
+    save(description(), tmp_path / "bessel.npz")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert described(one) is one
+        described(tmp_path / "bessel.npz")

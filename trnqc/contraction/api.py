@@ -68,7 +68,8 @@ def einsum(
     precision : str
         Precision of the backend, one of `trnqc.types.PRECISIONS`.
     memory_limit : int, optional
-        Bytes for temporaries. Where the steps need more, fused loops over tiles run instead.
+        Bytes for temporaries and copies, beside operands, result and NumPy's own buffers of at most 3
+        ``np.getbufsize()`` elements. Where the steps need more, fused loops over tiles run instead.
     gemm : callable, optional
         Product of stacked matrices, ``gemm(a_t[Z, K, M], b[Z, K, N]) -> [Z, M, N]``, in place of a backend.
     check_finite : bool

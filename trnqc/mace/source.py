@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,12 @@ from trnqc.errors import InputError
 from trnqc.mace.files import is_description, load_description
 from trnqc.mace.model import Model
 from trnqc.mace.reader import load, read
+
+# PyTorch has no derivative of special.chebyshev_polynomial_t, with which mace-torch computes them.
+CHEBYSHEV = (
+    "the radial functions of this model are Chebyshev polynomials, which PyTorch does not differentiate: mace-torch's "
+    "forces and stress are not the derivative of its energy. Those of trnqc.mace are, and differ from them"
+)
 
 
 def description(source: str | Path | Model | Any, head: str | None = None) -> Model:
@@ -29,20 +36,32 @@ def description(source: str | Path | Model | Any, head: str | None = None) -> Mo
     UnsupportedError
         If the model has a block that cannot be described; the message names it.
 
+    Warns
+    -----
+    UserWarning
+        If a model that is read has Chebyshev polynomials as radial functions, for which mace-torch's forces are wrong.
+
     Examples
     --------
     >>> description("no_such.model")
     Traceback (most recent call last):
     trnqc.errors.InputError: no_such.model: there is no such file
     """
+    if isinstance(source, Model):
+        if head not in (None, source.head):
+            raise InputError(f"head: expected {source.head}, the only one of the description; found {head}")
+        return source
+    model = _read(source, head)
+    if model.basis.kind == "chebyshev":
+        warnings.warn(CHEBYSHEV, stacklevel=2)
+    return model
+
+
+def _read(source: str | Path | Any, head: str | None) -> Model:
     if isinstance(source, (str, Path)):
         if not Path(source).is_file():
             raise InputError(f"{source}: there is no such file")
         if not is_description(source):
             return load(source, head)
-        source = load_description(source)
-    if not isinstance(source, Model):
-        return read(source, head)
-    if head not in (None, source.head):
-        raise InputError(f"head: expected {source.head}, the only one of the description; found {head}")
-    return source
+        return description(load_description(source), head)
+    return read(source, head)

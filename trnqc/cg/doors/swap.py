@@ -18,6 +18,13 @@ from trnqc.errors import InputError, UnsupportedError
 # Module that swaps the layers of a model, by the package that defines the model's classes.
 DOORS = {package: f"trnqc.cg.doors.{package}" for package in ("mace", "nequip", "sevenn")}
 
+# PyTorch has no derivative of special.chebyshev_polynomial_t, with which mace-torch computes them.
+CHEBYSHEV = (
+    "the radial functions of this model are Chebyshev polynomials, which PyTorch does not differentiate: mace-torch's "
+    "forces and stress are not the derivative of its energy, and the accelerated model repeats them. Those of "
+    "trnqc.mace.Calculator are the derivative, and differ"
+)
+
 
 def accelerate(model: Any) -> tuple[str, ...]:
     """Swap the convolutions of MACE, NequIP and SevenNet models, and MACE's contractions, in place, for fused ones.
@@ -45,6 +52,8 @@ def accelerate(model: Any) -> tuple[str, ...]:
     -----
     Parameters, buffers, the state dict, devices and dtypes stay as they are; energies and forces agree to rounding.
     Models can be copied, pickled (and read where trnqc is installed), trained and moved afterwards.
+    Models of mace-torch with Chebyshev polynomials as radial functions have forces that are not the derivative of their
+    energy, with a warning; they stay as they are.
     Kernels are compiled at the first call. Without a C compiler a model on the CPU is not changed, with a warning.
     """
     swaps = []
@@ -55,6 +64,8 @@ def accelerate(model: Any) -> tuple[str, ...]:
             return ()
     for _, door, owner, replacement in swaps:
         door.swap(owner, replacement)
+    if any(type(part).__name__ == "ChebychevBasis" for _, module in _models(model) for part in module.modules()):
+        warnings.warn(CHEBYSHEV, stacklevel=2)
     return tuple(name for name, *_ in swaps)
 
 
