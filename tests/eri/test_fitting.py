@@ -11,7 +11,7 @@ import pytest
 from pyscf import df, dft, gto, lib, scf
 
 import trnqc
-from trnqc.eri.fitting import fitted_integrals
+from trnqc.eri.fitting import fitted_integrals, jk
 from trnqc.eri.fitting.density_fitting import DF
 from trnqc.eri.fitting.file_rows import FileRows
 from trnqc.eri.fitting.fitted_integrals import LowerSolver
@@ -119,6 +119,33 @@ def test_matrices_of_few_orbitals(rank, tagged):
     wanted = theirs.get_jk(np.asarray(dm))
     for mine, pyscfs in zip(ours.get_jk(dm), wanted):
         np.testing.assert_allclose(mine, pyscfs, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("on_disk", [False, True], ids=["memory", "file"])
+@pytest.mark.parametrize("spins", ["closed shell", "two spins", "restricted open shell"])
+def test_a_tagged_density_that_was_edited(spins, on_disk):
+    """PySCF computes J from the matrix and K from the orbitals."""
+    ours, theirs = pair()
+    ours.max_memory = 0 if on_disk else 4000
+    c, n = np.random.default_rng(1).standard_normal((ours.mol.nao, 6)), np.array([2.0, 2, 1, 1, 0, 0])
+    if spins == "two spins":
+        c, n = np.array([c, 2 * c]), np.array([n > 0, n > 1]).astype(float)
+    each = [n > 0, n > 1] if spins == "restricted open shell" else n
+    dm = np.einsum("...pi,...i,...qi->...pq", c, np.asarray(each, float), c)
+    dm = lib.tag_array(dm, mo_coeff=c, mo_occ=n)
+    whole = ours.get_jk(dm)
+    dm[..., 1:] *= 0.5
+    for mine, pyscfs in zip(ours.get_jk(dm), theirs.get_jk(dm)):
+        np.testing.assert_allclose(mine, pyscfs, rtol=0, atol=1e-9)
+    assert np.abs(ours.get_jk(dm)[0] - whole[0]).max() > 1
+
+
+def test_a_density_and_its_orbitals_need_one_pass(monkeypatch):
+    ours, _ = pair(molecule(charge=2))
+    ours.build()
+    c, n = np.random.default_rng(1).standard_normal((ours.mol.nao, 6)), np.array([2.0, 2, 1, 1, 0, 0])
+    monkeypatch.setattr(jk, "coulomb", None)
+    assert ours.get_jk(lib.tag_array((c * n) @ c.T, mo_coeff=c, mo_occ=n))[0].any()
 
 
 def test_a_difference_of_densities():

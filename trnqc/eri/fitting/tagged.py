@@ -9,6 +9,10 @@ import numpy as np
 from trnqc.eri.fitting import jk
 from trnqc.ranks import ALONE, Ranks
 
+# The largest difference between a density and the product of its orbitals that is taken for rounding, relative to the
+# largest number of electrons of a function.
+SAME = 1e-13
+
 
 def has_orbitals(dm: Any) -> bool:
     """Return whether a density is tagged with its orbitals."""
@@ -31,7 +35,8 @@ def fitted_jk(
     rows, norms, room, ranks
         As in `trnqc.eri.fitting.jk`.
     dm : array_like [..., nao, nao]
-        Real densities. If they have tags mo_coeff and mo_occ, K is computed from the occupied orbitals.
+        Real densities. If they have tags mo_coeff and mo_occ, K is computed from the occupied orbitals, and J from the
+        matrices, as PySCF does. They differ where a tagged array has been edited.
 
     Returns
     -------
@@ -42,11 +47,21 @@ def fitted_jk(
     square = dms.reshape(-1, *dms.shape[-2:])
     if with_k and has_orbitals(dm):
         orbitals = occupied(dm, len(square), dms.shape[-1])
-        vjs, vks = zip(*(jk.of_orbitals(rows, c, norms, room, ranks, with_j=with_j) for c in orbitals))
+        together = with_j and all(map(_is_of_orbitals, square, orbitals))
+        vjs, vks = zip(*(jk.of_orbitals(rows, c, norms, room, ranks, with_j=together) for c in orbitals))
+        if with_j and not together:
+            vjs = tuple(jk.coulomb(rows, square, norms, ranks))
         return (np.array(vjs).reshape(dms.shape) if with_j else None), np.array(vks).reshape(dms.shape)
     vj = jk.coulomb(rows, square, norms, ranks).reshape(dms.shape) if with_j else None
     vk = [jk.exchange(rows, one, norms, room, ranks) for one in square] if with_k else None
     return vj, (np.array(vk).reshape(dms.shape) if with_k else None)
+
+
+def _is_of_orbitals(dm: np.ndarray, orbitals: np.ndarray) -> bool:
+    """Return whether a density [nao, nao] is C C^T but for rounding, so that J of one is J of the other."""
+    # |C_mi C_ni| summed over i is at most sqrt(D_mm D_nn).
+    scale = float(np.square(orbitals).sum(axis=1).max(initial=0.0))
+    return bool(np.abs(dm - orbitals @ orbitals.T).max(initial=0.0) <= SAME * scale)
 
 
 def occupied(dm: Any, count: int, nao: int) -> list[np.ndarray]:
