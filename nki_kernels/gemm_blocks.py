@@ -114,10 +114,11 @@ def _buffers(operand, count: int, kchunk: int, width: int, stripe: int):
     return buffers
 
 
-def _loops(zs, ms, ns):
-    """(z, m, n, lines, lanes, first row, rows of the table) of each loop; its items fill ``lanes`` partitions.
+def _loops(zs, ms, ns, cores: int):
+    """(z, m, n, lines, lanes, first row, rows, passes) of each loop; the rows of its items fill ``lanes`` partitions.
 
-    The count of products, or of row blocks where there is one product only, runs over partitions and ``lines``.
+    Cores take items in turn, and make equally many passes. The count of products, or of row blocks where there is one
+    product only, runs over partitions and ``lines``.
     """
     loops = []
     first = 0
@@ -128,17 +129,21 @@ def _loops(zs, ms, ns):
                 lines = (count + P - 1) // P
                 lanes = (count + lines - 1) // lines
                 size = lanes * lines * n[1] * (m[1] if z[1] > 1 else 1)
-                loops.append((z, m, n, lines, lanes, first, size))
-                first = first + size
+                passes = (z[1] * m[1] * n[1] + cores - 1) // cores
+                loops.append((z, m, n, lines, lanes, first, size, passes))
+                first = first + max(size, passes * cores)
     return loops
 
 
-def _table(loops, M: int, N: int, K: int):
-    """[items, 3] int32 in memory: element offsets of every item into a, b, out. Rows past a loop's count are unused."""
+def _table(loops, M: int, N: int, K: int, cores: int):
+    """[items, 3] int32 in memory: element offsets of every item into a, b, out. Rows past a loop's passes are unused.
+
+    A core that has no item left in the last pass repeats its last one, or the first one if it has none.
+    """
     last = loops[len(loops) - 1]
-    table = nl.ndarray((last[5] + last[6], 3), dtype=nl.int32, buffer=nl.hbm)
+    table = nl.ndarray((last[5] + max(last[6], last[7] * cores), 3), dtype=nl.int32, buffer=nl.hbm)
     for loop in loops:
-        z, m, n, lines, lanes, first, size = loop
+        z, m, n, lines, lanes, first, size, passes = loop
         tile = nl.ndarray((lanes, size // lanes, 3), dtype=nl.int32, buffer=nl.sbuf)
         steps = [(K * M, 1, 0), (K * N, 0, 1), (M * N, N, 1)]  # one product, one row, one column further; a, b, out
         for f in range(3):
@@ -156,6 +161,10 @@ def _table(loops, M: int, N: int, K: int):
                 channel_multiplier=lines * (step_z if split_z else step_m),
             )
         nisa.dma_copy(dst=table[first : first + size, :], src=tile)
+        for row in range(z[1] * m[1] * n[1], passes * cores):
+            again = max(row - cores, 0)
+            lane, column = again // (size // lanes), again % (size // lanes)
+            nisa.dma_copy(dst=table[first + row : first + row + 1, :], src=tile[lane : lane + 1, column, :])
     return table
 
 
@@ -301,7 +310,9 @@ def contract(a, b, out, blocks, drains=DRAINS, drainer=0):
     assert resident or (batch == 1 and (rows // P) * ((cols + RUN - 1) // RUN) <= BANKS), "the block must fit PSUM"
     assert hold == 0 or (resident and Z == 1 and cols >= N), "only a single, whole b can be held"
     zs, ms, ns = blocks_of(Z, batch), blocks_of(M, rows), blocks_of(N, cols)
-    loops = _loops(zs, ms, ns)
+    cores = nl.num_programs(0) if nl.program_ndim() > 0 else 1
+    core = nl.program_id(0) if nl.program_ndim() > 0 else 0
+    loops = _loops(zs, ms, ns, cores)
     drain = []
     for _ in range(drains):
         drain.append(nl.ndarray((P, RUN), dtype=nl.float32, buffer=nl.sbuf))
@@ -321,7 +332,7 @@ def contract(a, b, out, blocks, drains=DRAINS, drainer=0):
         M=M,
         N=N,
         K=K,
-        table=_table(loops, M, N, K),
+        table=_table(loops, M, N, K, cores),
         fields=nl.ndarray((1, 3), dtype=nl.int32, buffer=nl.sbuf),
         left=_buffers(a, 1 if resident and batch == 1 else 2, kchunk, min(rows, M), STRIPE),
         right=right,
@@ -333,10 +344,6 @@ def contract(a, b, out, blocks, drains=DRAINS, drainer=0):
     )
     if hold == 1:
         _load(mem, mem.right[0], mem.b, nisa.register_alloc(0), 0, N, 0, kchunk, N)
-    cores = nl.num_programs(0) if nl.program_ndim() > 0 else 1
-    core = nl.program_id(0) if nl.program_ndim() > 0 else 0
     for loop in loops:
-        z, m, n, _, _, first, _ = loop
-        items = z[1] * m[1] * n[1]
-        if core < items:
-            _loop(mem, (z[0], m[0], n[0]), first + core, first + items, cores)
+        z, m, n, _, _, first, _, passes = loop
+        _loop(mem, (z[0], m[0], n[0]), first + core, first + passes * cores, cores)

@@ -89,9 +89,10 @@ def _first_half(factors, e_pair, work, theta, strides, mix, limits, classes):
 def _second_half(mem, limits, classes, first: int):
     for c in range(len(classes)):
         m, n, k, _, resumed = classes[c]
+        complete = c + 1 == len(classes) or not classes[c + 1][4]
 
         def body(it):
-            sum_item(mem, it, m[0], n[0], k, resumed)
+            sum_item(mem, it, m[0], n[0], k, resumed, complete)
 
         begin, end = _ends(limits, first + c)
         nl.fori_loop(begin, end, body)
@@ -128,12 +129,14 @@ def mp2_gamma(
     )
     if nl.num_programs(0) > 1:
         nisa.core_barrier(theta, (0, 1))
-    first = len(classes)
+    first, partial = len(classes), gamma
+    if nl.num_programs(0) > 1:
+        partial = nl.ndarray((length, naux), dtype=nl.float32, buffer=nl.hbm)
     sides = [(left, right)] if nvir_right == 0 else [(left, right), (right, left)]
     for side in sides:
         M, K = side
         sums = sum_classes(M, naux, K, rows, cols, depth)
-        _second_half(sums_on_chip(theta, b, gamma, M, items, keep, rows, cols), limits, sums, first)
+        _second_half(sums_on_chip(theta, b, gamma, partial, M, items, keep, rows, cols), limits, sums, first)
         first = first + len(sums)
     return gamma
 

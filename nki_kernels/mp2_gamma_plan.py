@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from nki_kernels import mp2_plan as plan
+from nki_kernels.cores import range_of_core
 from nki_kernels.gemm_blocks import BANKS
 from nki_kernels.mp2_plan import RUN, Mp2Tiles, P
 from nki_kernels.mp2_sums import sum_classes
@@ -200,9 +201,8 @@ def _sum_list(sides: Sides, tiles: GammaTiles, cores: int) -> tuple[np.ndarray, 
                     at = begin + step * k
                     items.append((theta + at * M + row, (source + at) * naux + column, (target + row) * naux + column))
                     keep.append(1.0 if resumed or step else 0.0)
-            cuts = [first + steps * (m[1] * n[1] * c // cores) for c in range(cores + 1)]
             for core in range(cores):
-                bounds[core] += cuts[core : core + 2]
+                bounds[core] += [first + steps * block for block in range_of_core(m[1] * n[1], core, cores)]
     return np.array(items, np.int32), np.array(keep, np.float32)[:, None], np.array(bounds, np.int32)
 
 

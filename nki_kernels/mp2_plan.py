@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from nki_kernels.cores import range_of_core
 from nki_kernels.precision.splits import split
 
 P = 128  # partitions: rows of the contraction index in one matmul, and columns of the stationary operand
@@ -171,7 +172,7 @@ class WorkList:
     """Work items of one launch, sorted by class = pair kinds (see `group_pairs`) x block kinds.
 
     rows int32 [n, FIELDS + 2 group]: (i, A), (i, B), then (j, A), (j, B) per j, as block numbers of bt, then A, B.
-    bounds int32 [cores, 2 classes]: first and last item of each class for each core.
+    bounds int32 [cores, 2 classes]: first and last + 1 item of each class for each core, equally many for all cores.
     e_pair float32 [n, group]: eps_i + eps_j in Hartree. owner int [n, group]: index into the pairs, -1 where unused.
     """
 
@@ -258,8 +259,7 @@ def work_list(
                     rows.append([i * nblk + a, i * nblk + b, *js_blocks, *[0] * pad, a, b])
                     owner.append([*ns, *[-1] * (group - len(ns))])
             limits.append((first, len(rows)))
-    split = [[first + (last - first) * c // cores for c in range(cores + 1)] for first, last in limits]
-    bounds = [[edge for cut in split for edge in cut[c : c + 2]] for c in range(cores)]
+    bounds = bounds_of_cores(limits, cores)
     size = capacity or len(rows)
     if len(rows) > size:
         raise ValueError(f"work list: {len(rows)} items do not fit the capacity of {size}")
@@ -270,7 +270,19 @@ def work_list(
     e_pairs = eps_occ[pairs].sum(axis=1)
     e_pair = np.where(owners >= 0, e_pairs[owners], 0.0).astype(np.float32)
     weight = np.where(pairs[:, 0] == pairs[:, 1], 1.0, 2.0)
-    return WorkList(table, np.asarray(bounds, np.int32), e_pair, owners, weight)
+    return WorkList(table, bounds, e_pair, owners, weight)
+
+
+def bounds_of_cores(limits: list[tuple[int, int]], cores: int) -> np.ndarray:
+    """The items of each class for each core (`WorkList.bounds`), from the first and last + 1 of each class.
+
+    Items write to places of their own and read none of them, so that ranges may overlap (`range_of_core`).
+    """
+    bounds = [
+        [first + edge for first, last in limits for edge in range_of_core(last - first, core, cores)]
+        for core in range(cores)
+    ]
+    return np.array(bounds, np.int32)
 
 
 def launches(

@@ -5,7 +5,8 @@
 An item multiplies ``depth`` blocks of 128 of K for one block of Gamma. The items of a block follow one another. Each
 sums its part of K in PSUM and adds it to the sum of the block that stays in SBUF; the factor ``keep`` of an item, 0 for
 the first of a block and else 1, begins a new sum. The rest of K that fills no item is added at the end, to the sums
-that are in HBM by then. The static instruction count depends on the sizes of a block and on the remainders, not on K.
+that are in HBM by then. On two cores these lie in memory of each core, so that both may compute a block (``cores``).
+The static instruction count depends on the sizes of a block and on the remainders, not on K.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class Sums(nl.NKIObject):
     theta: Any  # a column of elements, part after part
     b: Any  # likewise
     gamma: Any  # likewise, one part
+    partial: Any  # likewise: where sums wait to which the rest of K is added
     parts: int
     stride: int  # elements from row to row of Theta
     naux: int
@@ -62,7 +64,7 @@ def _operand(parts: int, width: int, dtype):
     return tiles
 
 
-def sums_on_chip(theta, b, gamma, stride: int, items, keep, rows: int, cols: int):
+def sums_on_chip(theta, b, gamma, partial, stride: int, items, keep, rows: int, cols: int):
     """The `Sums` of a kernel's arguments, with newly allocated tiles; theta a column of elements."""
     parts, length, naux = b.shape
     rows, cols = min(rows, length), min(cols, naux)
@@ -76,6 +78,7 @@ def sums_on_chip(theta, b, gamma, stride: int, items, keep, rows: int, cols: int
         theta=theta,
         b=b.reshape((parts * length * naux, 1)),
         gamma=gamma.reshape((length * naux, 1)),
+        partial=partial.reshape((length * naux, 1)),
         parts=parts,
         stride=stride,
         naux=naux,
@@ -122,9 +125,10 @@ def _add(mem, bank, left, right, tile, k0: int, k: int):
             )
 
 
-def _gamma(mem, at, tile):
+def _gamma(mem, column, at, tile):
+    """The place of a tile in Gamma, or in what is like it: ``column`` has all elements."""
     a0, m, b0, n = tile
-    return mem.gamma.ap(pattern=[[mem.naux, m], [1, n]], offset=a0 * mem.naux + b0, scalar_offset=at, indirect_dim=0)
+    return column.ap(pattern=[[mem.naux, m], [1, n]], offset=a0 * mem.naux + b0, scalar_offset=at, indirect_dim=0)
 
 
 def _products(mem, at, tiles, m: int, n: int, k: int):
@@ -140,8 +144,8 @@ def _products(mem, at, tiles, m: int, n: int, k: int):
             _add(mem, mem.banks[x], mem.left[turn], mem.right[turn], tiles[x], k0, k)
 
 
-def sum_item(mem, it, m: int, n: int, k: int, resumed: bool):
-    """One item of [m, n] elements of Gamma and k rows of the contraction."""
+def sum_item(mem, it, m: int, n: int, k: int, resumed: bool, complete: bool):
+    """One item of [m, n] elements of Gamma and k rows of the contraction; complete: no class adds to them after it."""
     nisa.dma_copy(dst=mem.fields, src=mem.items.ap(pattern=[[3, 1], [1, 3]], scalar_offset=it, indirect_dim=0))
     at = [field(mem.fields, 0), field(mem.fields, 1), field(mem.fields, 2)]
     tiles = []
@@ -153,10 +157,10 @@ def sum_item(mem, it, m: int, n: int, k: int, resumed: bool):
     # Loaded last, because the item before still reads it when this one begins.
     nisa.dma_copy(dst=mem.factor, src=mem.keep.ap(pattern=[[0, P], [1, 1]], scalar_offset=it, indirect_dim=0))
     for x in range(len(tiles)):
-        place = _gamma(mem, at[2], tiles[x])
+        place = _gamma(mem, mem.gamma if complete else mem.partial, at[2], tiles[x])
         total, bank = mem.sums[x][0 : tiles[x][1], 0 : tiles[x][3]], mem.banks[x][0 : tiles[x][1], 0 : tiles[x][3]]
         if resumed:
-            nisa.dma_copy(dst=total, src=place)
+            nisa.dma_copy(dst=total, src=_gamma(mem, mem.partial, at[2], tiles[x]))
         factor = mem.factor[0 : tiles[x][1], 0:1]
         nisa.scalar_tensor_tensor(dst=total, data=total, op0=nl.multiply, operand0=factor, op1=nl.add, operand1=bank)
         nisa.dma_copy(dst=place, src=total)

@@ -15,7 +15,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nki_kernels.mp2_plan import FIELDS, Mp2Tiles, P, WorkList, block_kinds, block_pairs, pack_factors, pack_virtuals
+from nki_kernels.mp2_plan import (
+    FIELDS,
+    Mp2Tiles,
+    P,
+    WorkList,
+    block_kinds,
+    block_pairs,
+    bounds_of_cores,
+    pack_factors,
+    pack_virtuals,
+)
 
 SBUF_BYTES = 176 * 1024  # bytes per partition that tiles may take, as in mp2_plan.choose_tiles
 STREAMED = 2 * P  # virtual orbitals in a block whose factors are streamed; all of its products stay in PSUM
@@ -92,11 +102,9 @@ def opposite_spin_work(
                 rows += [[*both, *both, a, b] for both in blocks]
                 owner += range(len(pairs))
         limits.append((begin, len(rows)))
-    cuts = [[begin + (end - begin) * c // cores for c in range(cores + 1)] for begin, end in limits]
-    bounds = [[edge for cut in cuts for edge in cut[c : c + 2]] for c in range(cores)]
     size = first * second * capacity
     table, owners = np.zeros((size, FIELDS + 2), np.int32), np.full((size, 1), -1)
     table[: len(rows)], owners[: len(rows), 0] = rows, owner
     energies = np.where(owners >= 0, e_pair[owners], 0.0).astype(np.float32)
     # The kernel counts the product of two blocks twice, for (A, B) and for (B, A).
-    return WorkList(table, np.asarray(bounds, np.int32), energies, owners, np.full(len(pairs), 0.5))
+    return WorkList(table, bounds_of_cores(limits, cores), energies, owners, np.full(len(pairs), 0.5))

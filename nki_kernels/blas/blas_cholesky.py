@@ -12,7 +12,7 @@ positive ends the factorisation, because its tile of 128 rows is not positive de
 and all rows after it are undefined then.
 
 Limits: n a multiple of ``panel``, which is a multiple of 128 and at most 1024; fewer than 2^31 elements in each array.
-One core computes everything.
+Each core computes everything, and all write the same result.
 """
 
 from __future__ import annotations
@@ -75,29 +75,34 @@ def blas_cholesky(u, row, first, masks, items, factors, limits, panel, cols):
     """
     parts, n, _ = u.shape
     out = nl.ndarray((panel + 1, n), dtype=nl.float32, buffer=nl.shared_hbm)
-    core = nl.program_id(0) if nl.program_ndim() > 0 else 0
-    if core == 0:
-        solved = out.reshape((1, panel + 1, n))
-        if u.dtype != nl.float32:
-            solved = nl.ndarray((parts, panel + 1, n), dtype=u.dtype, buffer=nl.hbm)
-            for p in range(parts):
-                nisa.dma_copy(dst=solved[p, 0:panel, :], src=first[p])
-        v = nl.ndarray((parts, panel, panel), dtype=u.dtype, buffer=nl.hbm)
-        nisa.dma_copy(dst=out[0:panel, :], src=row)
-        bounds = nl.ndarray((1, limits.shape[1]), dtype=nl.int32, buffer=nl.sbuf)
-        nisa.dma_copy(dst=bounds, src=limits)
-        left, right = matrix(u, panel), matrix(solved, cols)
-        column = row.reshape((panel * n, 1)), out.reshape(((panel + 1) * n, 1))
-        of_u = matrix(u, cols)
-        mem = work(left, of_u, parts, column[0], column[1], n, items, factors, panel, cols)
-        if u.dtype != nl.float32:
-            keep_parts(mem, right)
-        sums = Kind(m=panel, n=cols, k=panel, diagonal=-1, summed=True, update=True)
-        _items(mem, bounds, 0, sums)
-        _diagonal_block(masks, out, solved, v, panel, n, _register(bounds, 4))
-        solutions = Kind(m=panel, n=cols, k=panel, diagonal=-1, summed=False, update=False)
-        mem = work(matrix(v, panel), right, parts, column[0], column[1], n, items, factors, panel, cols)
-        _items(mem, bounds, 2, solutions)
+    cores = nl.num_programs(0) if nl.program_ndim() > 0 else 1
+    own = out
+    if cores > 1:
+        # Items compute in place, and both cores run all of them.
+        own = nl.ndarray((panel + 1, n), dtype=nl.float32, buffer=nl.hbm)
+    solved = own.reshape((1, panel + 1, n))
+    if u.dtype != nl.float32:
+        solved = nl.ndarray((parts, panel + 1, n), dtype=u.dtype, buffer=nl.hbm)
+        for p in range(parts):
+            nisa.dma_copy(dst=solved[p, 0:panel, :], src=first[p])
+    v = nl.ndarray((parts, panel, panel), dtype=u.dtype, buffer=nl.hbm)
+    nisa.dma_copy(dst=own[0:panel, :], src=row)
+    bounds = nl.ndarray((1, limits.shape[1]), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=bounds, src=limits)
+    left, right = matrix(u, panel), matrix(solved, cols)
+    column = row.reshape((panel * n, 1)), own.reshape(((panel + 1) * n, 1))
+    of_u = matrix(u, cols)
+    mem = work(left, of_u, parts, column[0], column[1], n, items, factors, panel, cols)
+    if u.dtype != nl.float32:
+        keep_parts(mem, right)
+    sums = Kind(m=panel, n=cols, k=panel, diagonal=-1, summed=True, update=True)
+    _items(mem, bounds, 0, sums)
+    _diagonal_block(masks, own, solved, v, panel, n, _register(bounds, 4))
+    solutions = Kind(m=panel, n=cols, k=panel, diagonal=-1, summed=False, update=False)
+    mem = work(matrix(v, panel), right, parts, column[0], column[1], n, items, factors, panel, cols)
+    _items(mem, bounds, 2, solutions)
+    if cores > 1:
+        nisa.dma_copy(dst=out, src=own)
     return out
 
 

@@ -17,33 +17,42 @@ import numpy as np
 from nki_kernels.blas.blocks import Kind, loop, matrix, work
 from nki_kernels.blas.plan import is_stacked, items_of, product_kinds, stack_kinds
 from nki_kernels.blas.stacks import stack, stack_loop
+from nki_kernels.cores import range_of_core
 from nki_kernels.lang import nki, nl
 from nki_kernels.precision.splits import sum_of_products
 
 
 def run_kinds(mem, kinds, count: int, K: int, depth: int, group: int, update: int):
-    """The loops of all kinds of blocks, each for full and for last items; count: number of products."""
+    """The loops of all kinds of blocks, each for full and for last items; count: number of products.
+
+    Last items add to the sums of full ones in HBM. On two cores these lie in memory of each core, so that both may
+    compute a block (``cores``).
+    """
     first = 0
-    c = mem.c
+    cores = nl.num_programs(0) if nl.program_ndim() > 0 else 1
+    c, out, partial, items = mem.c, mem.out, mem.out, items_of(K, depth)
+    if len(items) > 1 and cores > 1:
+        partial = nl.ndarray(out.shape, dtype=nl.float32, buffer=nl.hbm)
     for block in kinds:
         m, n, diagonal, blocks = block
-        for item in items_of(K, depth):
-            k, each, resumed = item
-            mem.c = mem.out if resumed else c
+        for x in range(len(items)):
+            k, each, resumed = items[x]
+            mem.c = partial if resumed else c
+            mem.out = out if x == len(items) - 1 else partial
             kind = Kind(m=m, n=n, k=k, diagonal=diagonal, summed=each > 1, update=resumed or update == 1)
             loop(mem, kind, first, count * blocks, each, group)
             first = first + count * blocks * each
 
 
 def run_stacks(mem, Z: int, group: int):
-    """The loops over full and last items of a stack. Two cores take one half of the items each."""
+    """The loops over full and last items of a stack. Cores have equally many items (``range_of_core``)."""
     cores = nl.num_programs(0) if nl.program_ndim() > 0 else 1
     core = nl.program_id(0) if nl.program_ndim() > 0 else 0
     first = 0
     for kind in stack_kinds(Z, group):
         products, count = kind
-        share = (count + cores - 1) // cores
-        stack_loop(mem, first + min(count, core * share), first + min(count, (core + 1) * share), products)
+        begin, end = range_of_core(count, core, cores)
+        stack_loop(mem, first + begin, first + end, products)
         first = first + count
 
 

@@ -22,6 +22,7 @@ from nki_kernels.blas.ahead import chunk_blocks, item_of, loop_ahead, operand_ti
 from nki_kernels.blas.blocks import Kind, P, matrix, round_to_parts, work
 from nki_kernels.blas.inverse import blocks_on_chip, invert
 from nki_kernels.blas.solve_plan import is_ahead, rounds_of
+from nki_kernels.cores import range_of_core
 from nki_kernels.gemm_blocks import blocks_of
 from nki_kernels.lang import nisa, nki, nl
 from nki_kernels.precision.splits import products_of
@@ -84,28 +85,33 @@ def blas_trsm(l_t, diagonal, b, masks, places, items, factors, panel, cols):
     parts, n, _ = l_t.shape
     m = b.shape[1]
     out = nl.ndarray((n, m), dtype=nl.float32, buffer=nl.shared_hbm)
-    left = matrix(nl.ndarray((parts, n + panel, n), dtype=l_t.dtype, buffer=nl.hbm), panel, chunk_blocks(panel))
-    _first_half(l_t, diagonal, masks, places, left, panel)
-    right = matrix(out.reshape((1, n, m)), min(cols, m), chunk_blocks(panel))
-    moving = operand_tiles(right, parts, l_t.dtype)
-    c, column, rounds = b.reshape((n * m, 1)), out.reshape((n * m, 1)), rounds_of(panel, cols)
-    mem = work(left, right, parts, c, column, m, items, factors, panel, cols, rounds)
     cores = nl.num_programs(0) if nl.program_ndim() > 0 else 1
     core = nl.program_id(0) if nl.program_ndim() > 0 else 0
+    left = matrix(nl.ndarray((parts, n + panel, n), dtype=l_t.dtype, buffer=nl.hbm), panel, chunk_blocks(panel))
+    _first_half(l_t, diagonal, masks, places, left, panel)
+    x = out
+    if cores > 1:
+        # Items solve in place, and cores may have blocks in common.
+        x = nl.ndarray((n, m), dtype=nl.float32, buffer=nl.hbm)
+    right = matrix(x.reshape((1, n, m)), min(cols, m), chunk_blocks(panel))
+    moving = operand_tiles(right, parts, l_t.dtype)
+    c, column, rounds = b.reshape((n * m, 1)), x.reshape((n * m, 1)), rounds_of(panel, cols)
+    mem = work(left, right, parts, c, column, m, items, factors, panel, cols, rounds)
     before = 0
     each = n // panel * (n // panel + 1) // 2
     for block in blocks_of(m, cols):
         width, count, start = block
         kind = Kind(m=panel, n=width, k=panel, diagonal=-1, summed=True, update=True)
-        share = (count + cores - 1) // cores
-        begin, end = min(count, core * share), min(count, (core + 1) * share)
-        if begin < end:
-            # Only the columns of this core, because the other one may have solved its own already.
-            c0, c1 = start + begin * width, start + end * width
-            nisa.dma_copy(dst=out[0:panel, c0:c1], src=b[0:panel, c0:c1])
-            one = item_of(kind, moving, l_t.dtype != nl.float32, is_ahead(count, cores))
-            loop_ahead(mem, one, before + begin * each, before + end * each, n * n, c0)
-        before = before + count * each
+        begin, end = range_of_core(count, core, cores)
+        c0, c1 = start + begin * width, start + end * width
+        nisa.dma_copy(dst=x[0:panel, c0:c1], src=b[0:panel, c0:c1])
+        one = item_of(kind, moving, l_t.dtype != nl.float32, is_ahead(count, cores))
+        items_a_core = (end - begin) * each
+        first = before + core * items_a_core
+        loop_ahead(mem, one, first, first + items_a_core, n * n, c0)
+        if cores > 1:
+            nisa.dma_copy(dst=out[:, c0:c1], src=x[:, c0:c1])
+        before = before + cores * items_a_core
     return out
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from nki_kernels.cores import range_of_core
 from nki_kernels.lang import nisa, nl
 from nki_kernels.precision.splits import products_of
 
@@ -274,13 +275,12 @@ def item(mem, it, g: int, kind):
 def loop(mem, kind, first: int, blocks: int, each: int, group: int):
     """The device loops over items first .. first + blocks * each, ``group`` of them in a pass.
 
-    The ``each`` items of a block follow one another. Two cores take one half of the blocks each.
+    The ``each`` items of a block follow one another. Cores have equally many blocks (``range_of_core``).
     """
     cores = nl.num_programs(0) if nl.program_ndim() > 0 else 1
     core = nl.program_id(0) if nl.program_ndim() > 0 else 0
-    share = (blocks + cores - 1) // cores
-    begin = first + min(blocks, core * share) * each
-    end = first + min(blocks, (core + 1) * share) * each
+    begin, end = range_of_core(blocks, core, cores)
+    begin, end = first + begin * each, first + end * each
     whole = begin + (end - begin) // group * group
 
     def body(it):

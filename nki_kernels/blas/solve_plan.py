@@ -10,6 +10,7 @@ import numpy as np
 
 from nki_kernels.blas.blocks import BANKS, RUN, P
 from nki_kernels.blas.plan import COLS
+from nki_kernels.cores import range_of_core
 from nki_kernels.gemm_blocks import blocks_of
 
 PANELS = (8 * P, 4 * P, 2 * P, P)
@@ -48,8 +49,7 @@ def is_ahead(count: int, cores: int) -> bool:
 
     Then no item reads what the item before it stores.
     """
-    share = -(-count // cores)
-    return share > 1 and count % share != 1
+    return count > cores
 
 
 def padded(n: int, panel: int) -> int:
@@ -61,8 +61,8 @@ def solve_list(n: int, m: int, panel: int, cols: int, cores: int = 1) -> tuple[n
     """The integer and fp32 arrays of a launch.
 
     Places [panels, 3] of diagonal blocks, of rows of L^T and of inverses; items [n, 3]; factors [n, 3]. n is a multiple
-    of panel, and cores the number of cores of the launch. Where operands are loaded ahead (`is_ahead`), the row of an
-    item has the places of the next item's operands, and of its own result.
+    of panel, and cores the number of cores of the launch, whose items follow one another for each width. Where operands
+    are loaded ahead (`is_ahead`), the row of an item has the places of the next item's operands, and of its own result.
     """
     panels = n // panel
     k = np.arange(panels)
@@ -70,9 +70,8 @@ def solve_list(n: int, m: int, panel: int, cols: int, cores: int = 1) -> tuple[n
     items: list[tuple[int, int, int]] = []
     factors: list[tuple[float, float, float]] = []
     for width, count, start in blocks_of(m, cols):
-        share = -(-count // cores)
-        for core in range(0, count, share):
-            columns = [start + width * c for c in range(core, min(count, core + share))]
+        for core in range(cores):
+            columns = [start + width * c for c in range(*range_of_core(count, core, cores))]
             first = len(items)
             for row in range(panels):
                 _panel(items, factors, row, columns, (n, m, panel))

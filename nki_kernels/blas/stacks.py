@@ -158,5 +158,4 @@ def stack_loop(mem, begin: int, end: int, group: int):
         if group > half:
             _half(mem, 1, products, at, half, group - half)
 
-    if begin < end:
-        nl.fori_loop(begin, end, body)
+    nl.fori_loop(begin, end, body)

@@ -175,11 +175,11 @@ def reference_cg_conv(x, y, w, table, bounds, couplings, terms, results, window,
 def items_of(table, bounds, window):
     """(first receiver, senders, edges, rows of results, receivers in the window) of the items of a table."""
     depth = (table.shape[2] - 2) // 4
-    for low, high in bounds:
-        for item in table[low:high]:
-            fields = item[:, : 4 * depth].reshape(-1, 4, depth).transpose(1, 0, 2).reshape(4, -1)
-            inside = fields[3] < window
-            yield int(item[0, -1]), *fields[:, inside]
+    for number in sorted({number for low, high in bounds for number in range(low, high)}):
+        item = table[number]
+        fields = item[:, : 4 * depth].reshape(-1, 4, depth).transpose(1, 0, 2).reshape(4, -1)
+        inside = fields[3] < window
+        yield int(item[0, -1]), *fields[:, inside]
 
 
 def coupling_of(couplings, number, extents, window):

@@ -8,6 +8,7 @@ leave more tiles of small windows empty.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,28 +64,52 @@ class Windows:
 
 
 def windows_of(edges: Sorted, window: int, depth: int, cores: int = 1) -> Windows:
-    """Divide edges into windows of receivers, and these among cores."""
+    """Divide edges into windows of receivers, and these among cores, which get equally many items (`_item_rows`)."""
     first = np.minimum(np.arange(0, len(edges.starts) - 1 + window, window), len(edges.starts) - 1)
     count = -(-(len(edges.starts) - 1) // window)
     begin = edges.starts[first[: count + 1]]
     items = np.maximum(1, -(-np.diff(begin) // (P * depth)))
-    item = np.concatenate([[0], np.cumsum(items)])
-    fields = np.zeros((_rounded(int(item[-1])), P, FIELDS, depth), np.int32)
+    rows, cuts, bounds = _item_rows(items, cores)
+    fields = np.zeros((_rounded(int(bounds.max())), P, FIELDS, depth), np.int32)
     fields[:, :, 2] = len(edges.edges)
     fields[:, :, 3] = window
     receiver = np.repeat(np.arange(len(edges.starts) - 1), np.diff(edges.starts))
     rank = np.arange(len(receiver)) - begin[receiver // window]
-    at = item[receiver // window] + rank // (P * depth), rank % P, rank // P % depth
+    at = rows[receiver // window] + rank // (P * depth), rank % P, rank // P % depth
     for f, values in enumerate((edges.senders, edges.edges, edges.edges, receiver % window)):
         fields[at[0], at[1], f, at[2]] = values
     table = np.zeros((len(fields), P, FIELDS * depth + 2), np.int32)
     table[:, :, :-2] = fields.reshape(len(fields), P, -1)
-    table[: item[-1], :, -2] = 1
-    table[item[:-1], :, -2] = 0
-    table[: item[-1], :, -1] = np.repeat(np.arange(count) * window, items)[:, None]
-    cuts = np.searchsorted(item, np.arange(cores + 1) * item[-1] / cores)
-    bounds = np.stack([item[cuts[:-1]], item[cuts[1:]]], axis=1).astype(np.int32)
+    for (low, _), begin in zip(bounds, cuts[:-1], strict=False):
+        table[low : rows[begin], :, -1] = begin * window  # of items that only make the number up
+    of_window = np.repeat(np.arange(count), items)
+    every = np.arange(len(of_window)) + (rows - np.cumsum(items) + items)[of_window]
+    table[every, :, -2] = 1
+    table[rows, :, -2] = 0
+    table[every, :, -1] = (of_window * window)[:, None]
     return Windows(table, bounds, window, depth, count * window)
+
+
+def _item_rows(items: np.ndarray, cores: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The row of the first item of each window, the first window of each core and one after the last, and the bounds.
+
+    Device loops must have the same trip count on all cores. A core that has fewer items therefore begins with items
+    without edges. They write zeros to the rows of its first window, whose own items follow and begin their sums anew.
+    Where there are fewer windows than cores, all cores have the same items.
+    """
+    count = len(items)
+    if count < cores:
+        ends = np.cumsum(items)
+        return ends - items, np.array([0, count]), np.tile(np.array([0, ends[-1]], np.int32), (cores, 1))
+    start = np.concatenate([[0], np.cumsum(items)])
+    cuts = np.searchsorted(start, np.arange(cores + 1) * start[-1] / cores)
+    cuts = np.clip(cuts, np.arange(cores + 1), count - cores + np.arange(cores + 1))
+    longest = np.diff(start[cuts]).max()
+    rows = np.empty(count, np.int64)
+    for core, (begin, end) in enumerate(itertools.pairwise(cuts)):
+        rows[begin:end] = start[begin:end] - start[end] + (core + 1) * longest
+    bounds = np.stack([np.arange(cores), np.arange(cores) + 1], axis=1) * longest
+    return rows, cuts, bounds.astype(np.int32)
 
 
 def _rounded(items: int) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from nki_kernels.blas.blas_trsm import blas_trsm, reference_blas_trsm
 from nki_kernels.blas.inverse import LEVELS, masks
 from nki_kernels.blas.solve_plan import PANELS, is_ahead, padded, solve_list, solve_sizes
+from nki_kernels.cores import range_of_core
 from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.descriptor import GATE, Infeasible, random_fill
 from nki_kernels.gemm_blocks import blocks_of
@@ -63,14 +66,14 @@ def items_of_cores(n, m, panel, cols, cores):
     each = n // panel * (n // panel + 1) // 2
     at = 0
     for width, count, start in blocks_of(m, cols):
-        share = -(-count // cores)
-        for core in range(0, count, share):
-            number = min(share, count - core) * each
+        for core in range(cores):
+            begin, end = range_of_core(count, core, cores)
+            number = (end - begin) * each
             items, ahead = rows[at : at + number].copy(), is_ahead(count, cores)
             if ahead:
                 items[1:, :2] = items[:-1, :2].copy()
-                items[0, :2] = n * n, start + core * width
-            yield items.tolist(), factors[at : at + number].tolist(), ahead
+                items[0, :2] = n * n, start + begin * width
+            yield core, items.tolist(), factors[at : at + number].tolist(), ahead
             at += number
     assert at == len(rows) == len(factors)
 
@@ -84,8 +87,9 @@ def test_items_come_after_what_they_read(panels, blocks, rest, cores):
     """
     panel, cols = 128, 4
     n, m = panel * panels, cols * blocks + rest
-    results = 0
-    for items, factors, ahead in items_of_cores(n, m, panel, cols, cores):
+    results = set()
+    passes = Counter()
+    for core, items, factors, ahead in items_of_cores(n, m, panel, cols, cores):
         solved, summed, stored = set(), {}, None
         for (left, right, out), (_, alpha, _) in zip(items, factors):
             k, column = out // (panel * m), out % m
@@ -98,8 +102,10 @@ def test_items_come_after_what_they_read(panels, blocks, rest, cores):
                 assert right == out and left == n * n + k * panel and summed.get((k, column), 0) == k
                 solved.add((k, column))
             stored = out
-        results += len(solved)
-    assert results == panels * len(set(range(0, m, cols)))
+        results |= solved
+        passes[core] += len(items)
+    assert results == {(k, column) for k in range(panels) for column in range(0, m, cols)}
+    assert len(passes) == cores and len(set(passes.values())) == 1, "device loops have the same trip count on all cores"
 
 
 @settings(max_examples=100, deadline=None)

@@ -5,7 +5,7 @@ import pytest
 
 from tests.sim.running import counted, dry, run
 from trnqc.errors import SimulationError
-from trnqc.sim import Spec
+from trnqc.sim import RuleWarning, Spec, forget, jit, reported, trace
 from trnqc.sim.nki import isa as nisa
 from trnqc.sim.nki import language as nl
 
@@ -172,8 +172,8 @@ def test_nested_loops_multiply():
 
         nl.fori_loop(0, 5, outer)
 
-    for trace in (counted(body, TABLE), dry(body, TABLE)):
-        assert (trace.static["memset"], trace.executed["memset"]) == (1, 15)
+    for counts in (counted(body, TABLE), dry(body, TABLE)):
+        assert (counts.static["memset"], counts.executed["memset"]) == (1, 15)
 
 
 def test_a_trace_refuses_trip_counts_that_may_vary():
@@ -249,3 +249,77 @@ def test_integers_are_computed_in_traces():
         nl.fori_loop(0, register, lambda i: nisa.memset(nl.ndarray((1, 1), nl.float32), 0))
 
     assert dry(body, Spec((2, 2), nl.float32)).executed["memset"] == 10
+
+
+def of_core(*lowest, nested=False):
+    """Rows of a table copied by each core, from ``lowest[core]`` to row 5 in a device loop; None for no loop."""
+
+    def body(x):
+        out, tile = nl.ndarray(x.shape, nl.float32, nl.shared_hbm), nl.ndarray((1, 2), nl.float32)
+        lower = lowest[nl.program_id(0)]
+
+        def copy(i):
+            nisa.dma_copy(tile, x.ap([[2, 1], [1, 2]], scalar_offset=i))
+            nisa.dma_copy(out.ap([[2, 1], [1, 2]], scalar_offset=i), tile)
+
+        def outer(i):
+            nl.fori_loop(lower, 5, copy)
+
+        if lower is not None:
+            nl.fori_loop(0, 2, outer) if nested else nl.fori_loop(lower, 5, copy)
+        return out
+
+    return body
+
+
+def line_of(text):
+    """The number of the first line of this file that holds a text."""
+    with open(__file__) as file:
+        return next(n for n, line in enumerate(file, 1) if text in line)
+
+
+@pytest.mark.parametrize(
+    ("lowest", "counts"),
+    [
+        ((0, 2), "makes 5 passes on core 0 and 3 on core 1"),
+        ((5, 4), "makes 0 passes on core 0 and 1 on core 1"),
+        ((0, None), "makes 5 passes on core 0, and core 1 does not reach it"),
+        ((None, 0), "makes 5 passes on core 1, and core 0 does not reach it"),
+    ],
+)
+def test_cores_must_run_device_loops_equally_often(lowest, counts):
+    place = f"{__file__}:{line_of('if nested else nl.fori_loop(lower')}"
+    with pytest.raises(SimulationError, match=f"the device loop at {place} {counts}"):
+        run(of_core(*lowest), TABLE, cores=2)
+    with pytest.raises(SimulationError, match=counts):
+        trace(jit(of_core(*lowest))[2])(Spec(TABLE.shape, nl.float32))
+
+
+def test_inner_device_loops_are_counted_too():
+    with pytest.raises(SimulationError, match="makes 4 passes on core 0 and 3 on core 1"):
+        run(of_core(1, 2, nested=True), TABLE, cores=2)
+
+
+def test_cores_may_have_different_items():
+    def body(x):
+        out, tile = nl.ndarray(x.shape, nl.float32, nl.shared_hbm), nl.ndarray((1, 2), nl.float32)
+
+        def copy(i):
+            nisa.dma_copy(tile, x.ap([[2, 1], [1, 2]], scalar_offset=i))
+            nisa.dma_copy(out.ap([[2, 1], [1, 2]], scalar_offset=i), tile)
+
+        first = 10 * nl.program_id(0)
+        nl.fori_loop(first, first + 10, copy)
+        return out
+
+    np.testing.assert_array_equal(run(body, TABLE, cores=2), TABLE)
+
+
+def test_a_lenient_run_reports_unequal_loops_at_their_line(monkeypatch):
+    monkeypatch.setenv("TRNQC_SIM_RULES", "warn")
+    forget()
+    with pytest.warns(RuleWarning, match="makes 5 passes on core 0 and 3 on core 1"):
+        run(of_core(0, 2), TABLE, cores=2)
+    (finding,) = reported()
+    assert finding.effect == "undefined" and finding.line == line_of("if nested else nl.fori_loop(lower")
+    forget()

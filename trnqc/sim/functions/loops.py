@@ -18,7 +18,7 @@ import numpy as np
 from trnqc.sim.faults import NkiValidationError
 from trnqc.sim.launch import machine
 from trnqc.sim.launch.machine import Run
-from trnqc.sim.launch.rules import broken
+from trnqc.sim.launch.rules import broken, kernel_place
 from trnqc.sim.launch.version import version_from_environment
 from trnqc.sim.memory.registers import VirtualRegister, read
 from trnqc.sim.memory.scalars import NkiScalar, usable
@@ -159,7 +159,7 @@ class _Loop:
 
     def __init__(self, run: Run, bounds: tuple[Any, ...] = ()):
         run.loop_count += 1
-        self.run = run
+        self.run, self.place = run, kernel_place()
         self.id = run.loop_count
         self.passes = self.trips = self.issued = 0
         self.begin = run.tick
@@ -188,6 +188,7 @@ class _Loop:
     def close(self) -> None:
         run = self.run
         run.loop_path, run.counting = self.path, self.counting
+        run.trips.append((self.place, self.trips))
         if run.observer is not None:
             run.observer.close_loop(run, self.id, self.trips)
         if not self.counting:

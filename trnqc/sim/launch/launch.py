@@ -17,6 +17,7 @@ import numpy as np
 
 from trnqc.sim.faults import NkiValidationError
 from trnqc.sim.launch.arithmetic import arithmetic_from_environment
+from trnqc.sim.launch.lockstep import check_trips
 from trnqc.sim.launch.machine import Run, Trace, leave, running
 from trnqc.sim.launch.targets import Target, target_from_environment
 from trnqc.sim.memory import dtypes
@@ -158,6 +159,7 @@ def _run_all(runs: list[Run], function: Callable[..., Any], bound: inspect.Bound
             thread.join()
     if failures:
         raise failures[0]
+    check_trips(runs)
     return results
 
 

@@ -113,6 +113,7 @@ class Run:
     weight: int = 1  # number of executions that one visit represents
     absent: bool = False  # whether the run is inside a device loop without any pass
     loop_path: tuple[tuple[int, int], ...] = ()
+    trips: list[tuple[Any, int]] = field(default_factory=list[tuple[Any, int]])  # (place, passes) of each device loop
     no_reorder: int = 0
     static: Counter[str] = field(default_factory=Counter[str])
     executed: Counter[str] = field(default_factory=Counter[str])

@@ -21,6 +21,7 @@ from trnqc.sim.launch.version import VERSIONS
 VARIABLE = "TRNQC_SIM_RULES"
 # Values of the variable; the first is the default.
 MODES = ("strict", "warn")
+Place = tuple[str, int, str]
 _SIMULATOR = str(Path(__file__).resolve().parents[1])
 _findings: dict[Finding, None] = {}
 
@@ -43,11 +44,20 @@ def lenient() -> bool:
     return mode == "warn"
 
 
+def kernel_place() -> Place:
+    """Return the file, line and function of the innermost frame outside of the simulator."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_SIMULATOR):
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
+
+
 def broken(
     message: str,
     effect: str,
     versions: tuple[str, ...] = VERSIONS,
     error: type[Exception] = NkiValidationError,
+    place: Place | None = None,
 ) -> None:
     """Raise ``error`` in a strict run; in a lenient one keep a finding with the place in the kernel, and warn once.
 
@@ -61,13 +71,12 @@ def broken(
         Versions of NKI that it concerns.
     error : type
         Class of the error.
+    place : tuple, optional
+        What `kernel_place` returned; by default the place of the caller.
     """
     if not lenient():
         raise error(message)
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_SIMULATOR):
-        frame = frame.f_back
-    finding = Finding(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, message, versions, effect)
+    finding = Finding(*(place or kernel_place()), message, versions, effect)
     if finding not in _findings:
         _findings[finding] = None
         warnings.warn(str(finding), RuleWarning, stacklevel=2)
