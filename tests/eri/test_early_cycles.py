@@ -62,15 +62,53 @@ def test_converged_numbers_are_those_of_double_precision(method, precisions):
     assert early.with_df.rounded is None
 
 
+@pytest.mark.parametrize("method", [scf.RHF, scf.UHF], ids=lambda m: m.__name__)
+@pytest.mark.parametrize("max_cycle", [0, 1, 2, 3, 5])
+def test_an_scf_that_stops_early_has_the_energy_of_its_orbitals(method, max_cycle, precisions):
+    """The last orbitals come from a potential in double precision too."""
+    mf = trnqc.accelerate(fitted(method, max_cycle=max_cycle)).run()
+    assert not mf.converged
+    assert precisions[-2:] == ["double"] * min(2, max_cycle + 1)
+    assert mf.reduced_cycles == [n for n, one in enumerate(precisions) if one == "single"]
+    assert bool(mf.reduced_cycles) == (max_cycle > 2 or (max_cycle == 2 and method is scf.RHF))
+    if max_cycle:
+        assert mf.e_tot == pytest.approx(mf.energy_tot(mf.make_rdm1()), abs=1e-11)
+
+
+def test_what_is_computed_between_the_cycles_is_in_double_precision(precisions):
+    """A callback sees which cycle was in which precision, and gets J, K and potentials in double precision."""
+    seen = []
+
+    def callback(of_cycle):
+        mf, dm = of_cycle["mf"], of_cycle["dm"]
+        before = len(precisions)
+        potential = mf.get_veff(dm=dm)
+        mf.get_k(dm=dm)
+        assert precisions[before:] == ["double", "double"]
+        del precisions[before:]
+        reduced = of_cycle["cycle"] + 1 in mf.reduced_cycles
+        seen.append((reduced, np.abs(potential - of_cycle["vhf"]).max() > 1e-12))
+
+    mf = trnqc.accelerate(fitted(callback=callback))
+    mf.verbose, mf.stdout = 4, io.StringIO()
+    mf.kernel()
+    assert all(one == other for one, other in seen) and {one for one, _ in seen} == {True, False}
+    assert mf.reduced_cycles == [n for n, one in enumerate(precisions) if one == "single"]
+    assert "cycles 0, 1, " in mf.ran_on and "the potential after cycle 1 is in reduced" in mf.stdout.getvalue()
+    assert mf.run().reduced_cycles == []
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         (lambda mf: {"dm0": mf.get_init_guess()}, "starts from"),
         (lambda mf: mf.set(init_guess="chkfile") and {}, "starts from"),
         (lambda mf: mf.set(check_convergence=lambda env: True) and {}, "criterion"),
+        (lambda mf: mf.set(max_cycle=1) and {}, "before the last"),
+        (lambda mf: mf.set(direct_scf=True) and {}, "differences"),
         (lambda mf: setattr(mf, "get_fock", mf.get_fock) or {}, "get_fock"),
     ],
-    ids=["density", "checkpoint", "criterion", "Fock matrix"],
+    ids=["density", "checkpoint", "criterion", "one cycle", "increments", "Fock matrix"],
 )
 def test_when_all_cycles_are_in_double_precision(change, reason):
     mf = fitted()

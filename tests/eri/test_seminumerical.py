@@ -12,8 +12,9 @@ from pyscf import dft, gto, scf
 import trnqc
 from trnqc.eri import get_jk
 from trnqc.eri.operators import Operator
+from trnqc.eri.pyscf.exchange import EARLY_LEVEL, EarlyGrid
 from trnqc.eri.seminumerical import grid, work
-from trnqc.eri.seminumerical.exchange import SeminumericalExchange
+from trnqc.eri.seminumerical.exchange import LEVEL, SeminumericalExchange
 from trnqc.eri.seminumerical.field import Field
 from trnqc.eri.seminumerical.grid import POINTS, Orbitals, blocks_of, grid_of
 from trnqc.eri.seminumerical.overlap_fit import correction
@@ -250,3 +251,13 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(UnsupportedError, match="Hessians"):
         mf.Hessian()
     assert type(mf.undo()) is type(scf.RHF(mol))
+
+
+def test_the_last_cycles_of_an_scf_that_stops_are_on_the_usual_grid():
+    """Those whose potentials the last orbitals and the energy come from, however much the density still changes."""
+    grid, rng = EarlyGrid(4), np.random.default_rng(1)
+    levels = []
+    for _ in range(5):  # The potential of the initial guess, and one after each cycle.
+        grid.observe(rng.standard_normal((2, 2)))
+        levels.append(grid.level)
+    assert levels == [EARLY_LEVEL] * 3 + [LEVEL] * 2

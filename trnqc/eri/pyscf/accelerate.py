@@ -69,7 +69,8 @@ def accelerate(
         The precision of fitted J and K in the first cycles of a large SCF, "fp32" or "fp64"; on "neuron" and
         "simulator", in the first cycles of any SCF, "fp32", "bf16x6", "bf16x3" or "bf16". All cycles are in double
         precision from the one on in which the orbital gradient comes near the error of this precision or the threshold
-        of convergence, so that the converged numbers are those of double precision.
+        of convergence, so that the converged numbers are those of double precision. So are the last potentials of an
+        SCF that stops at `max_cycle`.
     exchange : str, optional
         How K is computed. By default as PySCF would: from fitted integrals with density fitting, else exactly.
 
@@ -83,8 +84,9 @@ def accelerate(
     -------
     pyscf.scf.hf.SCF
         An object of the same class, with a layer on top and the same state. The layer adds `undo()`, which returns the
-        object without it, `ran_on`, which says in words what computed the last J and K, and `timings`, the wall-clock
-        seconds of the parts of the last SCF.
+        object without it, `ran_on`, which says in words what computed the last J and K, `timings`, the wall-clock
+        seconds of the parts of the last SCF, and `reduced_cycles`, the numbers of its cycles after which the potential
+        was in reduced precision (0 is the initial guess). A callback finds the last cycle's number there too.
 
     Raises
     ------
@@ -146,6 +148,10 @@ def _accelerated_again(mf: Any, *arguments: Any) -> Any:
     return accelerate(mf, *arguments) if isinstance(mf, COVERED) else mf
 
 
+def _list(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
 class _DIISOfClass:
     """The class of DIIS objects: that of the object below the layer, or ours in the place of PySCF's."""
 
@@ -159,7 +165,7 @@ class _Accelerated(CoulombExchange):
     """The layer that `accelerate` puts on an SCF object."""
 
     __name_mixin__ = "Accelerated"
-    _keys = frozenset({"backend", "kernels", "early_precision", "exchange", "ran_on", "timings"})
+    _keys = frozenset({"backend", "kernels", "early_precision", "exchange", "ran_on", "timings", "reduced_cycles"})
     DIIS = _DIISOfClass()
     _run: EarlyCycles | None = None
     _eri: Any
@@ -169,6 +175,7 @@ class _Accelerated(CoulombExchange):
         self.__dict__.update(mf.__dict__)
         self.backend, self.kernels, self.early_precision = backend, kernels, early_precision
         self.exchange, self.ran_on, self.timings = exchange, "nothing yet", Timings()
+        self.reduced_cycles: list[int] = []
         self._cache = MoleculeCache()
         if isinstance(mf, _DFHF) and type(mf.with_df) is df.DF:
             self.with_df = DF.of(mf.with_df, kernels)
@@ -229,13 +236,14 @@ class _Accelerated(CoulombExchange):
     def scf(self, dm0: Any = None, **options: Any) -> Any:
         """Run the SCF as PySCF does."""
         self.timings.clear()
-        early = None
+        early, self.reduced_cycles = None, []
         few = self.mol.nao_nr() < FEW_FUNCTIONS
         with self.timings.measure("SCF"), single_threaded() if few else nullcontext(), ExitStack() as run:
             if self._may_round(dm0):
                 early = self._run = run.enter_context(EarlyCycles(self, self.backend, self.early_precision))
+                self.reduced_cycles = early.reduced
             if self._on_grid(self.mol) and exchange_methods.EarlyGrid.suits(self, dm0):
-                self._early_grid = exchange_methods.EarlyGrid()
+                self._early_grid = exchange_methods.EarlyGrid(self.max_cycle)
             try:
                 energy = super().scf(dm0, **options)
             finally:
@@ -243,6 +251,8 @@ class _Accelerated(CoulombExchange):
         if self.backend in on_device.BACKENDS:
             words = early.words if early else f"no J and K on {self.backend} ({early_cycles.why_not(self, dm0)})"
             self.ran_on = f"{words}; the others in fp64: {self.ran_on}"
+        elif self.reduced_cycles:
+            self.ran_on += f"; the potentials after cycles {_list(self.reduced_cycles)} in single precision"
         logger.info(self, "%s", self.timings)
         return energy
 
@@ -265,7 +275,8 @@ class _Accelerated(CoulombExchange):
             if self._early_grid and dm is not None:
                 self._early_grid.observe(dm)
             return super().get_veff(mol, dm, None, None, *last[2:], **options)
-        if self._run is None or dm is None:
+        dm_last = last[0] if last else options.get("dm_last")
+        if self._run is None or dm is None or not self._run.is_step(dm_last):
             return super().get_veff(mol, dm, *last, **options)
         self._built_fitting()
         return self._run.veff(dm, lambda: super(_Accelerated, self).get_veff(mol, dm, *last, **options))

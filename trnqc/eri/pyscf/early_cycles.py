@@ -4,7 +4,9 @@ density -> J and K in reduced precision -> accepted while the orbital gradient i
                                         -> else computed again in double precision, as are all that follow
 
 An SCF that has converged has thus never used reduced precision in its last cycles: a density whose potential is
-accepted has an orbital gradient of at least MARGIN times the convergence threshold.
+accepted has an orbital gradient of at least MARGIN times the convergence threshold. Nor has one that stops at the limit
+of cycles: the potential that the last orbitals come from and that of their density are in double precision. What asks
+for potentials between the cycles, such as a callback, gets them in double precision too.
 """
 
 from __future__ import annotations
@@ -52,6 +54,10 @@ def why_not(mf: Any, dm0: Any) -> str:
         return "the SCF starts from orbitals or a density that may have converged already"
     if callable(mf.check_convergence) or not scf.hf.TIGHT_GRAD_CONV_TOL:
         return "the SCF has its own criterion of convergence"
+    if mf.max_cycle <= 1:
+        return "no cycle is before the last one"
+    if mf.direct_scf:
+        return "J and K are those of differences of densities, whose errors add up"
     if isinstance(mf, scf.hf.KohnShamDFT) and not mf._numint.libxc.is_hybrid_xc(mf.xc):
         return "the functional has no exact exchange"
     if users := users_method(mf, *STEPS):
@@ -100,12 +106,16 @@ class EarlyCycles:
     ----------
     cycles : int
         How many potentials have been computed and judged.
+    reduced : list of int
+        The cycles after which the potential was one in reduced precision; 0 is the initial guess.
     words : str
         After the SCF, what a device computed; else empty.
     """
 
     def __init__(self, mf: Any, backend: str, precision: str) -> None:
         self.mf, self.cycles, self.words = mf, 0, ""
+        self.reduced: list[int] = []
+        self._number, self._final = 0, mf.max_cycle - 1
         self._device = (backend, precision) if backend in on_device.BACKENDS else None
         threshold = mf.conv_tol_grad
         self._least = MARGIN * (np.sqrt(mf.conv_tol) if threshold is None else threshold)
@@ -120,8 +130,12 @@ class EarlyCycles:
     def __exit__(self, *error: object) -> None:
         self._close()
 
+    def is_step(self, last: Any) -> bool:
+        """Return whether a potential is that of a cycle: its density follows `last`, or is the initial guess."""
+        return last is not None or not self._number
+
     def veff(self, dm: Any, compute: Callable[[], Any]) -> Any:
-        """Return the potential of a density, in reduced precision if that is accurate enough.
+        """Return the potential of the next cycle, in reduced precision if that is accurate enough.
 
         compute: returns the potential of `dm`.
         """
@@ -129,13 +143,28 @@ class EarlyCycles:
             self._rounded = self._single.enter_context(self._reduced())
             self._active = self._rounded is not None
             self._hcore = np.asarray(self.mf.get_hcore())
-        potential = compute()
+            self.mf.with_df.rounded = None  # Until a potential is computed.
+        number, self._number = self._number, self._number + 1
+        if self._active and number >= self._final:
+            self._end("the last cycle comes next")
         if not self._active or getattr(dm, "mo_coeff", None) is None:
-            return potential
+            return compute()
+        potential = self._rounded_potential(compute)
         norm, error = self._gradient(dm, np.asarray(potential))
-        if not norm:  # No orbital is virtual in the initial guess, which is not tested for convergence.
-            return potential
-        return potential if self._accepts(norm, max(self._least, SAFETY * error)) else compute()
+        # No orbital is virtual in the initial guess, which is not tested for convergence.
+        if norm and not self._accepts(norm, max(self._least, SAFETY * error)):
+            return compute()
+        self.reduced.append(number)
+        logger.info(self.mf, "the potential after cycle %d is in reduced precision", number)
+        return potential
+
+    def _rounded_potential(self, compute: Callable[[], Any]) -> Any:
+        fitting = self.mf.with_df
+        fitting.rounded = self._rounded
+        try:
+            return compute()
+        finally:
+            fitting.rounded = None
 
     def _reduced(self) -> AbstractContextManager[RoundedJK | None]:
         """Return the context of J and K in reduced precision."""
@@ -179,7 +208,8 @@ class EarlyCycles:
     def _gradient(self, dm: Any, potential: np.ndarray) -> tuple[float, float]:
         """Return the norm of the orbital gradient and an estimate of its rounding error."""
         gradient = self.mf.get_grad(dm.mo_coeff, dm.mo_occ, self._hcore + potential)
-        rounded = self.mf.with_df.rounded
+        rounded = self._rounded
+        assert rounded is not None
         error = GROWTH * rounded.products.rounding * gradient_scale(dm, rounded.exchange)
         return float(np.linalg.norm(gradient)), error
 

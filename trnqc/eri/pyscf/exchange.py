@@ -79,7 +79,12 @@ class EarlyGrid:
     """The grid of K in the cycles of one SCF: a coarse one until the density has nearly settled.
 
     An SCF whose threshold is at most LOOSEST ends with cycles on the usual grid, since its density then changes by less
-    than SETTLED.
+    than SETTLED. At the limit of cycles, the last orbitals and the energy are those of the usual grid.
+
+    Parameters
+    ----------
+    max_cycle : int
+        The limit of cycles.
 
     Attributes
     ----------
@@ -87,8 +92,8 @@ class EarlyGrid:
         The level of the grid for the next K.
     """
 
-    def __init__(self) -> None:
-        self.level = EARLY_LEVEL
+    def __init__(self, max_cycle: int) -> None:
+        self.level, self._left = EARLY_LEVEL, max_cycle - 1
         self._last: np.ndarray | None = None
 
     @staticmethod
@@ -101,7 +106,9 @@ class EarlyGrid:
         dm = np.array(dm)
         if self._last is not None and np.linalg.norm(dm - self._last) < SETTLED * np.linalg.norm(dm):
             self.level = LEVEL
-        self._last = dm
+        if self._left <= 0:
+            self.level = LEVEL
+        self._last, self._left = dm, self._left - 1
 
 
 def builder(mol: Any, omega: float, kernels: str, level: int = LEVEL) -> SeminumericalExchange:
