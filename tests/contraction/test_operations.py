@@ -14,7 +14,7 @@ from hypothesis import strategies as some
 from trnqc.contraction.cost.counts import Count
 from trnqc.contraction.order import exact, heuristic
 from trnqc.contraction.order.network import Network
-from trnqc.contraction.order.operations import best_splits, minimise
+from trnqc.contraction.order.operations import best_splits, minimise, network_of
 from trnqc.contraction.order.paths import path, splits_of
 from trnqc.contraction.tree import union
 from trnqc.errors import InputError
@@ -317,3 +317,20 @@ def test_symmetry_can_change_the_order():
     cost = paired.cost(best_splits(paired), 7)
     assert cost == 28 * 28 * 36 + 36 * 28 * 28
     assert plain.cost(best_splits(plain), 7) > 4 * cost
+
+
+@pytest.mark.parametrize(("extent", "pairs"), [(2, heuristic.LEAST_PAIRS), (1000, heuristic.MOST_PAIRS)])
+def test_the_exact_search_is_no_longer_than_a_small_product_is_worth(monkeypatch, extent, pairs):
+    """A tree of 14 matrices; with extent 2 it takes some hundred multiply-adds."""
+    branches = [(str(k // 2), str(k + 1)) for k in range(14)]
+    allowed = []
+
+    def connected(network, part, bound, budget):
+        allowed.append(budget)
+        return exact.connected(network, part, bound, budget)
+
+    monkeypatch.setattr(heuristic, "connected", connected)
+    leaves_of_tree = {str(k) for k in range(15)} - {x for x, _ in branches}
+    network = network_of(branches, sorted(leaves_of_tree)[:3], {str(k): extent for k in range(15)}, ())
+    assert network.everything in best_splits(network)
+    assert allowed == [pairs]

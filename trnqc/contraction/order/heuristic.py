@@ -15,6 +15,9 @@ from trnqc.contraction.time_limit import ORDER, out_of_time
 STARTS, IMPROVED = 24, 3
 # Number of operands of a subtree that is optimised exactly; 3^8 / 2 products take a few milliseconds.
 SUBTREE = 8
+# Pairs of parts that an exact search may compare: one for each multiply-add that the best order takes, so that the
+# search takes tens of times as long as one run at most. The least take 20 ms.
+LEAST_PAIRS, MOST_PAIRS = 1_000_000, 100_000_000
 
 
 def search(network: Network) -> Splits:
@@ -37,8 +40,8 @@ def search(network: Network) -> Splits:
         return best
     components = network.components()
     if len(components) == 1:
-        cheapest = connected(network, network.everything, network.cost(best, network.everything))
-        return cheapest or best
+        cost = network.cost(best, network.everything)
+        return connected(network, network.everything, cost, min(MOST_PAIRS, max(LEAST_PAIRS, cost))) or best
     return min((best, _apart(network, components, best)), key=lambda splits: network.cost(splits, network.everything))
 
 
