@@ -138,7 +138,10 @@ class _Pair:
 
     @contextmanager
     def tile_pairs(self) -> Iterator[tuple[Value, Array]]:
-        """A loop over tiles B from that of the group on; yields B, and the tile (B, A) in shared memory."""
+        """A loop over tiles B from that of the group on; yields B, and the tile (B, A) in shared memory.
+
+        A lane writes the elements that it reads by rows. A body that reads those of other lanes ends with a barrier.
+        """
         b = self.b
         shared = b.array("transposed", self.dtype, (TILE * PITCH,), "shared")
         with b.loop("tile", self.tiles, begin=self.tile_of_rows) as tile:
@@ -147,7 +150,6 @@ class _Pair:
                 b.store(shared[r * PITCH + self.column], value)
             b.barrier()
             yield tile, shared
-            b.barrier()
 
     def write_sums(self, sums: tuple[Value, ...]) -> None:
         """Add up each sum over the lanes in a binary tree, and write it to ``out``.
@@ -161,10 +163,9 @@ class _Pair:
             while level > 1:
                 level //= 2
                 self.b.barrier()
-                # Lanes beyond this level do the same as others.
+                # Lanes beyond this level do the same as others, so that each has written the sum of all.
                 node = self.b.let("node", lane() % level + level)
                 self.b.store(tree[node], tree[node * 2] + tree[node * 2 + 1])
-            self.b.barrier()
             self.b.store(OUT[PLACE + GROUP, n], tree[1])
 
 
@@ -183,6 +184,7 @@ def _same_spin_energies(pair: _Pair) -> None:
             b.assign(exchange, exchange + t * u * 2.0 * scale)
         for total, part in zip(totals, (direct, exchange)):
             b.assign(total, total + cast(part, "f64"))
+        b.barrier()
     pair.write_sums(totals)
 
 

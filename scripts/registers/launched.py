@@ -1,0 +1,146 @@
+"""Registers, spills, shared memory and resident warps of the kernels that a GPU would launch, without a GPU.
+
+    python -m scripts.registers.launched [--arch sm_80 sm_90] [--rooms mp2 cg eri] [--out FILE]
+
+A stand-in for a device compiles what the code builds for a GPU by nvcc, and answers with what ptxas reports, so that
+the choice among forms of a kernel is made as it is on a GPU. The classes of J and K are those up to (21|21).
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pyscf import gto
+from rich.console import Console
+from rich.table import Table
+
+from scripts import ROOT
+from scripts.measuring import heading, machine, write_json
+from scripts.workloads.tensor_products import configuration
+from trnqc.backends.cuda import packing, programs
+from trnqc.backends.cuda.formats import DEVICE_FORMATS
+from trnqc.cg.cuda.engine import CudaEngine
+from trnqc.cg.programs.directions import DIRECTIONS
+from trnqc.eri.classes import QuartetClass
+from trnqc.eri.cuda.builder import JKBuilder
+from trnqc.eri.jk.batch import Batch
+from trnqc.gen import emit_cuda
+from trnqc.jit import Kernel, Recipe, compile_cuda
+from trnqc.jit.device import Built
+from trnqc.jit.occupancy import MULTIPROCESSORS, WARP, resident_warps
+
+LABELS = ("mace-large", "nequip-revmd17-aspirin")
+# Pairs of shells in the classes of J and K.
+PAIRS = ((0, 0), (1, 0), (1, 1), (2, 0), (2, 1))
+
+
+class Compiled:
+    """A device that only compiles. It keeps a row for each kernel that is built.
+
+    Parameters
+    ----------
+    arch : str
+        The architecture, a key of MULTIPROCESSORS.
+    """
+
+    streams, most_lanes, multiprocessors = 4, 1024, 108
+
+    def __init__(self, arch: str) -> None:
+        self.name, self.arch = f"nvcc for {arch}", arch
+        self.rows: list[dict[str, Any]] = []
+
+    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
+        """Compile a kernel as `CudaDevice` does, by nvcc. Raises CompilerError."""
+        (signature,) = recipe.signatures
+        text = emit_cuda(*recipe.functions(), lanes=lanes, accumulate=accumulate, min_blocks=min_blocks)
+        kernel = compile_cuda(text, name=recipe.name, arch=self.arch).kernel(signature.name)
+        warps = resident_warps(kernel, lanes, self.arch)
+        self.rows.append(self._row(kernel, lanes, accumulate, min_blocks, warps))
+        print(f"{self.arch} {kernel}", file=sys.stderr)
+        return Built(signature, lanes, None, kernel.stack, warps * WARP // lanes)
+
+    def _row(self, kernel: Kernel, lanes: int, accumulate: str, min_blocks: int, warps: int) -> dict[str, Any]:
+        return {
+            "kernel": kernel.name,
+            "arch": self.arch,
+            "lanes": lanes,
+            "accumulate": accumulate,
+            "min_blocks": min_blocks,
+            "registers": kernel.registers,
+            "stack": kernel.stack,
+            "spill_stores": kernel.spill_stores,
+            "spill_loads": kernel.spill_loads,
+            "shared": kernel.shared,
+            "resident_warps": warps,
+        }
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"a device that only compiles has no {name}")
+
+
+def mp2(device: Compiled) -> None:
+    """All programs of MP2, in each type."""
+    for name, kind in itertools.product((*programs.ENERGIES, *programs.AMPLITUDES), ("f64", "f32")):
+        device.build(programs.recipe(name, kind, programs.LANES), programs.LANES, accumulate="plain")
+    for form in DEVICE_FORMATS.values():
+        device.build(packing.pack_recipe(form, programs.LANES), programs.LANES)
+    device.build(packing.split_recipe(programs.LANES), programs.LANES)
+
+
+def cg(device: Compiled) -> None:
+    """All passes of two models, in each precision."""
+    for label, dtype in itertools.product(LABELS, (np.float32, np.float64)):
+        engine = CudaEngine(configuration(label), dtype, device)
+        for name in DIRECTIONS:
+            engine._kernel(name)
+            device.rows[-1] |= {"case": label, "dtype": np.dtype(dtype).name}
+
+
+def eri(device: Compiled) -> None:
+    """The programs of all classes, in the first form that a GPU would take."""
+    builder = JKBuilder(gto.M(atom="He", verbose=0), devices=[device])
+    for n, bra in enumerate(PAIRS):
+        for ket in PAIRS[: n + 1]:
+            before = len(device.rows)
+            chosen = builder._first_sound(device, Batch(QuartetClass(*bra, *ket)))
+            for row in device.rows[before:]:
+                row |= {"class": "".join(map(str, (*bra, *ket))), "tier": chosen.tier.name}
+
+
+ROOMS: Mapping[str, Callable[[Compiled], None]] = {"mp2": mp2, "cg": cg, "eri": eri}
+
+
+def table(rows: Sequence[dict[str, Any]]) -> Table:
+    """Rows for people. Bytes are spill stores / loads of a thread."""
+    printed = Table("kernel", "arch", "threads", "registers", "spilled B", "shared B", "resident warps")
+    for row in rows:
+        spilled = f"{row['spill_stores']}/{row['spill_loads']}"
+        cells = (row["arch"], row["lanes"], row["registers"], spilled, row["shared"], row["resident_warps"])
+        printed.add_row(" ".join(filter(None, (row.get("case"), row["kernel"]))), *map(str, cells))
+    return printed
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--arch", nargs="+", choices=MULTIPROCESSORS, default=["sm_80", "sm_90"])
+    parser.add_argument("--rooms", nargs="+", choices=ROOMS, default=list(ROOMS))
+    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "counted" / "launched.json")
+    asked = parser.parse_args(argv)
+    record: dict[str, Any] = heading() | {"machine": machine(), "rows": []}
+    for room, arch in itertools.product(asked.rooms, asked.arch):
+        device = Compiled(arch)
+        ROOMS[room](device)
+        record["rows"] += [{"room": room} | row for row in device.rows]
+        write_json(record, asked.out)
+    Console(width=160).print(table(record["rows"]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
