@@ -121,16 +121,17 @@ class _Pair:
         """T[a, b], or the nearest element if that is outside of the matrix."""
         return self.t[self.origin + minimum(a, ROWS - 1) * STRIDE + minimum(b, COLUMNS - 1)]
 
-    def element_or_zero(self, a: Value, b: Value) -> Value:
-        """T[a, b], or zero outside of the matrix. A GPU then reads nothing that another lane overwrites."""
-        return select(self.inside(a, b), self.element(a, b), const(0.0, self.dtype))
-
     def inside(self, a: Value, b: Value) -> Value:
-        return both(lt(a, ROWS), lt(b, COLUMNS))
+        """Whether T[a, b] is an element of the matrix."""
+        return self.b.let("inside", both(lt(a, ROWS), lt(b, COLUMNS)))
 
-    def store(self, a: Value, b: Value, value: Value) -> None:
+    def element_or_zero(self, a: Value, b: Value, inside: Value) -> Value:
+        """T[a, b], or zero outside of the matrix: the nearest element may just be overwritten by its own lane."""
+        return self.b.let("t_ab", select(inside, self.element(a, b), const(0.0, self.dtype)))
+
+    def store(self, a: Value, b: Value, inside: Value, value: Value) -> None:
         """T[a, b] = value, if that is an element of the matrix."""
-        self.b.store(self.t[self.origin + a * STRIDE + b], value, where=self.inside(a, b))
+        self.b.store(self.t[self.origin + a * STRIDE + b], value, where=inside)
 
     def denominator(self, a: Value, b: Value) -> Value:
         """ε_i + ε_j - ε_a - ε_b, with the nearest orbitals if one is outside of the matrix."""
@@ -207,19 +208,21 @@ def _same_spin_amplitudes(pair: _Pair) -> None:
     with pair.tile_pairs() as (tile, transposed):
         with pair.rows_of_a_tile() as r:
             row, column = pair.tile_of_rows * TILE + r, tile * TILE + pair.column
-            own = transposed[pair.column * PITCH + r]
-            t, u = b.let("t_ab", pair.element_or_zero(row, column)), b.let("t_ba", own)
+            own, inside = transposed[pair.column * PITCH + r], pair.inside(row, column)
+            t, u = pair.element_or_zero(row, column, inside), b.let("t_ba", own)
             scale = b.let("scale", 1.0 / pair.denominator(row, column))
-            pair.store(row, column, (direct * t - exchange * u) * scale)
+            pair.store(row, column, inside, (direct * t - exchange * u) * scale)
             b.store(own, (direct * u - exchange * t) * scale)
         b.barrier()
         with pair.rows_of_a_tile() as r:
             row, column = tile * TILE + r, pair.tile_of_rows * TILE + pair.column
-            pair.store(row, column, transposed[r * PITCH + pair.column])
+            pair.store(row, column, pair.inside(row, column), transposed[r * PITCH + pair.column])
 
 
 def _opposite_spin_amplitudes(pair: _Pair) -> None:
     b, direct = pair.b, Var("direct", pair.dtype)
     with b.loop("tile", pair.tiles) as tile, pair.rows_of_a_tile() as r:
         row, column = pair.tile_of_rows * TILE + r, tile * TILE + pair.column
-        pair.store(row, column, direct * pair.element_or_zero(row, column) / pair.denominator(row, column))
+        inside = pair.inside(row, column)
+        value = pair.element_or_zero(row, column, inside)
+        pair.store(row, column, inside, direct * value / pair.denominator(row, column))
