@@ -140,6 +140,30 @@ def test_a_tagged_density_that_was_edited(spins, on_disk):
     assert np.abs(ours.get_jk(dm)[0] - whole[0]).max() > 1
 
 
+@pytest.mark.parametrize("on_disk", [False, True], ids=["memory", "file"])
+@pytest.mark.parametrize("factor", [10.0, 1e4, -0.01, np.nan])
+@pytest.mark.parametrize("kind", ["J", "matrix", "orbitals"])
+def test_integrals_that_are_edited_in_place(kind, factor, on_disk, tmp_path):
+    """The bounds of sums that are kept belong to the integrals before."""
+    ours, _ = pair()
+    if on_disk:
+        ours._cderi_to_save = str(tmp_path / "integrals.h5")
+    c, n = np.random.default_rng(1).standard_normal((ours.mol.nao, 6)), np.array([2.0, 2, 1, 1, 0, 0])
+    dm = lib.tag_array((c * n) @ c.T, mo_coeff=c, mo_occ=n) if kind == "orbitals" else densities(ours.mol.nao, (), 0)
+    wanted = {"with_k": kind != "J"}
+    before = ours.build().get_jk(dm, **wanted)
+    if on_disk:
+        with h5py.File(ours._cderi, "r+") as file:
+            data = file[ours._dataname]
+            for part in data.values() if isinstance(data, h5py.Group) else [data]:
+                part[...] = factor * part[...]
+    else:
+        ours._cderi *= factor
+    for matrix, old in zip(ours.get_jk(dm, **wanted), before):
+        if old is not None:
+            np.testing.assert_allclose(matrix, factor**2 * old, rtol=1e-10, atol=1e-12 * factor**2)
+
+
 def test_a_density_and_its_orbitals_need_one_pass(monkeypatch):
     ours, _ = pair(molecule(charge=2))
     ours.build()

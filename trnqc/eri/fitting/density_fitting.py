@@ -193,16 +193,26 @@ class DF(df.DF):
         nao = self.mol.nao
         if dms.shape[-2:] != (nao, nao):
             raise InputError(f"dm is [{nao}, {nao}] or [..., {nao}, {nao}] for this molecule, found {dms.shape}")
-        if isinstance(self._cderi, np.ndarray):
-            norms, room = self._norms_in_memory(), memory_left(self.max_memory)
-            if rounded:
-                vj, vk = rounded(dm, norms, with_j, room)
-            else:
-                vj, vk = fitted_jk(self._cderi, dm, norms, with_j, with_k, room)
-        else:
-            vj, vk = self._jk_from_file(dm, with_j, with_k)
+        try:
+            vj, vk = self._jk(dm, with_j, with_k, rounded)
+        except jk.BoundExceeded:
+            # The integrals were edited in place. Norms of what they are now bound all sums.
+            self._forget_norms()
+            vj, vk = self._jk(dm, with_j, with_k, rounded)
         logger.timer(self, "df vj and vk", *start)
         return vj, vk
+
+    def _jk(self, dm: Any, with_j: bool, with_k: bool, rounded: RoundedJK | None) -> tuple[Any, Any]:
+        if not isinstance(self._cderi, np.ndarray):
+            return self._jk_from_file(dm, with_j, with_k)
+        norms, room = self._norms_in_memory(), memory_left(self.max_memory)
+        if rounded:
+            return rounded(dm, norms, with_j, room)
+        return fitted_jk(self._cderi, dm, norms, with_j, with_k, room)
+
+    def _forget_norms(self) -> None:
+        for name in ("_norms", "_file_norms"):
+            self.__dict__.pop(name, None)
 
     def _norms_in_memory(self) -> np.ndarray:
         norms: jk.Norms = self.__dict__.setdefault("_norms", jk.Norms())

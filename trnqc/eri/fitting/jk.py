@@ -38,6 +38,10 @@ NEGLIGIBLE = 1e-14
 AddRows = Callable[..., None]
 
 
+class BoundExceeded(Exception):
+    """J or K is larger than the norms of the rows allow: the rows have changed since the norms were computed."""
+
+
 def norms_of(rows: np.ndarray) -> np.ndarray:
     """Return sqrt(sum_Q (Q|ij)^2) of rows [naux, pairs], which by Schwarz's inequality bound J and K; [pairs]."""
     norms = np.empty(rows.shape[1])
@@ -52,7 +56,11 @@ def norms_of(rows: np.ndarray) -> np.ndarray:
 
 
 class Norms:
-    """The norms of an array of fitted integrals, kept until another array is asked for."""
+    """The norms of an array of fitted integrals, kept until another array is asked for.
+
+    Where the array is edited in place, norms that are too small are noticed by `BoundExceeded`. Larger ones than
+    necessary are bounds too.
+    """
 
     def __init__(self) -> None:
         self._rows: weakref.ref[np.ndarray] | None = None
@@ -242,10 +250,15 @@ def sums_of_groups(
     """Return the exact sums of what all groups of `count` rows add to arrays; NaN if a bound is not finite.
 
     worker: called once on each thread. bounds: as in `ExactSum`, the same on all ranks.
+
+    Raises
+    ------
+    BoundExceeded
+        If a sum is beyond its bound, which is then that of other rows.
     """
     if not all(np.isfinite(bound).all() for bound in bounds):
         return [np.full(shape, np.nan) for shape in shapes]
-    totals = [ExactSum(shape, bound) for shape, bound in zip(shapes, bounds)]
+    totals = [ExactSum(shape, bound, checked=True) for shape, bound in zip(shapes, bounds)]
 
     def adding() -> Callable[[int, tuple[np.ndarray, ...]], None]:
         add = worker()
@@ -254,4 +267,6 @@ def sums_of_groups(
     groups = range(0, count, GROUP)
     with single_threaded_pool(max(threads, 1)) as pool:
         add_all(totals, groups, adding, pool, min(threads, len(groups)), ranks)
+    if any(total.exceeded for total in totals):
+        raise BoundExceeded
     return [total.value() for total in totals]

@@ -21,6 +21,9 @@ Add = Callable[[T, tuple[np.ndarray, ...]], None]
 
 # Bits of the integer that stands for the bound of a sum. A signed integer of 64 bits has one more.
 BITS = 62
+# What the integers of terms and sums may reach where a bound is checked: a quarter more than that of the bound, for its
+# rounding. A sum of two such integers that overflows is beyond this too.
+LIMIT = 5 * 2 ** (BITS - 2)
 # Elements of a block of a term that is rounded at once: it stays in the cache for all operations.
 BLOCK = 16384
 
@@ -35,9 +38,17 @@ class ExactSum:
     bound [n]
         What the absolute values of the sum and of all partial sums cannot exceed, by row. Each term is rounded by at
         most half a quantum, which is bound / 2^61. Beyond the bound the sum may overflow.
+    checked
+        Whether terms and partial sums are compared with the bound.
+
+    Attributes
+    ----------
+    exceeded : bool
+        Whether one was beyond it, so that the sum is wrong; False if they are not compared.
     """
 
-    def __init__(self, shape: tuple[int, int], bound: np.ndarray) -> None:
+    def __init__(self, shape: tuple[int, int], bound: np.ndarray, checked: bool = False) -> None:
+        self.checked, self.exceeded = checked, False
         _, exponent = np.frexp(np.where(bound > 0, bound, 1.0))
         self.scale = np.ldexp(1.0, BITS - exponent)[:, None]
         self.total = np.zeros(shape, np.int64)
@@ -70,10 +81,17 @@ class Terms:
         block = self.array[part]
         integers = self._integers[: block.shape[0], : block.shape[1]]
         block *= self.total.scale[part[0]]
+        if self.total.checked and not max(block.max(), -block.min()) <= LIMIT:
+            self.total.exceeded = True
+            block.fill(0.0)
+            return
         np.copyto(integers, np.rint(block, out=block), casting="unsafe")
         block.fill(0.0)
         with self.total._lock:
-            self.total.total[part] += integers
+            sums = self.total.total[part]
+            sums += integers
+            if self.total.checked and not -LIMIT <= sums.min() <= sums.max() <= LIMIT:
+                self.total.exceeded = True
 
 
 def add_all(
