@@ -277,7 +277,7 @@ DRIVER = (
 DRIVER += ("trnqc_mace.h",)
 WRITTEN_BY_HAND |= {f"trnqc/mace/driver/{name}" for name in DRIVER}
 # The emulator of GPUs runs generated text, and is no kernel itself.
-WRITTEN_BY_HAND |= {f"trnqc/jit/emulator/{name}" for name in ("runtime.cpp", "words.h")}
+WRITTEN_BY_HAND |= {f"trnqc/jit/emulator/{name}" for name in ("launch.h", "runtime.cpp", "words.h")}
 
 
 def test_only_generators_write_c():

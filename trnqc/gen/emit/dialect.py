@@ -21,6 +21,8 @@ class Dialect:
         The qualifiers of a kernel.
     local : str
         The qualifiers of a function that is called from few places and is to be inlined.
+    helper : str
+        The qualifiers of a short function that returns a value.
     shared_code : str
         The qualifiers of a function that is called from many places and is not to be inlined.
     external : str
@@ -48,6 +50,7 @@ class Dialect:
     header: tuple[str, ...]
     kernel: str
     local: str
+    helper: str
     shared_code: str
     external: str
     restrict: str
@@ -66,6 +69,7 @@ C = Dialect(
     header=("#include <math.h>", "#include <stdint.h>"),
     kernel="void",
     local="static void",
+    helper="static inline",
     shared_code="static void",
     # Hidden functions are called directly, and their names do not clash with those of other libraries.
     external='__attribute__((visibility("hidden"))) void',
@@ -91,6 +95,7 @@ CUDA = Dialect(
     ),
     kernel='extern "C" __global__ void',
     local="static __device__ __forceinline__ void",
+    helper="static __device__ __forceinline__",
     shared_code="static __device__ __noinline__ void",
     external="extern __device__ void",
     restrict="__restrict__",

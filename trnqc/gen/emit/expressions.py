@@ -130,7 +130,7 @@ class Scalars:
         """The name of a helper function that returns the sum over the lanes of a warp on each of them."""
         kind, name = self.dialect.types[dtype], f"warp_sum_{dtype}"
         self.helpers[name] = (
-            f"static __device__ __forceinline__ {kind} {name}({kind} x) {{ "
+            f"{self.dialect.helper} {kind} {name}({kind} x) {{ "
             f"for (int n = 16; n; n /= 2) x += {self.dialect.shuffle}; return x; }}"
         )
         return name
@@ -167,8 +167,13 @@ class Scalars:
         return self.choice(value, ">")
 
     def choice(self, value: Value, sign: str) -> Fragment:
-        a, b = (self.inside(v, SUM) for v in value.args)
-        return f"{a} {sign} {b} ? {a} : {b}", CHOICE
+        """The smaller or larger operand. Its text has each operand twice only if both are names or numbers."""
+        a, b = map(self.text, value.args)
+        if all(v.op in ("var", "const") for v in value.args):
+            return f"{a} {sign} {b} ? {a} : {b}", CHOICE
+        kind, name = self.dialect.types[value.dtype], f"{value.op}_of_{value.dtype}"
+        self.helpers[name] = f"{self.dialect.helper} {kind} {name}({kind} a, {kind} b) {{ return a {sign} b ? a : b; }}"
+        return f"{name}({a}, {b})", ATOM
 
     def on_select(self, value: Value) -> Fragment:
         condition, a, b = value.args

@@ -174,8 +174,8 @@ def runtime() -> ctypes.CDLL:
 
 
 @functools.cache
-def _sources() -> tuple[str, str]:
-    return (FOLDER / "words.h").read_text(), (FOLDER / "runtime.cpp").read_text()
+def _sources() -> tuple[str, ...]:
+    return tuple((FOLDER / name).read_text() for name in ("words.h", "launch.h", "runtime.cpp"))
 
 
 @functools.cache

@@ -16,18 +16,18 @@ from trnqc.jit.signature import SCALARS
 ORDERS = {"ascending": 0, "descending": 1, "random": 2}
 # Blocks of a launch: gridDim.x (CUDA C++ Programming Guide, compute capabilities).
 MOST_BLOCKS = 2**31 - 1
-# REPORTS and the size of a text in runtime.cpp.
+# REPORTS and the size of a text in launch.h.
 _REPORTS, _TEXT = 16, 160
 
 
 class _Array(ctypes.Structure):
-    """EmulatorArray of runtime.cpp."""
+    """EmulatorArray of launch.h."""
 
     _fields_ = (("begin", ctypes.c_void_p), ("bytes", ctypes.c_int64), ("records", ctypes.c_void_p))
 
 
 class _Launch(ctypes.Structure):
-    """EmulatorLaunch of runtime.cpp."""
+    """EmulatorLaunch of launch.h."""
 
     _fields_ = (
         ("body", ctypes.c_void_p),

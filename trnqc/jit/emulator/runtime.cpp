@@ -11,9 +11,11 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
+#include "launch.h"
+
 namespace {
 
-constexpr int MOST_THREADS = 1024, WARP = 32, REPORTS = 16;
+constexpr int MOST_THREADS = 1024, WARP = 32;
 constexpr size_t STACK = size_t(1) << 20;
 // The bytes of memory that share one record of accesses.
 constexpr int GRAIN = 4;
@@ -30,6 +32,8 @@ struct Fibre {
     const void *place;
 };
 
+} // namespace
+
 // Who accessed some bytes last: the thread, its block, and how many barriers the block had passed. A block of 0 is nobody.
 struct Who {
     int64_t block;
@@ -38,42 +42,13 @@ struct Who {
     bool atomic;
 };
 
-struct Record {
+struct EmulatorRecord {
     Who writer, reader;
     // Whether the bytes were also read by other blocks, and by other threads of the reader's block in its epoch.
     bool other_blocks, other_threads;
 };
 
-} // namespace
-
 extern "C" {
-
-struct EmulatorArray {
-    char *begin;
-    int64_t bytes;
-    Record *records;
-};
-
-// What Python fills in for a launch.
-struct EmulatorLaunch {
-    void (*body)(void **);
-    void **arguments;
-    int64_t blocks;
-    int32_t threads;
-    // 0 ascending, 1 descending, otherwise a random order of blocks and threads.
-    int32_t order;
-    char *shared;
-    int64_t shared_bytes;
-    // The library of the kernel, whose constant tables may be read.
-    const char *image;
-    int64_t image_bytes;
-    EmulatorArray *arrays;
-    int32_t array_count;
-    // How many reports follow, each with an address in the kernel's library and the bytes of its text.
-    int32_t reports;
-    const void *places[REPORTS];
-    char texts[REPORTS][160];
-};
 
 struct EmulatorIndex {
     unsigned x;
@@ -126,7 +101,7 @@ bool unordered(const Who &who, bool shared) {
     return who.epoch == epoch && who.thread != current;
 }
 
-void write_record(Record &r, const char *p, int bytes, Access access, bool shared, const void *place) {
+void write_record(EmulatorRecord &r, const char *p, int bytes, Access access, bool shared, const void *place) {
     bool atomic = access == ATOMIC, readers = r.reader.block && !shared && (r.other_blocks || r.reader.block != block_number + 1);
     readers |= r.reader.block == block_number + 1 && r.reader.epoch == epoch && (r.reader.thread != current || r.other_threads);
     if (readers)
@@ -143,7 +118,7 @@ void write_record(Record &r, const char *p, int bytes, Access access, bool share
     r.writer = Who{block_number + 1, epoch, (int16_t)current, atomic};
 }
 
-void read_record(Record &r, bool shared, const void *place) {
+void read_record(EmulatorRecord &r, bool shared, const void *place) {
     if (unordered(r.writer, shared)) report(place, "read of what another thread writes without a barrier between them");
     Who &reader = r.reader;
     if (reader.block && reader.block != block_number + 1) r.other_blocks = true;
@@ -183,7 +158,7 @@ void check(const void *address, int bytes, Access access, const void *place) {
     }
     bool shared = array == &shared_array;
     if (!array->records) {
-        array->records = (Record *)calloc(array->bytes / GRAIN + 1, sizeof(Record));
+        array->records = (EmulatorRecord *)calloc(array->bytes / GRAIN + 1, sizeof(EmulatorRecord));
         if (!array->records) return;
     }
     for (int64_t n = (p - array->begin) / GRAIN; n <= (p + bytes - 1 - array->begin) / GRAIN; n++) {
