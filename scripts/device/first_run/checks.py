@@ -5,6 +5,9 @@ A check returns errors by case, and raises AssertionError or TrnqcError where on
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from trnqc.errors import TrnqcError
@@ -21,6 +24,9 @@ Errors = dict[str, float]
 ROUNDING = 1e-13
 # Hartree, of elements of J and K of small molecules.
 GATE_JK = 1e-9
+# Problems of tensor products, the smallest first, and precisions of MP2.
+TENSOR_PRODUCTS = ("uvu-5", "mace-medium", "DiffDock-L=2")
+PRECISIONS = ("fp64", "fp32", "bf16x3")
 # Passes of a batch and of a convolution.
 PASSES = ("forward", "backward", "double_backward")
 CONVOLUTIONS = ("conv_forward", "conv_backward")
@@ -64,7 +70,7 @@ def tensor_products(simulate: bool) -> Errors:
     rng, nodes, edges = np.random.default_rng(0), 7, 90
     rows, cols = rng.integers(0, nodes, (2, edges))
     graph = Graph(rows, cols, nodes)
-    for label in ("uvu-5",) if simulate else ("uvu-5", "mace-medium", "DiffDock-L=2"):
+    for label in TENSOR_PRODUCTS[:1] if simulate else TENSOR_PRODUCTS:
         problem = bench_cg.problem_of(label)
         for dtype in ("float64",) if simulate else ("float64", "float32"):
             engine = CudaEngine(problem, dtype, there)
@@ -89,7 +95,7 @@ def mp2(simulate: bool) -> Errors:
     from trnqc.errors import UnsupportedPrecision
 
     gpus, errors = bench_mp2_cuda.simulated_gpus() if simulate else Cuda().gpus(), {}
-    for precision in ("fp64", "fp32", "bf16x3"):
+    for precision in PRECISIONS:
         try:
             if not simulate:
                 Cuda().require_accuracy(precision)
@@ -99,14 +105,13 @@ def mp2(simulate: bool) -> Errors:
     return errors
 
 
-def integrals(momenta: tuple[int, ...], simulate: bool) -> Errors:
+def integrals(momenta: Sequence[int], simulate: bool) -> Errors:
     """J and K of two atoms with shells of these angular momenta, on all devices, against PySCF's."""
-    from pyscf import gto, scf
+    from pyscf import scf
 
     from trnqc.eri.cuda.builder import JKBuilder
 
-    shells = [[l, [0.9 - 0.1 * l, 1.0]] for l in momenta]
-    mol = gto.M(atom="He 0 0 0; He 0.4 0.3 1.5", basis={"He": shells}, verbose=0)
+    mol = atoms(momenta)
     dm = np.random.default_rng(0).normal(size=(mol.nao_nr(), mol.nao_nr()))
     dm += dm.T
     # Unchecked, as threads of kernels with checks take several times as long; tests have them.
@@ -117,6 +122,14 @@ def integrals(momenta: tuple[int, ...], simulate: bool) -> Errors:
         raise TrnqcError(f"not as planned: {'; '.join(builder.notes)}")
     pairs = zip("JK", results, scf.hf.get_jk(mol, dm))
     return gated({name: float(abs(ours - theirs).max()) for name, ours, theirs in pairs}, GATE_JK)
+
+
+def atoms(momenta: Sequence[int]) -> Any:
+    """Two atoms with a shell of one primitive for each angular momentum, as a molecule of PySCF."""
+    from pyscf import gto
+
+    shells = [[l, [0.9 - 0.1 * l, 1.0]] for l in momenta]
+    return gto.M(atom="He 0 0 0; He 0.4 0.3 1.5", basis={"He": shells}, verbose=0)
 
 
 def gated(errors: Errors, allowed: float) -> Errors:

@@ -56,13 +56,20 @@ class Step:
 
 _GPU, _INTEGRALS = ("gpu", "cuda-core"), ("gpu", "cuda-core", "pyscf", "gcc")
 _PRODUCTS = ("cuequivariance", "openequivariance", "e3nn")
+# What is measured, and of what kernels can be compiled before: molecules, and tensor products.
+MOLECULES = {"water20/cc-pvdz": 60, "aspirin/cc-pvdz": 60, "aspirin/cc-pvtz": 150}
+PROBLEMS = {"mace-large": 40, "nequip-revmd17-toluene": 40}
+# Angular momenta of the shells beside s shells that are checked, with a name, and precisions of MP2.
+MOMENTA = {1: "s p", 2: "d", 3: "f"}
+PRECISIONS = checks.PRECISIONS
 CHECKS = (
     Step("jit", CHECK, _GPU, 10, checks.jit),
     Step("cg", CHECK, (*_GPU, "torch"), 40, checks.tensor_products),
     Step("mp2", CHECK, (*_GPU, "nvmath-python", "gcc"), 20, checks.mp2),
-    Step("eri s p", CHECK, _INTEGRALS, 20, partial(checks.integrals, (0, 1))),
-    Step("eri d", CHECK, _INTEGRALS, 30, partial(checks.integrals, (0, 2))),
-    Step("eri f", CHECK, _INTEGRALS, 40, partial(checks.integrals, (0, 3))),
+    *(
+        Step(f"eri {name}", CHECK, _INTEGRALS, 10 + 10 * l, partial(checks.integrals, (0, l)))
+        for l, name in MOMENTA.items()
+    ),
 )
 
 
@@ -86,12 +93,8 @@ def _tensors(part: str, case: str, seconds: float) -> Step:
 
 TIMINGS = (
     Step("MP2 medium", TIMING, (*_GPU, "nvmath-python", "gcc"), 40, timings.mp2),
-    _molecule("water20/cc-pvdz", 60),
-    _molecule("aspirin/cc-pvdz", 60),
-    _tensors("products", "mace-large", 40),
-    _tensors("convolutions", "mace-large", 40),
-    _tensors("products", "nequip-revmd17-toluene", 40),
-    _tensors("convolutions", "nequip-revmd17-toluene", 40),
-    _molecule("aspirin/cc-pvtz", 150),
+    *(_molecule(case, seconds) for case, seconds in list(MOLECULES.items())[:2]),
+    *(_tensors(part, case, seconds) for case, seconds in PROBLEMS.items() for part in ("products", "convolutions")),
+    *(_molecule(case, seconds) for case, seconds in list(MOLECULES.items())[2:]),
 )
 STEPS = (*CHECKS, *map(_sanitized, CHECKS), *TIMINGS)
