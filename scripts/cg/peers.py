@@ -58,13 +58,13 @@ def cuequivariance(problem: TPProblem, x: Any) -> Callable[..., Any]:
     )
 
 
-def openequivariance(problem: TPProblem, x: Any) -> Callable[..., Any]:
+def _openequivariance_problem(problem: TPProblem, x: Any) -> Any:
     import numpy as np
     import openequivariance as oeq
 
     kind = getattr(np, str(x.dtype).removeprefix("torch."))
     irreps = [oeq.Irreps(text) for text in slots(problem)]
-    theirs = oeq.TPProblem(
+    return oeq.TPProblem(
         *irreps,
         rules(problem),
         shared_weights=problem.shared_weights,
@@ -72,7 +72,12 @@ def openequivariance(problem: TPProblem, x: Any) -> Callable[..., Any]:
         irrep_dtype=kind,
         weight_dtype=kind,
     )
-    return oeq.TensorProduct(theirs).to(x.device)
+
+
+def openequivariance(problem: TPProblem, x: Any) -> Callable[..., Any]:
+    import openequivariance as oeq
+
+    return oeq.TensorProduct(_openequivariance_problem(problem, x)).to(x.device)
 
 
 PEERS: Mapping[str, Callable[[TPProblem, Any], Callable[..., Any]]] = {
@@ -80,6 +85,36 @@ PEERS: Mapping[str, Callable[[TPProblem, Any], Callable[..., Any]]] = {
     "e3nn compiled": e3nn_compiled,
     "cuequivariance": cuequivariance,
     "openequivariance": openequivariance,
+}
+
+
+def gathered(make: Callable[[TPProblem, Any], Callable[..., Any]]) -> Callable[..., Callable[..., Any]]:
+    """The convolution by a product of every edge and a sum by receiver, as models without a fused one have it."""
+
+    def convolution(problem: TPProblem, x: Any, rows: Any, cols: Any) -> Callable[..., Any]:
+        product = make(problem, x)
+
+        def work(x: Any, y: Any, w: Any) -> Any:
+            edges = product(x[cols], y, w)
+            return edges.new_zeros(len(x), edges.shape[1]).index_add_(0, rows, edges)
+
+        return work
+
+    return convolution
+
+
+def openequivariance_fused(problem: TPProblem, x: Any, rows: Any, cols: Any) -> Callable[..., Any]:
+    """Its convolution in one kernel, which adds up in any order."""
+    import openequivariance as oeq
+
+    convolution = oeq.TensorProductConv(_openequivariance_problem(problem, x), deterministic=False).to(x.device)
+    return lambda x, y, w: convolution(x, y, w, rows, cols)
+
+
+CONVOLUTIONS: Mapping[str, Callable[..., Callable[..., Any]]] = {
+    "cuequivariance": gathered(cuequivariance),
+    "openequivariance": gathered(openequivariance),
+    "openequivariance fused": openequivariance_fused,
 }
 
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from scripts.cg.peers import PEERS, Peer
+from scripts.cg.peers import CONVOLUTIONS, PEERS, Peer
 from scripts.measuring import clocked, heading, in_turns, machine, record_file, slug, write_json
 from scripts.workloads import tensor_product_oracle as oracle
 from scripts.workloads.tensor_products import CHANNELWISE, ROOFLINE, awkward, configuration
@@ -39,6 +40,7 @@ BATCHES = {"forward": 50_000, "backward": 50_000, "double_backward": 20_000}
 # Nodes and edges: DHFR 1DRF within 3.5 Angstrom, and a carbon lattice.
 GRAPHS = {"protein": (1_800, 56_000), "lattice": (1_000, 158_000)}
 CHECKED = 16
+PARTS = ("products", "convolutions")
 
 
 def problem_of(label: str) -> TPProblem:
@@ -77,23 +79,29 @@ def case(label: str, dtype: str, device: Device, rounds: int, batch: int | None,
     return rows
 
 
-def convolutions(dtype: str, device: Device, rounds: int, small: bool, tensors: bool) -> list[dict[str, Any]]:
-    """Forward and backward of mace-large over graphs, with sums in order and by hardware."""
-    problem, rows = problem_of("uvu-5" if small else "mace-large"), []
+def convolutions(
+    label: str, dtype: str, device: Device, rounds: int, small: bool, tensors: bool
+) -> list[dict[str, Any]]:
+    """Forward and backward over graphs, with sums in order and by hardware, and beside peers."""
+    problem, rows = problem_of(label), []
     engine, atomic = (CudaEngine(problem, dtype, device, atomic=atomic) for atomic in (False, True))
     for title, (nodes, edges) in {"small": (9, 40)}.items() if small else GRAPHS.items():
         rng = np.random.default_rng(0)
-        ends = {"rows": rng.integers(0, nodes, edges), "cols": rng.integers(0, nodes, edges)}
-        graph = (DeviceGraph if tensors else Graph)(**moved(ends, tensors), n_nodes=nodes)
+        ends = moved({"rows": rng.integers(0, nodes, edges), "cols": rng.integers(0, nodes, edges)}, tensors)
+        graph = (DeviceGraph if tensors else Graph)(**ends, n_nodes=nodes)
         all_inputs = operands(problem, edges, dtype, nodes)
         for name in ("conv_forward", "conv_backward"):
             inputs = moved({n: a for n, a in all_inputs.items() if n in DIRECTIONS[name].reads}, tensors)
-            contestants = {
-                word: lambda engine=e: getattr(engine, name)(*inputs.values(), graph)  # noqa: B023
+            contestants: dict[str, Callable[[], Any]] = {
+                word: partial(getattr(e, name), *inputs.values(), graph)
                 for word, e in (("ours", engine), ("ours, atomic", atomic))
             }
-            seconds = in_turns(rounds, {n: clocked(waiting(work, tensors)) for n, work in contestants.items()})
-            rows.append(row(f"{problem.label} on {title}", dtype, name, edges, seconds, {}))
+            pass_name = name.removeprefix("conv_")
+            peers, reasons = ready(problem, pass_name, inputs, CONVOLUTIONS, *ends.values()) if tensors else ({}, {})
+            seconds = in_turns(
+                rounds, {n: clocked(waiting(work, tensors)) for n, work in (contestants | peers).items()}
+            )
+            rows.append(row(f"{problem.label} on {title}", dtype, name, edges, seconds, reasons))
     return rows
 
 
@@ -128,12 +136,14 @@ def waiting(work: Callable[[], Any], tensors: bool) -> Callable[[], Any]:
     return run
 
 
-def ready(problem: TPProblem, name: str, held: dict[str, Any]) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:
-    """Peers that run the pass, and why others do not."""
+def ready(
+    problem: TPProblem, name: str, held: dict[str, Any], peers: Mapping[str, Callable[..., Any]] = PEERS, *ends: Any
+) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:
+    """Peers that run the pass, and why others do not. Peers of convolutions also take the ends of edges."""
     engines, reasons = {}, {}
-    for title, make in PEERS.items():
+    for title, make in peers.items():
         try:
-            work = Peer(make(problem, held["x"])).work(name, held)
+            work = Peer(make(problem, held["x"], *ends)).work(name, held)
             work()
             engines[title] = work
         except Exception as reason:  # peers fail in ways of their own, and each is to be named
@@ -159,15 +169,19 @@ def row(
 
 def measured(asked: argparse.Namespace, dtype: str, device: Device) -> Iterator[dict[str, Any]]:
     tensors = not asked.simulate
-    for label in asked.cases:
+    for label in asked.cases if "products" in asked.parts else ():
         yield from case(label, dtype, device, asked.rounds, asked.batch, tensors)
-    yield from convolutions(dtype, device, asked.rounds, asked.simulate, tensors)
+    small = ["uvu-5"] if asked.simulate else ["mace-large"]
+    for label in (asked.convolutions or small) if "convolutions" in asked.parts else ():
+        yield from convolutions(label, dtype, device, asked.rounds, asked.simulate, tensors)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("cases", nargs="*", default=list(CASES))
     parser.add_argument("--dtypes", nargs="+", choices=GATE, default=["float32", "float64"])
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--convolutions", nargs="+", metavar="case", help="of these cases (default: mace-large)")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--batch", type=int, help="rows of a batch, instead of the usual ones")
     parser.add_argument("--simulate", action="store_true", help="a simulated device on this CPU")

@@ -72,7 +72,7 @@ def case(title: str, devices: Sequence[Device], rounds: int) -> dict[str, Any]:
     ours = OnDevices(mol)
     ours.builder = builder
     row |= scf_of(ours, dm)
-    peer = gpu4pyscf(mol, dm, rounds)
+    peer, row["gpu4pyscf_absent"] = peer_of(mol, dm, rounds)
     if peer:
         row["gpu4pyscf"] = peer
         row["ratio_jk"] = median(peer["jk_s"]) / median(row["jk_s"])
@@ -93,10 +93,18 @@ def scf_of(mf: Any, dm: np.ndarray) -> dict[str, Any]:
     return {"energy": energy, "cycles": cycles, "scf_s": seconds, "iteration_s": seconds / cycles}
 
 
-def gpu4pyscf(mol: gto.Mole, dm: np.ndarray, rounds: int) -> dict[str, Any]:
-    """The same of gpu4pyscf; empty where it is not installed."""
+def peer_of(mol: gto.Mole, dm: np.ndarray, rounds: int) -> tuple[dict[str, Any], str]:
+    """The same of gpu4pyscf, or nothing and the reason."""
     if not importlib.util.find_spec("gpu4pyscf"):
-        return {}
+        return {}, "it is not installed"
+    try:
+        return gpu4pyscf(mol, dm, rounds), ""
+    except Exception as error:  # It fails in ways of its own, such as a build for another CUDA; ours is timed already.
+        return {}, f"{type(error).__name__}: {error}"
+
+
+def gpu4pyscf(mol: gto.Mole, dm: np.ndarray, rounds: int) -> dict[str, Any]:
+    """The same of gpu4pyscf."""
     import cupy
     import gpu4pyscf
     from gpu4pyscf import scf as gpu_scf

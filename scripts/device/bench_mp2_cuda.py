@@ -44,6 +44,12 @@ A10G_SECONDS = {"small": 0.001, "medium": 0.266, "large": 2.018}
 A10G_DOLLARS = 1.006
 
 
+def simulated_gpus() -> tuple[Gpu, ...]:
+    """One simulated device with its products and solvers."""
+    simulated = SimulatedDevice(streams=3)
+    return (Gpu(simulated, SimulatedProducts(simulated), SimulatedSolvers(simulated)),)
+
+
 def rates(seconds: float, dollars_per_hour: float | None) -> dict[str, float]:
     """Energies per hour, and per dollar if the price is known."""
     per_hour = 3600 / seconds
@@ -111,12 +117,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="default: profiles/measured/GPU/mp2.json")
     asked, console = parser.parse_args(argv), Console(soft_wrap=True)
     try:
-        simulated = SimulatedDevice(streams=3)
-        gpus = (
-            (Gpu(simulated, SimulatedProducts(simulated), SimulatedSolvers(simulated)),)
-            if asked.simulate
-            else Cuda().gpus()
-        )
+        gpus = simulated_gpus() if asked.simulate else Cuda().gpus()
         kind = "simulated devices, no figure counts" if asked.simulate else "measured"
         record = heading() | {
             "kind": kind,

@@ -12,6 +12,7 @@ from scripts.device import bench_cg
 from scripts.registers import cg as cg_registers
 from scripts.workloads import tensor_product_oracle as oracle
 from scripts.workloads.tensor_products import awkward
+from trnqc.cg.problem.graph import Graph
 from trnqc.errors import BackendUnavailable
 from trnqc.jit.device import cuda_devices
 
@@ -63,6 +64,21 @@ def test_a_peer_gives_the_derivatives_that_are_timed():
         for a, b in zip(theirs, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
             # e3nn makes its constants in the default precision.
             np.testing.assert_allclose(a.detach().numpy(), b, rtol=0, atol=1e-5)
+
+
+def test_a_convolution_of_a_peer_gathers_by_sender_and_sums_by_receiver():
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("e3nn")
+    from scripts.cg.peers import Peer, e3nn_eager, gathered
+
+    problem, (rows, cols) = awkward("uvu-5"), np.random.default_rng(0).integers(0, 5, (2, 20))
+    inputs = bench_cg.operands(problem, 20, "float64", 5)
+    held = {name: torch.as_tensor(array) for name, array in inputs.items()}
+    peer = Peer(gathered(e3nn_eager)(problem, held["x"], torch.as_tensor(rows), torch.as_tensor(cols)))
+    graph, ours = Graph(rows, cols, 5), list(inputs.values())
+    wanted = (oracle.conv_forward(problem, *ours[:3], graph), *oracle.conv_backward(problem, *ours[:4], graph))
+    for a, b in zip((peer.work("forward", held)(), *peer.work("backward", held)()), wanted, strict=True):
+        np.testing.assert_allclose(a.detach().numpy(), b, rtol=0, atol=1e-4)
 
 
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="needs the CUDA compiler")

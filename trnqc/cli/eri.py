@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
+from trnqc.cli import eri_cubins
 from trnqc.eri.classes import OPERATORS, QuartetClass
 from trnqc.eri.library import prebuild, programs
 from trnqc.errors import CompilerError, InputError, UnsupportedClass
@@ -44,6 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=OPERATORS,
         default="coulomb",
         help="build: erf or erfc for range-separated functionals (default: coulomb)",
+    )
+    parser.add_argument(
+        "--cuda",
+        nargs="+",
+        metavar="ARCH",
+        help="build: J and K for GPUs of these architectures, such as sm_80 sm_90, instead of this CPU; needs no GPU",
     )
     parser.add_argument("--workers", type=int, metavar="N", help="build: compilers at once (default: one per core)")
     add_output(parser, "the kernels")
@@ -86,6 +93,8 @@ def _build(args: argparse.Namespace) -> int:
         raise InputError("trnqc eri build needs --basis, such as --basis cc-pvtz")
     if args.workers is not None and args.workers < 1:
         raise InputError(f"--workers must be positive, got {args.workers}")
+    if args.cuda:
+        return eri_cubins.build(args)
     wanted = _wanted(args)
     compiler = find_compiler()
     jobs = {program.name: functools.partial(_compiled, program, *purpose) for program, purpose in wanted.items()}

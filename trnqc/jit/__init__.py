@@ -10,6 +10,7 @@ compiler.py          the C compiler of this machine; probed.py keeps what is kno
 shipped.py           compiled files that a wheel brings along
 nvcc.py              CUDA text to a cubin and the report of ptxas, without a GPU; occupancy.py evaluates the report
 device.py            memory, streams and launches on GPUs, through the optional bindings in gpu.py; not imported here
+cubins.py            cubins of recipes, compiled without a GPU; cubin_builder.py builds them ahead of the first use
 simulated_device.py  the same on the CPU, for tests, by CUDA text that emulator/ runs; not imported here
 cpp.py               the C++ compiler, for operators and for the emulator
 """

@@ -14,10 +14,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from trnqc.errors import BackendUnavailable, MemoryLimit
-from trnqc.gen import emit_cuda
 from trnqc.jit import gpu
-from trnqc.jit.recipe import Recipe, Target, stored
+from trnqc.jit.cubins import cubin_of
+from trnqc.jit.recipe import Recipe
 from trnqc.jit.signature import GROUPS, NUMPY, Parameter, Signature
+
+# Threads of a block on every GPU (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+MOST_LANES = 1024
 
 
 @dataclass(eq=False)
@@ -190,7 +193,7 @@ class CudaDevice:
             self._streams = [self._device.create_stream() for _ in range(streams)]
         except Exception as error:  # The bindings raise a different class for each library.
             raise BackendUnavailable(f"CUDA device {index} cannot be used: {error}") from error
-        self._core, self.streams, self.most_lanes = core, streams, 1024
+        self._core, self.streams, self.most_lanes = core, streams, MOST_LANES
 
     def free_memory(self) -> int:
         # The pool from which arrays are allocated keeps the memory of those that have been released.
@@ -200,16 +203,8 @@ class CudaDevice:
     def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
         (signature,) = recipe.signatures
         gpu.require_arch(self.name, self.arch, self._modules)
-        target = Target(
-            (gpu.nvrtc_version(self._modules), self.arch, str(lanes), accumulate, str(min_blocks)),
-            ".cubin",
-            lambda functions, _: emit_cuda(*functions, lanes=lanes, accumulate=accumulate, min_blocks=min_blocks),
-            lambda text, out, _: _write(out, self._compile(text, recipe.name)),
-        )
-        return Built(signature, lanes, *self._load(stored(recipe, target), signature.name, lanes))
-
-    def _compile(self, text: str, name: str) -> bytes:
-        return gpu.compile_nvrtc(text, name=name, arch=self.arch, modules=self._modules)
+        path, _ = cubin_of(recipe, self.arch, lanes, accumulate, min_blocks, self._modules)
+        return Built(signature, lanes, *self._load(path, signature.name, lanes))
 
     def _load(self, path: Path, name: str, lanes: int) -> tuple[Any, int, int]:
         """Return a kernel of a cubin, its bytes of local memory per lane, and its resident blocks of so many lanes.
@@ -312,10 +307,6 @@ class CudaDevice:
         if int(status) != 0:
             raise BackendUnavailable(f"{self.name}: the driver function {function} returned {status.name}")
         return tuple(results)
-
-
-def _write(out: Path, data: bytes) -> None:
-    out.write_bytes(data)
 
 
 def no_memory(name: str, needed: int, free: int) -> MemoryLimit:

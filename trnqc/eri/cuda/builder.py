@@ -12,17 +12,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 from pyscf import gto
 
 from trnqc import backends
 from trnqc.eri.classes import QuartetClass
-from trnqc.eri.cuda import screen
-from trnqc.eri.cuda.batch import work_recipe
+from trnqc.eri.cuda.forms import first_sound
 from trnqc.eri.cuda.run import DeviceRun, Programs, ResidentArrays
-from trnqc.eri.cuda.tiers import absurd, candidates
 from trnqc.eri.jk import builder, schwarz
 from trnqc.eri.jk.batch import Batch
 from trnqc.eri.jk.run import Run
@@ -118,23 +115,11 @@ class JKBuilder(builder.JKBuilder):
             self._kernels[n][batch] = kernel
 
     def _first_sound(self, device: Device, batch: Batch) -> Programs:
-        """Return the first tier that compiles without absurd spills, with a warning for each that does not."""
-        failures = []
-        for tier in candidates(batch.cls):
-            lanes = min(tier.lanes, device.most_lanes)
-            try:
-                options: dict[str, Any] = {"accumulate": tier.accumulate, "min_blocks": tier.min_blocks}
-                built = device.build(work_recipe(batch, tier), lanes, **options)
-            except CompilerError as error:
-                failures.append(f"targets in {tier.name}: {str(error).splitlines()[0]}")
-                continue
-            if not absurd(built.stack):
-                for failure in failures:
-                    self._note(f"({batch.cls.digits}) on {device.name}: {failure}; the next form is used")
-                lanes = min(screen.LANES, device.most_lanes)
-                return Programs(tier, device.build(screen.recipe(batch, lanes), lanes), built)
-            failures.append(f"targets in {tier.name}: {built.stack} bytes a thread beside the registers")
-        raise CompilerError(f"no form of {batch.name} can be built for {device.name}: {'; '.join(failures)}")
+        """Return the first form that the compiler can cope with, with a warning for each other one."""
+        programs, failures = first_sound(device, batch)
+        for failure in failures:
+            self._note(f"({batch.cls.digits}) on {device.name}: {failure}; the next form is used")
+        return programs
 
     def _note(self, text: str) -> None:
         self.notes.append(text)

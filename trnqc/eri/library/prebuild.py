@@ -102,12 +102,18 @@ def form(kind: str, cls: QuartetClass) -> str:
 RecipesOfClasses = Iterator[tuple[Recipe, QuartetClass]]
 
 
-def _jk(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> RecipesOfClasses:
+def batches(mol: gto.Mole, operator: str = "coulomb") -> Iterator[Batch]:
+    """Yield the batches of quartets that J and K of a molecule need, on CPUs and on GPUs."""
     # Range-separated functionals need K alone.
     omega = {"coulomb": 0.0, "erf": 1.0, "erfc": -1.0}[operator]
     for cls in JKBuilder(mol, omega=omega).classes():
         for with_j, with_k in ((True, True), (True, False)) if operator == "coulomb" else ((False, True),):
-            yield Batch(cls, with_j, with_k).program, cls
+            yield Batch(cls, with_j, with_k)
+
+
+def _jk(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> RecipesOfClasses:
+    for batch in batches(mol, operator):
+        yield batch.program, batch.cls
 
 
 def _memory(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> RecipesOfClasses:

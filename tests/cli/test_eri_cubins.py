@@ -1,0 +1,59 @@
+"""``trnqc eri build --cuda`` with a stand-in for NVRTC."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pyscf import gto, scf
+
+from scripts.device.recording_driver import RecordedDevice, RecordingDriver
+from trnqc.eri.cuda.builder import JKBuilder
+from trnqc.errors import BackendUnavailable
+from trnqc.jit import cubin_builder, gpu
+
+HYDROGEN = ("eri", "build", "--basis", "sto-3g", "--elements", "H", "--workers", 1)
+
+
+@pytest.fixture(autouse=True)
+def stand_in(tmp_path, monkeypatch) -> RecordingDriver:
+    monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path))
+    driver = RecordingDriver()
+    monkeypatch.setattr(gpu, "bindings", lambda: driver.bindings)
+    monkeypatch.setattr(cubin_builder, "local_bytes", lambda cubin: 0)
+    return driver
+
+
+def test_a_gpu_finds_what_was_built_ahead(trnqc, stand_in):
+    status, out, _ = trnqc(*HYDROGEN, "--cuda", "sm_80", "sm_90")
+    assert status == 0
+    assert "(00|00)" in out and "8 kernels compiled by NVRTC 13.0 for sm_80, sm_90" in out
+    mol = gto.M(atom="H 0 0 0; H 0 0 1", basis="sto-3g", verbose=0)
+    for capability in (80, 90):
+        driver = RecordingDriver(capability=capability)
+        JKBuilder(mol, devices=[RecordedDevice(driver, lanes=1024)]).get_jk(scf.hf.init_guess_by_minao(mol))
+        assert driver.count("launch") == 2 and driver.count("Program.compile") == 0
+    assert "0 kernels compiled" in trnqc(*HYDROGEN, "--cuda", "sm_90")[1]
+
+
+def test_a_form_that_spills_absurdly_is_followed_by_the_next(trnqc, monkeypatch):
+    stacks = iter([60_000, 8] * 2)
+    monkeypatch.setattr(cubin_builder, "local_bytes", lambda cubin: next(stacks, 0))
+    status, out, _ = trnqc(*HYDROGEN, "--cuda", "sm_90", "--json", "-")
+    kernel = json.loads(out)[0]
+    assert status == 0 and (kernel["tier"], kernel["stack"]) == ("shared", 8)
+    assert kernel["rejected"] == ["targets in registers: 60000 bytes a thread beside the registers"]
+
+
+def test_without_nvrtc_it_is_one_error(trnqc, monkeypatch):
+    def missing() -> gpu.Bindings:
+        raise BackendUnavailable("the CUDA bindings cannot be imported: pip install 'trnqc[cuda]'")
+
+    monkeypatch.setattr(gpu, "bindings", missing)
+    status, _, err = trnqc(*HYDROGEN, "--cuda", "sm_90")
+    assert status == 2 and err.count("\n") == 1 and "pip install 'trnqc[cuda]'" in err
+
+
+def test_what_gpus_do_not_have_is_refused(trnqc):
+    status, _, err = trnqc(*HYDROGEN, "--cuda", "sm_90", "--gradients")
+    assert status == 2 and "leave out --gradients" in err
