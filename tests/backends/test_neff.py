@@ -1,18 +1,29 @@
 """The vendor's caches, laid out as documented, are read, claimed, warmed and cleared without damage."""
 
 import dataclasses
+import itertools
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from nki_kernels.descriptors import kernels
+from nki_kernels.descriptors.descriptor import Infeasible
 from trnqc.backends.neuron import neff
 from trnqc.backends.neuron.neff import ledger
 from trnqc.backends.neuron.neff.caches import CUSTOM_CALL, entries, vendor_caches
 from trnqc.backends.neuron.neff.programs import program
 from trnqc.backends.neuron.neff.warming import warm
 from trnqc.errors import CompilerError, InputError
+from trnqc.jit import key_of
+from trnqc.sim.launch.launch import execute
+from trnqc.sim.launch.targets import TARGETS
+from trnqc.sim.timeline.record import Recorder
+from trnqc.sim.timeline.timeline import _targeting
+from trnqc.tuning.sources import kernel_hash
 
 COMPILER = "neuronxcc-2.24.1234.0+abcdef12"
 FLAG = "--cache_dir in NEURON_CC_FLAGS"
@@ -356,11 +367,13 @@ def compiler(caches, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tool.parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("TOOL_LOG", str(tmp_path / "log"))
     monkeypatch.setattr("trnqc.backends.neuron.packages.device_files", lambda: ())
+    monkeypatch.setenv("NEURON_CC_FLAGS", "--target=trn2")
     return tmp_path / "log"
 
 
 @pytest.mark.parametrize("target", ["trn1", "trn2"])
-def test_warming_without_a_chip_collects_then_compiles_for_the_target(compiler, target):
+def test_warming_without_a_chip_collects_then_compiles_for_the_target(compiler, target, monkeypatch):
+    monkeypatch.setenv("NEURON_CC_FLAGS", f"-O2 --target {target}")
     wanted = gemm_program(target=target)
     compiled = warm(wanted)
     assert [entry.path.name for entry in compiled] == [f"MODULE_77+{target}"]
@@ -368,7 +381,20 @@ def test_warming_without_a_chip_collects_then_compiles_for_the_target(compiler, 
     calls = compiler.read_text().splitlines()
     assert [call.split()[1] for call in calls] == ["collect", "compile"]
     assert all("-m trnqc.backends.neuron.neff.warming" in call and '"rows": 128' in call for call in calls)
-    assert all(call.endswith(f"target={target} flags=--target={target}") for call in calls)
+    assert all(call.endswith(f"target={target} flags=-O2 --target {target}") for call in calls)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [("", "it is ''. Set NEURON_CC_FLAGS='--target=trn2' for"), ("-O2 --target=trn1", "it names trn1. Set ")],
+)
+def test_flags_of_a_launch_have_to_name_the_target_of_another_machine(compiler, flags, words, monkeypatch):
+    """The flags are part of the key: a launch with others would not find what was compiled."""
+    monkeypatch.setenv("NEURON_CC_FLAGS", flags)
+    with pytest.raises(CompilerError, match="is keyed by NEURON_CC_FLAGS as a launch has it") as caught:
+        warm(gemm_program())
+    assert words in str(caught.value)
+    assert not compiler.exists() and neff.owners() == {}
 
 
 def test_warming_twice_makes_nothing_new(compiler):
@@ -408,6 +434,7 @@ def command(*words):
 def test_the_command_lists_warms_and_clears(compiler, caches, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     put_xla(caches["xla"], 1)
+    monkeypatch.setenv("NEURON_CC_FLAGS", "--target=trn1")
     assert command("warm", "gemm", "--shape", "256,512,384", "--target", "trn1") == 0
     assert "MODULE_77+trn1" in capsys.readouterr().out
     assert command("list") == 0
@@ -423,3 +450,56 @@ def test_the_command_lists_warms_and_clears(compiler, caches, capsys, monkeypatc
 def test_warm_needs_a_shape(caches):
     with pytest.raises(InputError, match="needs KERNEL and --shape"):
         command("warm", "gemm")
+
+
+# -- the tuned tile in the vendor's keys ------------------------------------------------------------------------------
+
+
+def traced(kernel, shape, constants, target="trn2"):
+    """The instructions that a kernel becomes, as text: what the vendor's graph of a launch contains."""
+    descriptor, recorder = kernels()[kernel], Recorder()
+    call = descriptor.example(shape, "fp32", constants, 1, np.zeros)
+    with _targeting(target):
+        function = getattr(descriptor.function, "func", descriptor.function)
+        execute(function, call.args, call.constants, 1, dry=True, target=TARGETS[target], observer=recorder)
+    return "\n".join(map(repr, recorder.program))
+
+
+def modelled_keys(kernel, shape, constants):
+    """Keys as documented: PyTorch/XLA hashes graph and flags, the native path shapes, dtypes and constant values."""
+    call = kernels()[kernel].example(shape, "fp32", constants, 1, np.zeros)
+    arguments = [(a.shape, str(a.dtype)) for a in call.args]
+    xla = key_of(traced(kernel, shape, constants), os.environ.get("NEURON_CC_FLAGS", ""))
+    return xla, key_of(kernel_hash(kernels()[kernel]), repr(arguments), repr(sorted(call.constants.items())))
+
+
+# The constants that are tiles. Others, such as which engine copies results, need not change the graph of a small problem.
+SIZES = {"gemm": ("rows", "cols", "kchunk"), "mp2_energy": ("block", "kchunk", "group")}
+
+
+def choices(kernel, shape):
+    """Some different tiles that tuning may choose."""
+    descriptor, found = kernels()[kernel], []
+    values = descriptor.knobs(shape)
+    for point in itertools.product(*values.values()):
+        with suppress(Infeasible):
+            constants = descriptor.realise(dict(zip(values, point)), shape, "fp32", "trn2")
+            if all(any(constants[name] != other[name] for name in SIZES[kernel]) for other in found):
+                found.append(constants)
+        if len(found) == 4:
+            break
+    return found
+
+
+@pytest.mark.parametrize(("kernel", "extents"), [("gemm", (256, 1024, 512)), ("mp2_energy", (24, 200, 700))])
+def test_tuned_tiles_are_part_of_both_keys_of_the_vendor(kernel, extents, monkeypatch):
+    """Each choice of tiles is another graph and has other constant values; the same choice has the same keys."""
+    monkeypatch.delenv("NEURON_CC_FLAGS", raising=False)
+    shape = dict(zip(kernels()[kernel].dims, extents))
+    tiles = choices(kernel, shape)
+    keys = [modelled_keys(kernel, shape, constants) for constants in tiles]
+    assert len(tiles) == 4 and modelled_keys(kernel, shape, dict(tiles[0])) == keys[0]
+    for own in zip(*keys):
+        assert len(set(own)) == len(tiles)
+    monkeypatch.setenv("NEURON_CC_FLAGS", "-O3")
+    assert modelled_keys(kernel, shape, tiles[0])[0] != keys[0][0]

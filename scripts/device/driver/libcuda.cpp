@@ -69,7 +69,8 @@ void *(*load)(const void *code);
 int (*find)(void *library, const char *name);
 std::map<std::string, Kernel *> kernels;
 
-int current() { return int((char *)context - contexts); }
+// The device of the calling thread; the first one where it has not chosen any.
+int current() { return context ? int((char *)context - contexts) : 0; }
 
 void fault(const std::string &text) {
     std::lock_guard<std::recursive_mutex> lock(guard);

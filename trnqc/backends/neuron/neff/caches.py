@@ -82,19 +82,28 @@ def vendor_caches(environment: Mapping[str, str] | None = None) -> tuple[VendorC
 
 
 def _xla(environment: Mapping[str, str]) -> VendorCache:
-    options = shlex.split(environment.get("NEURON_CC_FLAGS", ""))
-    flags = [n for n, option in enumerate(options) if _is_flag(option, "cache_dir")]
-    if flags:
-        _, equals, value = options[flags[-1]].partition("=")
-        root, decided = value if equals else "".join(options[flags[-1] + 1 :][:1]), "--cache_dir in NEURON_CC_FLAGS"
+    flags = environment.get("NEURON_CC_FLAGS", "")
+    named = option(flags, "cache_dir")
+    if named is not None:
+        root, decided = named, "--cache_dir in NEURON_CC_FLAGS"
     elif environment.get("NEURON_COMPILE_CACHE_URL"):
         root, decided = environment["NEURON_COMPILE_CACHE_URL"], "NEURON_COMPILE_CACHE_URL"
     else:
         root, decided = XLA_ROOT, "the vendor's default"
-    note = "off: --no_cache in NEURON_CC_FLAGS" if any(_is_flag(option, "no_cache") for option in options) else ""
+    note = "off: --no_cache in NEURON_CC_FLAGS" if option(flags, "no_cache") is not None else ""
     if "://" in root and not root.startswith("file://"):
         note = "remote: its entries are not listed"
     return VendorCache("xla", root.removeprefix("file://"), decided, note)
+
+
+def option(flags: str, name: str) -> str | None:
+    """Return the value of the last option of this name, "" for one without a value, and None if there is none."""
+    options = shlex.split(flags)
+    places = [n for n, word in enumerate(options) if _is_flag(word, name)]
+    if not places:
+        return None
+    _, equals, value = options[places[-1]].partition("=")
+    return value if equals else "".join(options[places[-1] + 1 :][:1])
 
 
 def _is_flag(word: str, name: str) -> bool:

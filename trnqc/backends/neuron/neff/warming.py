@@ -2,8 +2,9 @@
 
 With a device, one launch on zeros compiles the program. Without a device, ``neuron_parallel_compile``
 collects the graph of the same launch without running it, and then compiles it for the target into the cache of
-PyTorch/XLA. The native path can compile only on an instance of the target. Either happens in a process of its own,
-whose caches are private until the program is compiled (ledger.watch).
+PyTorch/XLA. The flags are part of its keys, so that they have to name the target already, as those of later launches
+do. The native path can compile only on an instance of the target. Either happens in a process of its own, whose caches
+are private until the program is compiled (ledger.watch).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from trnqc.backends.neuron import packages
 from trnqc.backends.neuron.device import open_device
 from trnqc.backends.neuron.launch import launch as launch_kernel
 from trnqc.backends.neuron.launch import synchronize
-from trnqc.backends.neuron.neff.caches import Entry
+from trnqc.backends.neuron.neff.caches import Entry, option
 from trnqc.backends.neuron.neff.ledger import owners, watch
 from trnqc.backends.neuron.neff.programs import Program
 from trnqc.errors import CompilerError
@@ -51,7 +52,8 @@ def warm(program: Program, timeout: float = TIMEOUT) -> list[Entry]:
     Raises
     ------
     CompilerError
-        If this machine has neither a device of the target nor the compiler, or if a command fails.
+        If this machine has neither a device of the target nor the compiler, or if a command fails. Without a device
+        also if NEURON_CC_FLAGS does not name the target.
     """
     if program in owners().values():
         return []
@@ -63,8 +65,9 @@ def warm(program: Program, timeout: float = TIMEOUT) -> list[Entry]:
         tool = shutil.which(TOOL)
         if tool is None:
             raise CompilerError(_no_compiler(program, devices))
+        _require_target(program)
         commands = [[tool, "--command", command, *script] for command in ("collect", "compile")]
-        environment |= _target(program.target)
+        environment["NEURON_PLATFORM_TARGET_OVERRIDE"] = program.target
     with watch(program, {**os.environ, **environment}) as seen:
         for command in commands:
             _run(command, seen.environment, timeout)
@@ -79,9 +82,18 @@ def _no_compiler(program: Program, devices: tuple[str, ...]) -> str:
     )
 
 
-def _target(target: str) -> dict[str, str]:
-    flags = f"{os.environ.get('NEURON_CC_FLAGS', '')} --target={target}".strip()
-    return {"NEURON_PLATFORM_TARGET_OVERRIDE": target, "NEURON_CC_FLAGS": flags}
+def _require_target(program: Program) -> None:
+    """Refuse flags under which the compiler would not compile for the target, or a launch would not find the result."""
+    flags = os.environ.get("NEURON_CC_FLAGS", "")
+    named = option(flags, "target")
+    if named != program.target:
+        found = f"it names {named}" if named else f"it is {flags!r}"
+        raise CompilerError(
+            f"{program.words()} cannot be compiled without a device of {program.target} here: the cache of PyTorch/XLA "
+            f"is keyed by NEURON_CC_FLAGS as a launch has it, so that it has to name the target, and {found}. Set "
+            f"NEURON_CC_FLAGS='{' '.join(filter(None, (flags, f'--target={program.target}')))}' for this command and "
+            f"for the launches, or run it on a {program.target} instance"
+        )
 
 
 def _run(command: list[str], environment: Mapping[str, str], timeout: float) -> None:
