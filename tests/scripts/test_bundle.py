@@ -122,6 +122,22 @@ def test_consequences_are_those_of_the_table():
     assert wheels.requirement("a", {"a": "1.2"}) == "a==1.2"
 
 
+def test_a_wheel_is_made_of_source_without_compiled_code(tmp_path, monkeypatch):
+    calls = []
+
+    def pip(action: str, *arguments: str) -> str:
+        calls.append(action)
+        if action == "wheel":
+            kind = "py3-none-any" if arguments[-1] == "geometric" else "cp311-cp311-linux_x86_64"
+            (Path(arguments[1]) / f"{arguments[-1]}-1.0-{kind}.whl").write_bytes(b"")
+        return "" if action == "wheel" else "ERROR: none"
+
+    monkeypatch.setattr(wheels, "_pip", pip)
+    assert wheels.gather(["geometric", "rich"], "3.12", tmp_path, {}).keys() == {"rich"}
+    assert [path.name for path in tmp_path.iterdir()] == ["geometric-1.0-py3-none-any.whl"]
+    assert calls == ["download", "wheel"] * 2
+
+
 def test_sizes():
     assert packing.size_of("60M") == 60_000_000 and packing.size_of("512") == 512
     with pytest.raises(ValueError, match="positive"):

@@ -6,8 +6,10 @@ depend on: everything that is needed besides is listed here.
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -62,12 +64,30 @@ def requirement(name: str, versions: dict[str, str]) -> str:
 
 
 def download(name: str, python: str, folder: Path) -> str:
-    """Download the wheel of one requirement without its dependencies. Returns the reason if it cannot be had."""
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--dest", str(folder)]
-    command += ["--implementation", "cp", "--python-version", python, "--quiet", "-c", str(ROOT / "constraints.txt")]
-    for platform in PLATFORMS:
-        command += ["--platform", platform]
-    process = subprocess.run([*command, name], capture_output=True, text=True)
+    """Download the wheel of one requirement without its dependencies. Returns the reason if it cannot be had.
+
+    Where there is only source of Python alone, the wheel is made here.
+    """
+    command = ["download", "--only-binary=:all:", "--dest", str(folder), "--implementation", "cp"]
+    command += ["--python-version", python, *(word for platform in PLATFORMS for word in ("--platform", platform))]
+    reason = _pip(*command, name)
+    return reason if reason and not _made(name, folder) else ""
+
+
+def _made(name: str, folder: Path) -> bool:
+    """Make a wheel from source; one with compiled code would be for this machine, and is left."""
+    with tempfile.TemporaryDirectory(prefix="trnqc-wheel-") as scratch:
+        _pip("wheel", "--wheel-dir", scratch, name)
+        made = [path for path in Path(scratch).glob("*.whl") if path.name.endswith("-none-any.whl")]
+        for path in made:
+            shutil.copy(path, folder)
+    return bool(made)
+
+
+def _pip(action: str, *arguments: str) -> str:
+    """Run pip without dependencies, with the versions of constraints.txt. Returns its last error, or nothing."""
+    command = [sys.executable, "-m", "pip", action, "--no-deps", "--quiet", "-c", str(ROOT / "constraints.txt")]
+    process = subprocess.run([*command, *arguments], capture_output=True, text=True)
     if process.returncode == 0:
         return ""
     errors = [line for line in process.stderr.splitlines() if line.startswith("ERROR")]
