@@ -135,6 +135,22 @@ def test_factors_can_be_used_again(reference):
     assert 0 < abs(first - second) < 1e-6
 
 
+def test_factors_come_from_the_method_of_a_users_class(reference, tmp_path):
+    class Mine(DFMP2):
+        def ao2mo(self, *args, **options):
+            factors = super().ao2mo(*args, **options)
+            return super().ao2mo(ovL=1.1 * np.asarray(factors.ovL))
+
+    mf = reference("hydrogen")
+    mine, plain = Mine(mf), DFMP2(mf)
+    assert mine.kernel()[0] == pytest.approx(1.1**4 * plain.kernel()[0], rel=1e-12)
+    eris = mine.ao2mo()
+    np.testing.assert_allclose(mine.make_rdm1(), plain.make_rdm1(eris=eris), rtol=0, atol=1e-12)
+    assert np.abs(mine.make_rdm1() - plain.make_rdm1()).max() > 1e-4
+    with pytest.raises(UnsupportedError, match=r"Mine\.ao2mo: set no checkpoint"):
+        Mine(mf, checkpoint=tmp_path).kernel()
+
+
 def test_factors_of_other_orbitals_are_refused(reference):
     method = DFMP2(reference("water"))
     factors = method.ao2mo()

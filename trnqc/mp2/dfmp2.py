@@ -14,8 +14,9 @@ from pyscf import df, gto, lib
 from trnqc.errors import InputError
 from trnqc.mp2.amplitudes import amplitudes
 from trnqc.mp2.assembly import result_of_molecule
-from trnqc.mp2.dfmp2_densities import Densities, checked_eris
+from trnqc.mp2.dfmp2_densities import Densities
 from trnqc.mp2.dfmp2_energies import Energies
+from trnqc.mp2.dfmp2_factors import checked_eris
 from trnqc.mp2.execution import Progress
 from trnqc.mp2.factors.factors import Factors, SpinFactors
 from trnqc.mp2.pairs.pairs import run_pairs, warn
@@ -175,6 +176,7 @@ class DFMP2(Energies, Densities, lib.StreamObject):
         check_scaling(self.scs, self.sos)
         if eris is not None and self.checkpoint is not None:
             raise InputError("a checkpoint keeps its own factors: call kernel() without eris, or set no checkpoint")
+        eris = self._users_factors() if eris is None else eris
         spins, singles = self._orbitals_and_singles()
         with self._store(auxiliary, execution) as store:
             factors = self._factors(auxiliary, execution, store) if eris is None else checked_eris(eris, spins)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from trnqc.errors import InputError
 from trnqc.mp2.amplitudes import amplitudes
 from trnqc.mp2.density.density import correlation_density
 from trnqc.mp2.density.natural import frozen_natural_orbitals, natural_orbitals
@@ -15,10 +13,10 @@ from trnqc.mp2.density.one_particle import CorrelationDensity
 from trnqc.mp2.density.restricted_open import restricted_open_density
 from trnqc.mp2.density.spins import spin_orbitals
 from trnqc.mp2.density.two_particle import in_atomic_orbitals, two_particle_density
-from trnqc.mp2.dfmp2_factors import FactorSteps
+from trnqc.mp2.dfmp2_factors import FactorSteps, checked_eris
 from trnqc.mp2.factors.factors import Factors, SpinFactors
 from trnqc.mp2.jobs.store import Store
-from trnqc.mp2.reference.orbitals import ActiveOrbitals, kind_of_reference
+from trnqc.mp2.reference.orbitals import kind_of_reference
 from trnqc.mp2.response.zvector import ZVectorOptions
 from trnqc.mp2.result import check_scaling
 
@@ -130,22 +128,3 @@ class Densities(FactorSteps):
             return in_atomic_orbitals(rdm2, self.mo_coeff, self.mo_coeff)
         pairs = ((0, 0), (0, 1), (1, 1))
         return tuple(in_atomic_orbitals(d, *(self.mo_coeff[s] for s in pair)) for d, pair in zip(rdm2, pairs))
-
-
-def checked_eris(eris: Factors | SpinFactors, spins: Sequence[ActiveOrbitals]) -> Factors | SpinFactors:
-    """Factors of the caller, which must be those of these orbitals. Raises InputError."""
-    parts = (eris,) if isinstance(eris, Factors) else eris
-    if not (isinstance(parts, tuple) and all(isinstance(part, Factors) for part in parts)):
-        raise InputError(f"eris must be factors that ao2mo() has returned, got {type(eris).__name__}")
-    equal = len(parts) == len(spins) and all(
-        np.array_equal(part.eps_occ, o.eps_occ) and np.array_equal(part.eps_vir, o.eps_vir)
-        for part, o in zip(parts, spins)
-    )
-    if not equal:
-        theirs = " and ".join(f"{len(p.eps_occ)} occupied and {len(p.eps_vir)} virtual" for p in parts)
-        ours = " and ".join(f"{o.nocc} and {o.nvir}" for o in spins)
-        raise InputError(
-            f"eris with {theirs} orbitals are not those of the {ours} active orbitals of this object: call ao2mo() "
-            "again"
-        )
-    return eris

@@ -5,7 +5,7 @@ mf -> active orbitals, auxiliary basis -> checkpoint, scratch or memory -> build
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from pyscf import gto, lib
 
-from trnqc.errors import InputError
+from trnqc.errors import InputError, UnsupportedError
 from trnqc.host.memory import memory_limit
+from trnqc.host.overrides import users_method
 from trnqc.host.threads import thread_count
 from trnqc.mp2.density.sets import LEAST_GAP, PairMemory, least_width
 from trnqc.mp2.execution import Execution, Progress, choose
@@ -140,11 +141,22 @@ class FactorSteps:
 
         Factors for densities are kept on disk if they would leave too little memory for a block of pairs.
         """
+        if for_densities and (eris := self._users_factors()) is not None:
+            yield eris, None
+            return
         execution, auxiliary = self._execution(), self.auxiliary_basis()
         on_disk = for_densities and execution.ranks.size == 1 and not self._leave_room_for_pairs(auxiliary, execution)
         with self._store(auxiliary, execution, on_disk) as store:
             factors = self._factors(auxiliary, execution, store)
             yield factors, store if isinstance(store, Checkpoint) else None
+
+    def _users_factors(self) -> Factors | SpinFactors | None:
+        """Return the factors of `ao2mo` if that is a method of the user, else None."""
+        if not (users := users_method(self, "ao2mo")):
+            return None
+        if self.checkpoint is not None:
+            raise UnsupportedError(f"a checkpoint keeps its own factors, not those of {users}: set no checkpoint")
+        return checked_eris(self.ao2mo(), self.orbitals())
 
     def _leave_room_for_pairs(self, auxiliary: AuxiliaryBasis, execution: Execution) -> bool:
         """Whether the smallest block of pairs of densities fits beside the factors."""
@@ -167,3 +179,22 @@ class FactorSteps:
 def _by_spin(numbers: list[int]) -> int | tuple[int, int]:
     """The number of a closed shell, or those of both spins."""
     return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
+
+
+def checked_eris(eris: Factors | SpinFactors, spins: Sequence[ActiveOrbitals]) -> Factors | SpinFactors:
+    """Factors of the caller, which must be those of these orbitals. Raises InputError."""
+    parts = (eris,) if isinstance(eris, Factors) else eris
+    if not (isinstance(parts, tuple) and all(isinstance(part, Factors) for part in parts)):
+        raise InputError(f"eris must be factors that ao2mo() has returned, got {type(eris).__name__}")
+    equal = len(parts) == len(spins) and all(
+        np.array_equal(part.eps_occ, o.eps_occ) and np.array_equal(part.eps_vir, o.eps_vir)
+        for part, o in zip(parts, spins)
+    )
+    if not equal:
+        theirs = " and ".join(f"{len(p.eps_occ)} occupied and {len(p.eps_vir)} virtual" for p in parts)
+        ours = " and ".join(f"{o.nocc} and {o.nvir}" for o in spins)
+        raise InputError(
+            f"eris with {theirs} orbitals are not those of the {ours} active orbitals of this object: call ao2mo() "
+            "again"
+        )
+    return eris

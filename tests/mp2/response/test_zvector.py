@@ -168,3 +168,18 @@ def test_fitted_response_is_the_general_one(name):
     pairs = [*zip(fitted.columns(densities), general.columns(densities)), *zip(fitted.rotation(z), general.rotation(z))]
     for one, other in pairs:
         assert np.abs(one - other).max() < 1e-11
+
+
+@pytest.mark.parametrize("of", ["get_jk", "loop"])
+def test_a_users_j_and_k_are_those_of_the_response(of):
+    mf = converged("water", True).copy()
+    spins = spin_orbitals(mf.mo_coeff, mf.mo_energy, mf.mo_occ)
+    assert isinstance(response_of(mf, spins, threads=1), FittedResponse)
+    if of == "get_jk":
+        inherited = type(mf).get_jk
+        mine = {of: lambda self, *args, **more: inherited(self, *args, **more)}
+        mf.__class__ = type("Mine", (type(mf),), mine)
+    else:
+        mf.with_df = mf.with_df.copy()
+        mf.with_df.loop = mf.with_df.loop
+    assert isinstance(response_of(mf, spins, threads=1), GeneralResponse)

@@ -15,7 +15,9 @@ from pyscf import scf
 from pyscf.df.df_jk import _DFHF
 
 from trnqc.eri.pyscf.accelerate import accelerate
+from trnqc.eri.pyscf.exchange import users_jk
 from trnqc.errors import CompilerError, UnsupportedError
+from trnqc.host.overrides import users_method
 from trnqc.mp2.density.spins import SpinOrbitals
 from trnqc.mp2.response.fitted import FittedResponse
 from trnqc.ranks import ALONE, Ranks
@@ -112,6 +114,8 @@ def response_of(
     """
     mf = accelerated(mf)
     plain = isinstance(mf, _DFHF) and isinstance(mf, scf.hf.RHF | scf.uhf.UHF) and not hasattr(mf, "xc")
+    # A user's J and K, and what a user's method makes of them, are known to PySCF's response alone.
+    plain = plain and not users_jk(mf) and not users_method(mf, "gen_response")
     if not plain or not mf.with_df or mf.only_dfj or hasattr(mf, "with_solvent"):
         return GeneralResponse(mf, spins)
     if mf.with_df._cderi is None:
