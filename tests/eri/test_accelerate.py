@@ -358,6 +358,15 @@ def test_builders_are_kept_and_dropped(monkeypatch):
     assert len(omegas) == 3
 
 
+def test_a_threshold_that_is_set_later_counts():
+    mf = trnqc.accelerate(direct(scf.RHF(molecule())))
+    dm = mf.get_init_guess()
+    exact = mf.get_jk(dm=dm)[1]
+    coarse = mf.set(direct_scf_tol=1e-2).get_jk(dm=dm)[1]
+    assert np.abs(coarse - exact).max() > 1e-6
+    np.testing.assert_array_equal(mf.set(direct_scf_tol=1e-13).get_jk(dm=dm)[1], exact)
+
+
 @pytest.mark.parametrize("through", [copy.deepcopy, lambda mf: pickle.loads(pickle.dumps(mf))], ids=["copy", "pickle"])
 def test_copies_and_pickles(through):
     ours = trnqc.accelerate(scf.RHF(molecule()))

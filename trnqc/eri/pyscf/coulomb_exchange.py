@@ -143,7 +143,8 @@ class CoulombExchange(lib.StreamObject):
             self._cache.get(mol, "builds by PySCF", list).append(pyscf)
             return scf.hf.SCF.get_jk(self, mol, dm, hermi, with_j, with_k, omega)
         start = logger.process_clock(), logger.perf_counter()
-        own = self._cache.get(mol, signed, lambda: self._builder(mol, omega))
+        key = ("direct", signed, self.direct_scf_tol)
+        own = self._cache.get(mol, key, lambda: self._builder(mol, omega))
         try:
             matrices = own.get_jk(dm, hermi, with_j, with_k)
         except MemoryLimit as error:

@@ -72,7 +72,8 @@ class _AcceleratedGradients(lib.StreamObject):
         if self.ran_on:
             return pyscf(mol, dm, hermi, omega)
         start = logger.process_clock(), logger.perf_counter()
-        builder = self._cache.get(mol, signed, lambda: self._builder(mol, signed))
+        key = signed, self.base.direct_scf_tol
+        builder = self._cache.get(mol, key, lambda: self._builder(mol, signed))
         vj, vk = builder.get_jk(dm, j, k)
         self.ran_on = programs.words()
         logger.timer(self, "derivatives of vj and vk", *start)
