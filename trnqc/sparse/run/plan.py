@@ -78,8 +78,9 @@ class Plan:
         ----------
         *operands
             Operands of the same shapes, in place of those for which the plan was made. A `SparseTensor` that was used
-            before is not packed again; arrays are, because they may have changed. Without any, the plan's own operands
-            are used, and arrays among them must not have changed.
+            before is not packed again, so that values edited in place are not seen: pass a new tensor, or call
+            `contract`. Arrays are packed again, because they may have changed. Without any, the plan's own operands are
+            used, none of which must have changed.
         threads
             Number of threads that share the outermost loops, or that the BLAS uses. The digits of nests do not depend
             on it.
