@@ -473,7 +473,7 @@ def modelled_keys(kernel, shape, constants):
     return xla, key_of(kernel_hash(kernels()[kernel]), repr(arguments), repr(sorted(call.constants.items())))
 
 
-# The constants that are tiles. Others, such as which engine copies results, need not change the graph of a small problem.
+# Tiles. Other constants, such as the engine that copies results, may leave the graph of a small problem as it is.
 SIZES = {"gemm": ("rows", "cols", "kchunk"), "mp2_energy": ("block", "kchunk", "group")}
 
 
