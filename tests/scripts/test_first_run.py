@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from scripts import ROOT
 from scripts.device.first_run import __main__ as first_run
-from scripts.device.first_run import running, timings
-from scripts.device.first_run.inventory import PACKAGES, TOOLS, lacking
+from scripts.device.first_run import inventory, running, stored, timings
+from scripts.device.first_run.inventory import PACKAGES, STORED, TOOLS, lacking
 from scripts.device.first_run.page import page
 from scripts.device.first_run.table import CHECK, STEPS, TIMING, Step
 from trnqc.errors import TrnqcError
+from trnqc.jit.simulated_device import SimulatedDevice
 
 THERE = {
     "python": "3",
@@ -143,12 +147,36 @@ def test_simulated_devices_need_no_gpu():
     ]
 
 
+def test_stored_launches_are_a_need(monkeypatch, tmp_path):
+    monkeypatch.setattr(inventory, "STORED_FILE", tmp_path / "stored.npz")
+    assert "no stored launches" in lacking((STORED,), THERE, simulate=True)[0]
+    (tmp_path / "stored.npz").touch()
+    assert lacking((STORED,), THERE, simulate=True) == []
+
+
+def test_recorded_launches_give_the_results_again(tmp_path):
+    """Other numbers in the file, here a density, give other results."""
+    file = tmp_path / "stored.npz"
+    stored.record((0,), file)
+    device = SimulatedDevice(lanes=128, checked=False)
+    assert max(stored.replay(device, file).values()) < 1e-13
+    assert device.used == 0
+    with np.load(file) as there:
+        arrays = dict(there)
+    assert abs(arrays["vk"]).max() > 0.1
+    calls = json.loads(str(arrays["facts"]))["calls"]
+    density = next(call["arrays"]["dm"] for call in calls if "dm" in call["arrays"])
+    arrays[f"array {density}"] = 2 * arrays[f"array {density}"]
+    np.savez(file, **arrays)
+    assert stored.replay(device, file)["vk"] > 0.1
+
+
 def test_the_table_is_sound():
     assert len({s.file for s in STEPS}) == len({s.name for s in STEPS}) == len(STEPS)
     kinds = [s.kind for s in STEPS]
     assert kinds == sorted(kinds, key=(CHECK, TIMING).index)
     for s in STEPS:
-        assert {*s.needs, *s.beside} <= {"gpu", *PACKAGES, *TOOLS} and s.seconds > 0
+        assert {*s.needs, *s.beside} <= {"gpu", STORED, *PACKAGES, *TOOLS} and s.seconds > 0
 
 
 def test_a_step_writes_its_record(tmp_path):
@@ -187,6 +215,11 @@ def test_messages_are_text_on_the_page():
     head = {"simulated": True, "inventory": THERE, "command": "", "date": "", "seconds": 1.0, "budget": 2.0}
     text = page(head | {"steps": [record]})
     assert "&lt;script&gt;" in text and "<script>" not in text and "no figure counts" in text
+
+
+def test_the_steps_can_be_listed_without_pyscf_and_torch():
+    program = "import sys; sys.modules |= {'pyscf': None, 'torch': None}; import scripts.device.first_run.__main__"
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
 
 
 def test_one_simulated_step_as_a_process(tmp_path):

@@ -26,6 +26,7 @@ from typing import Any
 from scripts import ROOT
 from scripts.device.bundle.packing import pack, size_of
 from scripts.device.bundle.wheels import WHEELS, Fetch, download, gather
+from scripts.device.first_run.inventory import STORED_FILE
 from scripts.measuring import heading, write_json
 from trnqc.host.files import DIRECTORY_VARIABLE
 
@@ -41,7 +42,12 @@ def main(argv: Sequence[str] | None = None, fetch: Fetch = download) -> int:
     parser.add_argument("--python", default="3.12", help="the machine's version of Python (default: %(default)s)")
     parser.add_argument("--arch", nargs="+", default=["sm_80", "sm_90"], help="the GPUs (default: sm_80 sm_90)")
     parser.add_argument("--wheels", nargs="*", default=list(WHEELS), help="instead of those of wheels.py")
-    parser.add_argument("--kernels", choices=("all", "checks", "none"), default="all", help="compile for which steps")
+    parser.add_argument(
+        "--kernels",
+        choices=("all", "checks", "none"),
+        default="all",
+        help="compile for which steps, and store launches",
+    )
     asked = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="trnqc-bundle-") as scratch:
         folder = Path(scratch) / "bundle"
@@ -64,6 +70,7 @@ def contents(folder: Path, asked: argparse.Namespace, fetch: Fetch) -> dict[str,
     versions: dict[str, str] = {}
     missing: list[str] = []
     if asked.kernels != "none":
+        missing += stored_launches(folder / "trnqc")
         built = kernels(folder / "cache", asked.arch, asked.kernels)
         missing += built["missing"]
         # The cubins are found by this version of NVRTC alone.
@@ -83,6 +90,17 @@ def source_tree(folder: Path) -> None:
     folder.mkdir(parents=True)
     with tarfile.open(fileobj=io.BytesIO(_git("archive", "--format=tar", "HEAD"))) as tar:
         tar.extractall(folder, filter="data")
+
+
+def stored_launches(tree: Path) -> list[str]:
+    """Record the launches of J and K that a machine without PySCF can check. Returns the reason if that fails."""
+    out = tree / STORED_FILE.relative_to(ROOT)
+    command = [sys.executable, "-m", "scripts.device.first_run.stored", "--out", str(out)]
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if process.returncode == 0:
+        return []
+    last = (process.stderr.strip().splitlines() or ["no output"])[-1]
+    return [f"stored launches, so that `eri d, stored` is skipped: {last}"]
 
 
 def kernels(cache: Path, archs: Sequence[str], only: str) -> dict[str, Any]:

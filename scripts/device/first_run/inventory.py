@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 # The distributions of what steps need, by the name that is printed. Several builds of one package exist.
@@ -30,6 +31,8 @@ PACKAGES = {
     "h5py": r"h5py",
     "ml_dtypes": r"ml[-_]dtypes",
 }
+# The launches that `stored` records, which a bundle brings along; a need by the name STORED.
+STORED, STORED_FILE = "stored launches", Path(__file__).with_name("stored.npz")
 TOOLS = ("nvcc", "compute-sanitizer", "gcc", "g++")
 # Seconds that a program may take to tell its version or to find the GPUs.
 PATIENCE = 60
@@ -84,6 +87,11 @@ def lacking(needs: Sequence[str], there: Mapping[str, Any], simulate: bool) -> l
     for need in needs:
         if need == "gpu":
             reasons += [f"no GPU: {there['reason']}"] if not there["gpus"] else []
+        elif need == STORED:
+            how = "python -m scripts.device.first_run.stored"
+            reasons += (
+                [] if STORED_FILE.exists() else [f"there are no stored launches ({how}, where PySCF is installed)"]
+            )
         elif not (there["tools"] if need in TOOLS else there["packages"])[need]:
             reasons.append(f"{need} is not installed")
     return reasons

@@ -8,7 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from scripts.device.first_run import checks, timings
+from scripts.device.first_run import checks, stored, timings
+from scripts.device.first_run.inventory import STORED
 
 # Kinds of steps.
 CHECK, TIMING = "correctness", "benchmark"
@@ -25,7 +26,8 @@ class Step:
     name, kind : str
         Its name, and "correctness" or "benchmark".
     needs : tuple of str
-        What it cannot run without: "gpu", or names of `inventory.PACKAGES` and `inventory.TOOLS`.
+        What it cannot run without: "gpu", or names of `inventory.PACKAGES` and
+        `inventory.TOOLS`, or `inventory.STORED`.
     seconds : float
         The estimated time, compilation included. A step may take three times as long before it is ended.
     work : callable
@@ -70,6 +72,7 @@ CHECKS = (
         Step(f"eri {name}", CHECK, _INTEGRALS, 10 + 10 * l, partial(checks.integrals, (0, l)))
         for l, name in MOMENTA.items()
     ),
+    Step("eri d, stored", CHECK, (*_GPU, STORED), 20, stored.check),
 )
 
 
