@@ -1,6 +1,6 @@
 """Kernels that each hold one construct that the parser of NKI 0.6 refuses, and beside each one that it accepts.
 
-The linter reads this source; the kernels never run. `NAME_ok` is the kernel that does the same within the language.
+The linter reads this source, and the interpreter runs it. `NAME_ok` does the same within the language.
 """
 
 # ruff: noqa: C416, C420, E731, F841, RET504, RUF059
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tests.sim import lint_parser_helpers as helpers
 from trnqc.sim import jit
+from trnqc.sim.nki import isa as nisa
 from trnqc.sim.nki import language as nl
 
 
@@ -119,7 +120,7 @@ def called_too_ok(x):
         nl.load(x)
         return condition
 
-    nl.while_loop(x, body_fun=body)
+    nl.while_loop(nisa.register_alloc(0), body_fun=body)
 
 
 def inner_class(x):
@@ -304,12 +305,12 @@ def walrus_ok(x):
         print(n)
 
 
-def star_argument(x, sizes):
-    nl.ndarray(*sizes)
+def star_argument(x, kinds):
+    nl.ndarray((1, 2), *kinds)
 
 
-def star_argument_ok(x, sizes):
-    nl.ndarray(sizes[0], sizes[1])
+def star_argument_ok(x, kinds):
+    nl.ndarray((1, 2), kinds[0])
 
 
 def star_target(x):
@@ -364,12 +365,12 @@ def element_in_a_tuple_ok(x, sums):
     sums[0] = m
 
 
-def attribute_in_a_tuple(x, mem):
-    n, (mem.rows, m) = x
+def attribute_in_a_tuple(pair, mem):
+    n, (mem.rows, m) = pair
 
 
-def attribute_in_a_tuple_ok(x, mem):
-    n, (rows, m) = x
+def attribute_in_a_tuple_ok(pair, mem):
+    n, (rows, m) = pair
     mem.rows = rows
 
 
@@ -479,7 +480,7 @@ def matrix_product(x, y):
 
 
 def matrix_product_ok(x, y):
-    return nl.matmul(x, y, transpose_x=True)
+    return nl.matmul(nl.load(x), nl.load(y), transpose_x=True)
 
 
 def dict_key(x):

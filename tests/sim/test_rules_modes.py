@@ -99,7 +99,7 @@ CASES = {
 @pytest.mark.filterwarnings("ignore:nl.dynamic_range is removed:DeprecationWarning")
 def test_a_lenient_run_computes_and_reports(name, monkeypatch):
     body, want, effect, message = CASES[name]
-    monkeypatch.setenv("TRNQC_NKI", "0.7" if name == "old_loop" else "0.6")
+    monkeypatch.setenv("TRNQC_NKI", "0.7" if name == "old_loop" else "")
     monkeypatch.setenv("TRNQC_SIM_RULES", "warn")
     with pytest.warns(RuleWarning, match=message):
         np.testing.assert_array_equal(run(body, A), want)
@@ -111,7 +111,7 @@ def test_a_lenient_run_computes_and_reports(name, monkeypatch):
 @pytest.mark.parametrize("name", CASES)
 def test_a_strict_run_raises(name, monkeypatch):
     body, _, _, message = CASES[name]
-    monkeypatch.setenv("TRNQC_NKI", "0.7" if name == "old_loop" else "0.6")
+    monkeypatch.setenv("TRNQC_NKI", "0.7" if name == "old_loop" else "")
     with pytest.raises((SimulationError, TypeError), match=message):
         run(body, A)
     assert reported() == ()

@@ -122,6 +122,6 @@ def test_nki_06_has_no_scalars(monkeypatch, name, instead):
     def body(x):
         getattr(nisa, name)(*(x,) * (1 + (name == "scalar_store")))
 
-    monkeypatch.setenv("TRNQC_NKI", "0.6")
+    monkeypatch.delenv("TRNQC_NKI")
     with pytest.raises(SimulationError, match=rf"nisa\.{name} does not exist in NKI 0\.6; use nisa\.{instead}"):
         run(body, TABLE)

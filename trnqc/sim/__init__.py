@@ -1,5 +1,6 @@
 """A strict stand-in for the vendor's ``nki`` where that is not installed: same names, same rules, on NumPy.
 
+    kernel -> its source, interpreted (TRNQC_NKI=0.6) or run as Python -> functions of ``language`` and ``isa``
     kernel -> launch (target, cores) -> instructions, checked and counted -> arrays (`simulate`) or counts (`trace`)
     kernel -> recorded instructions -> costs -> schedule on the engines -> modelled time (`timeline`)
     kernel -> its source -> findings (`lint`)

@@ -20,6 +20,7 @@ from trnqc.sim.launch.arithmetic import arithmetic_from_environment
 from trnqc.sim.launch.lockstep import check_trips
 from trnqc.sim.launch.machine import Run, Trace, leave, running
 from trnqc.sim.launch.targets import Target, target_from_environment
+from trnqc.sim.launch.version import parses
 from trnqc.sim.memory import dtypes
 from trnqc.sim.memory.storage import MemoryRegion, Storage, check_capacity, check_shape
 from trnqc.sim.memory.tensor import NkiTensor
@@ -134,13 +135,14 @@ def _bind(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
 
 
 def _run_all(runs: list[Run], function: Callable[..., Any], bound: inspect.BoundArguments) -> list[Any]:
+    program = _program(function)
     results: list[Any] = [None] * len(runs)
     failures: list[BaseException] = []
 
     def core(index: int) -> None:
         before = runs[index].enter()
         try:
-            results[index] = function(*bound.args, **bound.kwargs)
+            results[index] = program(*bound.args, **bound.kwargs)
             _check_results(results[index])
         except BaseException as error:
             failures.append(error)
@@ -161,6 +163,15 @@ def _run_all(runs: list[Run], function: Callable[..., Any], bound: inspect.Bound
         raise failures[0]
     check_trips(runs)
     return results
+
+
+def _program(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The kernel as the version of NKI runs it: as Python, or interpreted by the rules of the parser."""
+    if not parses():
+        return function
+    from trnqc.sim.parser.interpreter import interpreted
+
+    return interpreted(function)
 
 
 def _finish(run: Run) -> Trace:

@@ -115,6 +115,7 @@ class Run:
     loop_path: tuple[tuple[int, int], ...] = ()
     trips: list[tuple[Any, int]] = field(default_factory=list[tuple[Any, int]])  # (place, passes) of each device loop
     no_reorder: int = 0
+    place: tuple[str, int, str] | None = None  # file, line and function of the call that is interpreted
     static: Counter[str] = field(default_factory=Counter[str])
     executed: Counter[str] = field(default_factory=Counter[str])
     tiles: list[TileRecord] = field(default_factory=list)

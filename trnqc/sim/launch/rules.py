@@ -16,6 +16,7 @@ from pathlib import Path
 
 from trnqc.sim.faults import NkiValidationError
 from trnqc.sim.findings import Finding
+from trnqc.sim.launch.machine import running
 from trnqc.sim.launch.version import VERSIONS
 
 VARIABLE = "TRNQC_SIM_RULES"
@@ -45,7 +46,10 @@ def lenient() -> bool:
 
 
 def kernel_place() -> Place:
-    """Return the file, line and function of the innermost frame outside of the simulator."""
+    """Return file, line and function of the interpreted call, or of the innermost frame outside of the simulator."""
+    run = running()
+    if run is not None and run.place is not None:
+        return run.place
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_SIMULATOR):
         frame = frame.f_back

@@ -1,9 +1,11 @@
 """The version of NKI whose front end the simulator stands for.
 
-``TRNQC_NKI`` is 0.6 (the default) or 0.7. The front end of 0.6 parses the source of a kernel and accepts a subset of
-Python. That of 0.7 runs the kernel as Python to specialise it. It no longer has ``nl.dynamic_range``, passes indices of
-device loops as `NkiScalar`, and does not launch a kernel on another number of cores than the compiler uses. Source: the
-migration guide from NKI 0.6.0 to 0.7.0 and the release notes of NKI 0.7.0 in the documentation of Neuron 2.33.
+``TRNQC_NKI`` is 0.6 or 0.7. The front end of 0.6 parses the source of a kernel and accepts a subset of Python; with
+``TRNQC_NKI=0.6`` the simulator does the same (`trnqc.sim.parser`). If the variable is unset, the rules are those of
+0.6, but kernels run as Python, which is faster. The front end of 0.7 runs the kernel as Python to specialise it. It no
+longer has ``nl.dynamic_range``, passes indices of device loops as `NkiScalar`, and does not launch a kernel on another
+number of cores than the compiler uses. Source: the migration guide from NKI 0.6.0 to 0.7.0 and the release notes of NKI
+0.7.0 in the documentation of Neuron 2.33.
 """
 
 from __future__ import annotations
@@ -33,6 +35,11 @@ def version_from_environment() -> str:
         If it is neither of `VERSIONS`.
     """
     return checked_version(os.environ.get(VARIABLE, "") or VERSIONS[0], VARIABLE)
+
+
+def parses() -> bool:
+    """Return whether kernels are interpreted as the parser of NKI 0.6 does, which ``TRNQC_NKI=0.6`` asks for."""
+    return os.environ.get(VARIABLE) == "0.6"
 
 
 def checked_version(version: str, what: str) -> str:

@@ -126,7 +126,7 @@ def _helpers(source: _Source) -> Iterator[FunctionType]:
         if isinstance(node, (ast.Name, ast.Attribute)):
             target = source.meaning(node)
             target = target.func if isinstance(target, Kernel) else getattr(target, "__wrapped__", target)
-            if isinstance(target, FunctionType) and not _is_interface(target.__module__):
+            if isinstance(target, FunctionType) and not _is_interface(target.__module__, "numpy"):
                 yield target
 
 
@@ -156,8 +156,8 @@ def _methods(target: type) -> Iterator[FunctionType]:
             yield method
 
 
-def _is_interface(module: str) -> bool:
-    return module.split(".")[0] == "nki" or module.startswith("trnqc.sim")
+def _is_interface(module: str, *more: str) -> bool:
+    return module.split(".")[0] in ("nki", *more) or module.startswith("trnqc.sim")
 
 
 def _check(source: _Source, is_kernel: bool) -> list[Finding]:

@@ -140,8 +140,6 @@ def _contexts(node: ast.AST, meaning: Meaning) -> Iterator[Violation]:
 def _signatures(node: ast.AST, meaning: Meaning) -> Iterator[Violation]:
     if not isinstance(node, ast.FunctionDef):
         return
-    if node.args.kwonlyargs:
-        yield refused(node, "keyword-only arguments (bare *) are not in the language")
     for decorator in node.decorator_list:
         if last_name(decorator) not in ("jit", "staticmethod"):
             yield refused(node, f"decorator {ast.unparse(decorator)} is not in the language")
@@ -173,12 +171,21 @@ def _expressions(node: ast.AST, meaning: Meaning) -> Iterator[Violation]:
         yield refused(node, "@ is not in the language; multiply with nisa.nc_matmul")
     elif isinstance(node, ast.Constant) and type(node.value) is int and node.value >= 2**63:
         yield refused(node, f"{node.value} is no 64-bit integer")
+    elif isinstance(node, ast.Attribute) and getattr(meaning(node), "__module__", "") == "numpy":
+        yield from _of_numpy(node, meaning(node))
+
+
+def _of_numpy(node: ast.Attribute, named: Any) -> Iterator[Violation]:
+    if isinstance(named, type):
+        yield refused(node, f"{ast.unparse(node)} is of numpy, which the language lacks; use nl.{named.__name__}")
 
 
 def _comparisons(node: ast.AST, meaning: Meaning) -> Iterator[Violation]:
     if isinstance(node, ast.Compare):
-        if any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops):
-            yield refused(node, "`is` is not in the language; use == or !=")
+        none = isinstance(node.comparators[0], ast.Constant) and node.comparators[0].value is None
+        if any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops) and not (none and len(node.ops) == 1):
+            message = "`is` means == in NKI 0.6 and identity in 0.7; use == or !="
+            yield Violation(node, message, ("0.6",), "differs")
         if len(node.ops) > 1 and any(isinstance(op, ast.In | ast.NotIn) for op in node.ops):
             yield refused(node, "`in` inside a chain of comparisons is not in the language")
 
