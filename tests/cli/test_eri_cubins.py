@@ -36,13 +36,15 @@ def test_a_gpu_finds_what_was_built_ahead(trnqc, stand_in):
     assert "0 kernels compiled" in trnqc(*HYDROGEN, "--cuda", "sm_90")[1]
 
 
-def test_a_form_that_spills_absurdly_is_followed_by_the_next(trnqc, monkeypatch):
-    stacks = iter([60_000, 8] * 2)
+def test_the_form_that_spills_least_is_taken(trnqc, monkeypatch):
+    """Registers, shared, memory with fences and atomics, columns: two of them are beyond the compiler."""
+    stacks = iter([60_000, 8, 16, 60_000, 24])
     monkeypatch.setattr(cubin_builder, "local_bytes", lambda cubin: next(stacks, 0))
     status, out, _ = trnqc(*HYDROGEN, "--cuda", "sm_90", "--json", "-")
     kernel = json.loads(out)[0]
     assert status == 0 and (kernel["tier"], kernel["stack"]) == ("shared", 8)
-    assert kernel["rejected"] == ["targets in registers: 60000 bytes a thread beside the registers"]
+    words = "60000 bytes a thread beside the registers"
+    assert kernel["rejected"] == [f"targets in registers: {words}", f"targets in memory: {words}"]
 
 
 def test_without_nvrtc_it_is_one_error(trnqc, monkeypatch):

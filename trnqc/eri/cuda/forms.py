@@ -1,4 +1,4 @@
-"""The form in which the programs of a class are built for a device: the first tier that its compiler can cope with."""
+"""The form in which the programs of a class are built for a device: the first tier that spills nothing, or least."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import Any
 from trnqc.eri.cuda import screen
 from trnqc.eri.cuda.batch import work_recipe
 from trnqc.eri.cuda.run import Programs
-from trnqc.eri.cuda.tiers import absurd, candidates
+from trnqc.eri.cuda.tiers import QUICK, Tier, absurd, candidates, nodes
 from trnqc.eri.jk.batch import Batch
 from trnqc.errors import CompilerError
 from trnqc.jit.cubin_builder import CubinBuilder
-from trnqc.jit.device import Device
+from trnqc.jit.device import Built, Device
 
 
 def first_sound(device: Device | CubinBuilder, batch: Batch) -> tuple[Programs, list[str]]:
-    """Build the programs of a batch in the first form that compiles without absurd spills.
+    """Build the programs of a batch in the first form that keeps all values in registers, or in the one nearest to it.
+
+    The forms of large classes take minutes to compile, and the first one without absurd spills is used.
 
     Parameters
     ----------
@@ -27,7 +29,7 @@ def first_sound(device: Device | CubinBuilder, batch: Batch) -> tuple[Programs, 
     Returns
     -------
     tuple
-        The programs, and why each form before it is not used.
+        The programs, and why each form that the compiler could not cope with is not used.
 
     Raises
     ------
@@ -35,6 +37,7 @@ def first_sound(device: Device | CubinBuilder, batch: Batch) -> tuple[Programs, 
         If no form can be built.
     """
     failures: list[str] = []
+    best: tuple[Tier, Built] | None = None
     for tier in candidates(batch.cls):
         options: dict[str, Any] = {"accumulate": tier.accumulate, "min_blocks": tier.min_blocks}
         try:
@@ -42,8 +45,14 @@ def first_sound(device: Device | CubinBuilder, batch: Batch) -> tuple[Programs, 
         except CompilerError as error:
             failures.append(f"targets in {tier.name}: {str(error).splitlines()[0]}")
             continue
-        if not absurd(built.stack):
-            lanes = min(screen.LANES, device.most_lanes)
-            return Programs(tier, device.build(screen.recipe(batch, lanes), lanes), built), failures
-        failures.append(f"targets in {tier.name}: {built.stack} bytes a thread beside the registers")
-    raise CompilerError(f"no form of {batch.name} can be built for {device.name}: {'; '.join(failures)}")
+        if absurd(built.stack):
+            failures.append(f"targets in {tier.name}: {built.stack} bytes a thread beside the registers")
+            continue
+        if best is None or built.stack < best[1].stack:
+            best = tier, built
+        if not built.stack or nodes(batch.cls) > QUICK:
+            break
+    if best is None:
+        raise CompilerError(f"no form of {batch.name} can be built for {device.name}: {'; '.join(failures)}")
+    lanes = min(screen.LANES, device.most_lanes)
+    return Programs(best[0], device.build(screen.recipe(batch, lanes), lanes), best[1]), failures

@@ -7,7 +7,7 @@ columns    the same with loops over the recurrence's columns in memory: for clas
 
 The rules are counts: a double takes two of at most 255 registers, and coefficients and addresses take some forty.
 They were found with ptxas on sm_80 and sm_90 (scripts/eri_ablation); no kernel was timed on a GPU for them. If the
-compiler gives up on a tier, or spills absurdly, the next one is tried.
+compiler gives up on a tier or spills, the next one is tried (forms.py).
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ SHARED_BYTES = 48 * 1024 - 256
 SHARED_LANES = 32
 # Threads of other blocks.
 LANES = 128
+# Nodes of the graph of a class whose forms compile in seconds, so that all are tried where the first ones spill.
+QUICK = 1500
 # The rule of the recurrence with the fewest live values.
 RULE = "interleaved"
 # Random draws among equally good orders, by the nodes of a graph: each takes seconds for a large one. Graphs beyond the
@@ -87,7 +89,8 @@ def candidates(cls: QuartetClass) -> Iterator[Tier]:
     straight = replace(loops, rule=RULE, method="target", draws=draws)
     if draws and not cls.general:
         if h < REGISTER_VALUES and h + live(cls.shells, draws) <= REGISTER_VALUES:
-            yield Tier("registers", replace(straight, space="local"))
+            # Told of one block, the compiler takes up to 255 registers; left alone it takes fewer and spills.
+            yield Tier("registers", replace(straight, space="local"), min_blocks=1)
         if h * 8 * SHARED_LANES <= SHARED_BYTES:
             yield Tier("shared", replace(straight, space="shared"), SHARED_LANES)
     if draws:
