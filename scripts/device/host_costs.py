@@ -1,0 +1,172 @@
+"""Launches, copies and host time of GPU jobs, counted on a driver that does nothing.
+
+    python -m scripts.device.host_costs [--molecules water5 water20] [--basis 6-31g*] [--out FILE]
+
+All code of the host runs, and kernels do not, so that the wall time is what the host takes for a build of J and K, or
+energy of MP2, while a GPU computes. A first call, which compiles and uploads tables, is counted apart. The record is
+profiles/counted/host_costs.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+from pyscf import scf
+from rich.console import Console
+from rich.table import Table
+
+from scripts import ROOT
+from scripts.device.recording_driver import Call, RecordedDevice, RecordingDriver
+from scripts.device.shapes import PRESETS, factors
+from scripts.measuring import heading, machine, write_json
+from trnqc.backends.cuda import products
+from trnqc.backends.cuda.pairs import CudaPairStep
+from trnqc.backends.cuda.products import CublasProducts, Gpu
+from trnqc.backends.cuda.solvers import CusolverSolvers
+from trnqc.backends.pair_step import PairOptions
+from trnqc.eri.cuda.builder import JKBuilder
+from trnqc.jit.device import Built, CudaDevice
+from trnqc.jit.recipe import Recipe
+from trnqc.mp2.reference.molecule import build_mole, load_geometry
+
+ROUNDS = 5
+
+
+class IdleDevice(RecordedDevice):
+    """A GPU on a recording driver, whose kernels are emitted and never run."""
+
+    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
+        """Build a kernel as `CudaDevice` does, by the stand-in for NVRTC."""
+        built = CudaDevice.build(self, recipe, lanes, accumulate=accumulate, min_blocks=min_blocks)
+        return replace(built, handle=SimpleNamespace(name=built.signature.name, run=lambda operands, groups: None))
+
+
+class _IdleBlas:
+    """cuBLAS whose products do nothing."""
+
+    Operation = SimpleNamespace(N=0, T=1)
+    ComputeType = SimpleNamespace(COMPUTE_32F=68, COMPUTE_64F=70)
+    GemmAlgo = SimpleNamespace(DFALT=-1)
+
+    def __init__(self, driver: RecordingDriver) -> None:
+        self.driver = driver
+
+    def create(self) -> int:
+        return 1
+
+    def set_stream(self, handle: int, stream: int) -> None:
+        pass
+
+    def get_version(self, handle: int) -> int:
+        return 130000
+
+    def gemm_ex(self, *arguments: Any) -> None:
+        self.driver.calls.append(Call("gemm_ex"))
+
+    def gemm_strided_batched_ex(self, *arguments: Any) -> None:
+        self.driver.calls.append(Call("gemm_strided_batched_ex"))
+
+
+def counted(driver: RecordingDriver, work: Callable[[], Any]) -> dict[str, Any]:
+    """Counts of one call, and the median seconds of several."""
+    driver.calls.clear()
+    work()
+    calls, seconds = list(driver.calls), []
+    for _ in range(ROUNDS):
+        begin = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - begin)
+    by_name = {
+        name: [call for call in calls if call.name == name] for name in dict.fromkeys(call.name for call in calls)
+    }
+    return {
+        "launches": len(by_name.get("launch", [])),
+        "products": len(by_name.get("gemm_ex", [])) + len(by_name.get("gemm_strided_batched_ex", [])),
+        "uploads": len(by_name.get("cuMemcpyHtoD", [])),
+        "uploaded_bytes": sum(call.nbytes for call in by_name.get("cuMemcpyHtoD", [])),
+        "downloads": len(by_name.get("cuMemcpyDtoH", [])),
+        "downloaded_bytes": sum(call.nbytes for call in by_name.get("cuMemcpyDtoH", [])),
+        "allocations": len(by_name.get("Device.allocate", [])),
+        "waits": len(by_name.get("Stream.sync", [])),
+        "host_seconds": median(seconds),
+        "host_seconds_a_launch": median(seconds) / max(1, len(by_name.get("launch", []))),
+    }
+
+
+def coulomb_exchange(title: str, basis: str) -> dict[str, Any]:
+    """A build of J and K with the density of superposed atoms."""
+    mol = build_mole(load_geometry(title), basis)
+    driver = RecordingDriver()
+    builder = JKBuilder(mol, devices=[IdleDevice(driver, lanes=1024)])
+    dm = scf.hf.init_guess_by_minao(mol)
+    begin = time.perf_counter()
+    builder.get_jk(dm)
+    first = time.perf_counter() - begin
+    row = counted(driver, lambda: builder.get_jk(dm))
+    return {"case": f"J and K, {title}/{basis}", "orbitals": mol.nao_nr(), "first_seconds": first} | row
+
+
+def pair_energies(preset: str, precision: str) -> dict[str, Any]:
+    """The pair energies of MP2 of random factors."""
+    driver = RecordingDriver(memory=1 << 36)
+    device = IdleDevice(driver, lanes=1024)
+    B, eps_occ, eps_vir = factors(*PRESETS[preset])
+    with _idle_products(driver):
+        step = CudaPairStep((Gpu(device, CublasProducts(device), CusolverSolvers(device)),), PairOptions(precision))
+        begin = time.perf_counter()
+        step.triangle(B, eps_occ, eps_vir, None)
+        first = time.perf_counter() - begin
+        row = counted(driver, lambda: step.triangle(B, eps_occ, eps_vir, None))
+    return {"case": f"MP2, {preset}, {precision}", "shape": PRESETS[preset], "first_seconds": first} | row
+
+
+@contextmanager
+def _idle_products(driver: RecordingDriver) -> Iterator[None]:
+    with mock.patch.object(products, "cublas", lambda: _IdleBlas(driver)):
+        yield
+
+
+def table(rows: Sequence[dict[str, Any]]) -> Table:
+    """Rows for people."""
+    printed = Table(
+        "case", "launches", "products", "MB up", "MB down", "allocations", "waits", "host ms", "us a launch"
+    )
+    for row in rows:
+        megabytes = (f"{row[name] / 1e6:.2f}" for name in ("uploaded_bytes", "downloaded_bytes"))
+        times = f"{row['host_seconds'] * 1e3:.1f}", f"{row['host_seconds_a_launch'] * 1e6:.0f}"
+        counts = (str(row[name]) for name in ("launches", "products"))
+        printed.add_row(row["case"], *counts, *megabytes, str(row["allocations"]), str(row["waits"]), *times)
+    return printed
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--molecules", nargs="+", default=["water5", "water20"])
+    parser.add_argument("--basis", default="6-31g*")
+    parser.add_argument("--presets", nargs="+", choices=PRESETS, default=["small", "medium"])
+    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "counted" / "host_costs.json")
+    asked = parser.parse_args(argv)
+    record: dict[str, Any] = heading() | {"machine": machine(), "rows": []}
+    jobs: list[Callable[[], dict[str, Any]]] = [
+        *(lambda title=title: coulomb_exchange(title, asked.basis) for title in asked.molecules),
+        *(lambda preset=preset: pair_energies(preset, "fp32") for preset in asked.presets),
+    ]
+    for job in jobs:
+        record["rows"].append(job())
+        write_json(record, asked.out)
+    Console(width=140).print(table(record["rows"]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
