@@ -51,8 +51,8 @@ from trnqc.jit.simulated_device import SimulatedDevice
 Arrays = Sequence[np.ndarray]
 # Relative to the largest number of a result: atomic additions in another order differ by rounding.
 ROUNDING = 1e-9
-# Seconds after which a mutant counts as endless. The workloads take less than two.
-ENDLESS = 60.0
+# Seconds after which a mutant counts as endless. The workloads take one or two.
+ENDLESS = 20.0
 
 # What a change does, its pattern in a line of text, and its replacement.
 CHANGES = {

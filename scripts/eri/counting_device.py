@@ -14,6 +14,9 @@ from trnqc.jit.device import Argument, Built, DeviceArray, ExternalStream, no_me
 # NVIDIA's A100 with 80 GB, from its data sheet: multiprocessors, bytes of memory, and threads of a block.
 MULTIPROCESSORS, MEMORY, LANES = 108, 80 * 10**9, 1024
 
+# Blocks of a multiprocessor that run at once: two of 128 threads with 255 registers each fill its registers.
+BLOCKS = 2
+
 
 class CountingDevice:
     """A GPU of which only the sizes are kept. Downloaded arrays are zeros.
@@ -48,7 +51,7 @@ class CountingDevice:
 
     def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
         (signature,) = recipe.signatures
-        return Built(signature, lanes, None)
+        return Built(signature, lanes, None, blocks=BLOCKS)
 
     def upload(self, array: np.ndarray) -> DeviceArray:
         memory = self.zeros(*array.shape, dtype=array.dtype)

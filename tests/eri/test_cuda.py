@@ -11,7 +11,7 @@ from pyscf import gto, scf
 
 from scripts.device.recording_driver import RecordedDevice, RecordingDriver
 from tests.mp2.thread_ranks import on_threads, same
-from trnqc.eri.cuda import run
+from trnqc.eri.cuda import launches
 from trnqc.eri.cuda.builder import JKBuilder
 from trnqc.eri.jk.builder import get_jk
 from trnqc.errors import BackendUnavailable, CompilerError, InputError, MemoryLimit
@@ -136,7 +136,7 @@ def test_d_functions(cart):
 def test_short_queues_and_small_blocks(rows, kets, items, monkeypatch):
     """Rows of one and two vectors of ket pairs, several for each bra pair, and launches of few rows."""
     for name, value in (("ROWS", rows), ("KETS", kets), ("ITEMS", items), ("FEWEST", 1)):
-        monkeypatch.setattr(run, name, value)
+        monkeypatch.setattr(launches, name, value)
     mol = chain(5)
     matches(JKBuilder(mol, devices=devices(2)), density(mol))
 
@@ -144,7 +144,7 @@ def test_short_queues_and_small_blocks(rows, kets, items, monkeypatch):
 def test_launches_and_copies_do_not_depend_on_the_number_of_quartets():
     """A second call copies densities and the numbers of tasks, has two launches, and waits only at the end.
 
-    Beyond `run.ROWS` times `run.KETS` quartets of a class, there are two more launches for each so many.
+    Beyond `launches.ROWS` times `launches.KETS` quartets of a class, there are two more launches for each so many.
     """
     counts = []
     for atoms in (3, 7):

@@ -19,7 +19,8 @@ from pyscf import gto
 from trnqc import backends
 from trnqc.eri.classes import QuartetClass
 from trnqc.eri.cuda.forms import first_sound
-from trnqc.eri.cuda.run import DeviceRun, Programs, ResidentArrays
+from trnqc.eri.cuda.launches import Programs
+from trnqc.eri.cuda.run import DeviceRun, ResidentMemory
 from trnqc.eri.jk import builder, schwarz
 from trnqc.eri.jk.batch import Batch
 from trnqc.eri.jk.run import Run
@@ -82,8 +83,10 @@ class JKBuilder(builder.JKBuilder):
         if not self.devices:
             raise InputError("at least one device is wanted")
         self.notes: list[str] = []
+        # The tasks of the last pass with the tables that they are of.
+        self._tasks: tuple[tuple[Table, ...], list[Task]] | None = None
         self._kernels: list[dict[Batch, Programs]] = [{} for _ in self.devices]
-        self._residents = [ResidentArrays(device) for device in self.devices]
+        self._residents = [ResidentMemory(device) for device in self.devices]
 
     @property
     def ran_on(self) -> str:
@@ -146,7 +149,9 @@ class JKBuilder(builder.JKBuilder):
     def _own_tasks(self, tables: tuple[Table, ...]) -> list[Task]:
         """Return the tasks of this rank, the most expensive first."""
         if self.ranks.size == 1:
-            return tasks_of(tables, self.operator.name)
+            if self._tasks is None or self._tasks[0] is not tables:
+                self._tasks = tables, tasks_of(tables, self.operator.name)
+            return self._tasks[1]
         groups = self._groups(tables)
         return [task for n in self._share([sum(t.cost for t in group) for group in groups]) for task in groups[n]]
 

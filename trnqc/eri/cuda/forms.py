@@ -6,7 +6,7 @@ from typing import Any
 
 from trnqc.eri.cuda import screen
 from trnqc.eri.cuda.batch import work_recipe
-from trnqc.eri.cuda.run import Programs
+from trnqc.eri.cuda.launches import Programs
 from trnqc.eri.cuda.tiers import QUICK, Tier, absurd, candidates, nodes
 from trnqc.eri.jk.batch import Batch
 from trnqc.errors import CompilerError
