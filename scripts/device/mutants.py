@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pyscf import gto, scf
+from pyscf import gto, lib, scf
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -43,6 +43,7 @@ from trnqc.cg.cuda.engine import CudaEngine
 from trnqc.cg.problem.graph import Graph
 from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.eri.cuda.builder import JKBuilder
+from trnqc.errors import SimulationError
 from trnqc.gen import emit_cuda
 from trnqc.jit import Recipe, emulator
 from trnqc.jit.device import Built
@@ -67,6 +68,11 @@ BEYOND = "a tile beyond the matrix adds nothing to sums, and is not stored"
 REASONS = {
     (r"(same|opposite)_spin", "bound off by one", "tile_1 < tiles_1"): BEYOND,
     ("pack", "bound off by one", "chunk_1 < width"): "lanes beyond the end write the last number again",
+    ("work", "bound off by one", "ket_bound"): "behind the bounds of primitive pairs stands one of zero",
+    ("work", "bound off by one", "full_small = full_T"): "no quartet lies on the border of two ways to one function",
+    ("screen", "bound off by one", "while (k < stop"): "no lane has a pair behind the last one",
+    ("screen", "bound off by one", "0 < count"): "an empty queue is not read",
+    ("work", "bound off by one", "while (first < end)"): "a vector of pairs of weight zero stands behind the queue",
     ("pack|split", "bound off by one", "whole_"): "only zero is on the bound, and its word overflows to the same",
     ("pack|split", "bound off by one", "half_"): "only zero is on the bound, and its word is the same",
 }
@@ -249,6 +255,8 @@ def tried(workload: str) -> Iterator[dict[str, Any]]:
     function, lanes = WORKLOADS[workload]
     device = Edited(lanes=lanes)
     expected = [array.copy() for array in function(device)]
+    if wrong := outcome(Mutant(workload, "", "", 0, 0, ""), expected):
+        raise SimulationError(f"{workload} without any change: {wrong}")
     everything = list(mutants(workload, device.texts))
     for mutant in track(
         everything, f"{workload}: mutants", console=Console(stderr=True), disable=not sys.stderr.isatty()
@@ -274,6 +282,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
     parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "counted" / "cuda_mutants.json")
     asked, console = parser.parse_args(argv), Console(soft_wrap=True)
+    # A process that was forked beside threads of OpenMP waits for them for ever.
+    lib.num_threads(1)
     record: dict[str, Any] = heading() | {"machine": machine(), "rows": []}
     for workload in asked.workloads:
         for row in tried(workload):

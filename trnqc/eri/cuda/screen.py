@@ -37,8 +37,8 @@ def row_pair(row: Value) -> Value:
 
 
 def queue_size(kets: int, lanes: int) -> int:
-    """Return the positions of a queue: those of the pairs, a vector behind them, and an unused one."""
-    return kets + 2 * lanes
+    """Return the positions of a queue: those of the pairs, and a vector behind them."""
+    return kets + lanes
 
 
 def parameters(batch: Batch) -> tuple[Value | Array, ...]:
@@ -70,7 +70,6 @@ def screen(batch: Batch, lanes: int) -> st.Function:
         begin=begin,
         end=minimum(begin + ROW["ket_part"], ROW["ket_end"]),
         row=row,
-        queue_step=_QUEUE_STEP,
         counts=COUNTS,
         **(arrays | own),
     )
@@ -105,7 +104,7 @@ def _row(batch: Batch, lanes: int) -> st.Function:
         st.store(COUNTS[row], count),
     )
     arrays = tuple(a[name] for name in ("numbers", *ARRAYS))
-    return st.Function(f"screen_row_{batch.name}", (G, begin, end, row, _QUEUE_STEP, COUNTS, *arrays), body)
+    return st.Function(f"screen_row_{batch.name}", (G, begin, end, row, COUNTS, *arrays), body)
 
 
 def _width(lanes: int) -> int:
@@ -123,7 +122,6 @@ def _vector(batch: Batch, lanes: int, k: Value, stop: Value, count: Value) -> st
     at, block, passes, mine = Var("at", "i64"), Var("block", "i64"), Var("passes", "i32"), Var("mine", "i64")
     before, total, j = Var("before", "i64"), Var("total", "i64"), Var("j", "i64")
     in_block, f, place, half = Var("in_block", "i64"), Var("f", "i64"), Var("place", "i64"), Var("half")
-    unused = _QUEUE_STEP - lanes + lane()
     count_block = [
         st.Let(f, cast(flags[block * width + j], "i64")),
         st.Assign(in_block, in_block + f),
@@ -147,12 +145,11 @@ def _vector(batch: Batch, lanes: int, k: Value, stop: Value, count: Value) -> st
         st.Barrier(),
         st.Declare(total, _ZERO),
         st.loop(j, const(blocks.size or 0, "i64"), count_blocks),
-        st.Let(place, select(eq(passes, const(1, "i32")), count + before, unused)),
-        st.store(a["queue"][place], at),
-        st.store(a["weight"][place], half),
+        st.Let(place, count + before),
+        st.store(a["queue"][place], at, where=eq(passes, const(1, "i32"))),
+        st.store(a["weight"][place], half, where=eq(passes, const(1, "i32"))),
         st.Assign(count, count + total),
         st.Assign(k, k + lanes),
-        st.Barrier(),
     )
 
 
