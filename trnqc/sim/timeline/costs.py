@@ -48,6 +48,13 @@ TABLE = (
     _same("matmul_min_cycles", 64, "cycles", DOC, "shortest MultiplyMoving; otherwise one cycle per moving column"),
     _same("fp32_passes", 4, "passes", DOC, "passes of one fp32 matmul on TensorE"),
     Constant("fp32_transpose_passes", (4, 2, 2), "passes", OLD, "passes of one fp32 transpose on TensorE"),
+    _same(
+        "transpose_identity",
+        0,
+        "flag",
+        DOC,
+        "1: transposes on TensorE make an identity on GpSimd (source of the compiler, KLR); TRNQC_NKI=0.6 sets it",
+    ),
     _same("weights_cycles", 32, "cycles", DOC, "LoadStationary of 128 rows per pass; overlaps the previous multiply"),
     _same("matmul_latency_cycles", 400, "cycles", SEEN, "from the last moving column until its sums are in PSUM"),
     _same("min_issue_cycles", 64, "cycles", OLD, "shortest Vector, Scalar or GpSimd instruction"),

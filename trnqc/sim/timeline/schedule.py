@@ -53,6 +53,15 @@ class Node:
         return ""
 
 
+def _operands_of_tensor(step: Step) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
+    """The operand that LoadStationary reads, and those that MultiplyMoving does; a transpose may hold an identity."""
+    if step.op == "nc_matmul":
+        return step.inputs[:1], step.inputs[1:]
+    if step.op == "nc_transpose":
+        return step.data[1:], (*step.data[:1], *step.inputs[len(step.data) :])
+    return (), step.inputs
+
+
 def _banks(o: Operand, address: dict[int, int]) -> range:
     start = address.get(o.storage, 0)
     return range((start + o.b0) // PSUM_BANK_BYTES, min(PSUM_BANKS, -(-(start + o.b1) // PSUM_BANK_BYTES)))
@@ -165,11 +174,11 @@ class Schedule:
         """Place a matmul: LoadStationary, which overlaps the previous multiply, then MultiplyMoving."""
         step, work = node.step, node.work
         free = self.free[TENSOR]
-        held = step.inputs[:1] if step.op == "nc_matmul" else ()
+        held, streamed = _operands_of_tensor(step)
         fixed = self._hazards(node, held, ())
         weights = max(fixed[0], self.weights_free, self.multiply_start)
         loaded = weights + work.weights
-        wait = self._hazards(node, step.inputs[len(held) :], step.outputs)
+        wait = self._hazards(node, streamed, step.outputs)
         start = max(free, wait[0], loaded)
         if loaded >= start and loaded > wait[0]:
             wait = fixed if fixed[0] >= weights and fixed[0] > 0 else (loaded, "issue", TENSOR)
