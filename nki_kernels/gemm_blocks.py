@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from nki_kernels.index_tables import wide_iota
 from nki_kernels.lang import nisa, nl
 from nki_kernels.precision.splits import products_of
 
@@ -150,7 +151,7 @@ def _table(loops, M: int, N: int, K: int, cores: int):
             per_z, per_row, per_col = steps[f]
             step_z, step_m = per_z * z[0], per_row * m[0]
             split_z = z[1] > 1
-            nisa.iota(
+            wide_iota(
                 dst=tile[0:lanes, 0 : size // lanes, f : f + 1],
                 pattern=[
                     [step_z, lines if split_z else 1],
@@ -158,7 +159,7 @@ def _table(loops, M: int, N: int, K: int, cores: int):
                     [per_col * n[0], n[1]],
                 ],
                 offset=per_z * z[2] + per_row * m[2] + per_col * n[2],
-                channel_multiplier=lines * (step_z if split_z else step_m),
+                multiplier=lines * (step_z if split_z else step_m),
             )
         nisa.dma_copy(dst=table[first : first + size, :], src=tile)
         for row in range(z[1] * m[1] * n[1], passes * cores):

@@ -40,3 +40,27 @@ def test_files_that_cannot_be_read(trnqc, tmp_path):
     assert "cannot be imported: ModuleNotFoundError" in trnqc("lint", file)[2]
     file.write_text("x = 1")
     assert "has no kernel under @nki.jit" in trnqc("lint", file)[2]
+
+
+OLD = """
+import neuronxcc.nki as nki
+import neuronxcc.nki.language as nl
+
+raise SystemExit("this file is only read")
+
+@nki.jit
+def copied(x):
+    tile = nl.load(x, mask=nl.arange(128)[:, None] < 100)
+    return tile
+"""
+
+
+def test_files_of_the_old_namespace_are_read_and_not_imported(trnqc, tmp_path):
+    file, facts = tmp_path / "kernels.py", tmp_path / "changes.json"
+    file.write_text(OLD)
+    status, out, _ = trnqc("lint", file, "--json", facts)
+    assert status == 1
+    assert "kernels.py: 5 changes" in out and "import nki.language as nl" in out
+    changes = json.loads(facts.read_text())["migration"]
+    assert [change["line"] for change in changes] == [2, 3, 9, 9, 9]
+    assert {"file", "line", "old", "new"} == set(changes[0])

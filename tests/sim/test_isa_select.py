@@ -22,8 +22,18 @@ def test_iota_runs_the_last_pair_fastest(dtype):
 
 
 def test_iota_wraps_in_32_bits():
-    got = on_tiles(lambda out: nisa.iota(dst=out, pattern=[[2**30, 4]]), {}, {"out": ((1, 4), nl.int32)})
-    np.testing.assert_array_equal(got, [[0, 2**30, -(2**31), -(2**30)]])
+    got = on_tiles(
+        lambda out: nisa.iota(dst=out, pattern=[[2**14, 4]], offset=2**31 - 2**15), {}, {"out": ((1, 4), nl.int32)}
+    )
+    assert got.tolist() == [[2**31 - 2**15, 2**31 - 2**14, -(2**31), 2**14 - 2**31]]
+
+
+@pytest.mark.parametrize("step", [2**15, -(2**15) - 1])
+def test_iota_steps_have_16_bits(step):
+    with pytest.raises(SimulationError, match=rf"steps have 16 bits, from -32768 to 32767; got {step}"):
+        on_tiles(lambda out: nisa.iota(dst=out, pattern=[[step, 4]]), {}, {"out": ((1, 4), nl.int32)})
+    edge = step - 1 if step > 0 else step + 1
+    on_tiles(lambda out: nisa.iota(dst=out, pattern=[[edge, 4]]), {}, {"out": ((1, 4), nl.int32)})
 
 
 def test_iota_pattern_must_fill_the_tile():

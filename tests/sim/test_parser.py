@@ -13,7 +13,7 @@ from tests.sim import lint_parser_cases, parser_cases
 from tests.sim.running import run
 from tests.sim.test_lint_parser import REFUSED as BY_FORM
 from trnqc.errors import SimulationError
-from trnqc.sim import RuleWarning
+from trnqc.sim import RuleWarning, jit
 from trnqc.sim.lint.lint import lint
 from trnqc.sim.nki import isa as nisa
 from trnqc.sim.nki import language as nl
@@ -224,3 +224,17 @@ def test_every_case_is_expected():
     functions = {n for n, f in inspect.getmembers(parser_cases, inspect.isfunction) if f.__module__.endswith("_cases")}
     public = {name for name in functions if not name.startswith("_")}
     assert public == set(BY_VALUE) | {f"{name}_ok" for name in BY_VALUE}
+
+
+def uses_a_context_of_nl(x):
+    with nl.no_reorder():
+        return inlined(3), nl.ds(0, 3)
+
+
+@jit
+def inlined(n):
+    return 2 * n
+
+
+def test_kernels_that_a_kernel_calls_are_inlined():
+    assert interpret(uses_a_context_of_nl) == (6, nl.ds(0, 3))

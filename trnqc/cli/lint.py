@@ -1,8 +1,9 @@
 """Report what NKI 0.6 and 0.7 reject, change or will lose in the NKI kernels of a Python file.
 
-The file is imported, with the simulator in place of a missing ``nki``; its kernels are not run. The exit status is 1 if
-a version rejects a kernel. To see what a run breaks, set TRNQC_SIM_RULES=warn and run the program: each finding becomes
-a warning, and trnqc.sim.reported() returns all of them.
+A file with kernels of the old namespace, ``neuronxcc.nki``, is only read, and the report says line by line what takes
+the place of the old interface. Any other file is imported, with the simulator in place of a missing ``nki``; its
+kernels are not run. The exit status is 1 if a version rejects a kernel. To see what a run breaks, set
+TRNQC_SIM_RULES=warn and run the program: each finding becomes a warning, and trnqc.sim.reported() returns all of them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from trnqc.errors import InputError
 from trnqc.host.output import add_output, console_of, write_json
 from trnqc.sim.findings import Finding
 from trnqc.sim.launch.version import VERSIONS
+from trnqc.sim.lint.migration import Migration, migrations
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the findings. The exit status is 1 if a kernel is rejected."""
+    if changes := _migrations(args.file):
+        return _report(args, changes)
     kernels = kernels_of(_imported(args.file))
     if not kernels:
         raise InputError(f"{args.file} has no kernel under @nki.jit at its top level")
@@ -45,6 +49,28 @@ def run(args: argparse.Namespace) -> int:
         console.print(table(findings))
     console.print(f"{len(kernels)} kernels, {len(findings)} findings", highlight=False)
     return 1 if any(finding.effect == "rejected" for finding in findings) else 0
+
+
+def _migrations(path: Path) -> tuple[Migration, ...]:
+    """What has to change in a file of the old namespace; a file that cannot be read is left to the import."""
+    try:
+        return migrations(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return ()
+
+
+def _report(args: argparse.Namespace, changes: Sequence[Migration]) -> int:
+    """Print the report of a migration. The exit status is 1, because current versions reject the file."""
+    write_json(args, {"migration": [asdict(change) for change in changes]})
+    rows = Table(title="From neuronxcc.nki to nki", title_justify="left")
+    for heading in ("line", "old", "new"):
+        rows.add_column(heading)
+    for change in changes:
+        rows.add_row(str(change.line), Text(change.old), Text(change.new))
+    console = console_of(args)
+    console.print(rows)
+    console.print(f"{args.file.name}: {len(changes)} changes", highlight=False)
+    return 1
 
 
 def kernels_of(module: ModuleType) -> list[sim.Kernel]:

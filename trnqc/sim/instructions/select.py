@@ -29,7 +29,9 @@ def _affine(op: str, pattern: Any, offset: Any, channel_multiplier: Any, dst: Nk
     for step, num in pattern:
         if checks.int32(op, "pattern num", num) < 1:
             raise NkiValidationError(f"{op} pattern num must be positive, got {pattern}")
-        value = (value[:, None] + checks.int32(op, "pattern step", step) * np.arange(num)).reshape(-1)
+        if not -(2**15) <= checks.int32(op, "pattern step", step) < 2**15:
+            raise NkiValidationError(f"{op} pattern steps have 16 bits, from -32768 to 32767; got {step} in {pattern}")
+        value = (value[:, None] + step * np.arange(num)).reshape(-1)
     if len(value) != dst.size // dst.shape[0]:
         raise NkiValidationError(
             f"{op} pattern must have as many elements as dst per partition ({dst.size // dst.shape[0]}), "

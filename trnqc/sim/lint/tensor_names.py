@@ -25,8 +25,7 @@ _VIEWS = (
 )
 # Attributes that only tensors have; their use on a name marks it as a tensor.
 _TELLTALE = (*_VIEWS, "dtype", "strides", "get_pattern", "is_contiguous")
-# Functions of ``nl`` that do not return a tensor.
-_NOT_TENSORS = (
+NOT_TENSORS = (
     "ds",
     "program_id",
     "num_programs",
@@ -50,6 +49,7 @@ _NOT_TENSORS = (
     "NKIObject",
     "random_seed",
 )
+"""Functions of ``nl`` that do not return a tensor."""
 
 
 class TensorNames:
@@ -87,7 +87,7 @@ class TensorNames:
         if node.func.attr in _VIEWS:
             return self.is_tensor(node.func.value)
         module = getattr(self.meaning(node.func.value), "__name__", "")
-        return module in ("nki.language", "trnqc.sim.nki.language") and node.func.attr not in _NOT_TENSORS
+        return module in ("nki.language", "trnqc.sim.nki.language") and node.func.attr not in NOT_TENSORS
 
     def operators(self) -> Iterator[tuple[ast.AST, str]]:
         """Yield (node, message) for every Python operator with a tensor operand."""

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from trnqc.sim.faults import NkiValidationError
 from trnqc.sim.functions.loops import fori_loop, while_loop
 from trnqc.sim.launch import machine
+from trnqc.sim.launch.jit import Kernel
 from trnqc.sim.memory.tensor import NkiTensor
 from trnqc.sim.parser.builtins import BUILTINS, BY_OBJECT, KEYWORDS, MATHS_BY_OBJECT
 from trnqc.sim.parser.classes import make
@@ -76,7 +77,7 @@ class Calls:
             return _of_table(function, args, kwargs)
         if isinstance(function, Bound):
             return self.inline(function.function, (function.receiver, *args), kwargs)
-        if of_simulator(function) and not _of_kernel(function):
+        if of_simulator(function) and not isinstance(function, Kernel):
             return self._simulated(function, args, kwargs, node, frame)
         if isinstance(function, type):
             return make(function, args, kwargs, self.inline)
@@ -182,11 +183,6 @@ class Calls:
         if not isinstance(method, FunctionType):
             raise Unsupported(f"{named(function)} cannot be called in the language")
         return self.inline(method, (function, *args), kwargs)
-
-
-def _of_kernel(function: Any) -> bool:
-    """Whether this is a function of a kernel that ``nki.jit`` has wrapped."""
-    return isinstance(getattr(function, "__wrapped__", None), FunctionType)
 
 
 def _refuse_use(inner: LoopBody) -> NoReturn:

@@ -53,8 +53,8 @@ class Expressions(Calls):
     def _attribute(self, node: ast.Attribute, frame: Frame) -> Any:
         base = self.value(node.value, frame)
         if type(base) in METHODS:
-            return method(base, node.attr, ast.unparse(node.value))
-        return attribute(base, node.attr, ast.unparse(node))
+            return method(base, node.attr, _shown(node.value))
+        return attribute(base, node.attr, _shown(node))
 
     def _tuple(self, node: ast.Tuple, frame: Frame) -> Any:
         return tuple([self.value(element, frame) for element in node.elts])
@@ -153,6 +153,13 @@ class Expressions(Calls):
         if id(original) not in self.constants:
             self.constants[id(original)] = original, constant(original, name)
         return self.constants[id(original)][1]
+
+
+def _shown(node: Any) -> str:
+    """The source of a node; it is kept, because writing it takes longer than most expressions."""
+    if not hasattr(node, "shown"):
+        node.shown = ast.unparse(node)
+    return str(node.shown)
 
 
 _EXPRESSIONS: dict[type[ast.expr], Callable[[Any, Any, Frame], Any]] = {

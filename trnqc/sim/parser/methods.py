@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trnqc.sim.memory.dtypes import DType
 from trnqc.sim.parser.operators import Unsupported, equal
 
 _MISSING = object()
@@ -32,9 +33,9 @@ def _set_default(values: dict[str, Any], key: Any, default: Any = None) -> Any:
     return values.setdefault(string_key(key), default)
 
 
-def string_key(key: Any) -> str:
-    """A key of a dictionary, which is a string."""
-    if not isinstance(key, str):
+def string_key(key: Any) -> Any:
+    """A key of a dictionary: a string, or a number format, which the vendor's own library has as keys."""
+    if not isinstance(key, str | DType):
         raise Unsupported(f"keys of dictionaries are strings, not {key!r}")
     return key
 

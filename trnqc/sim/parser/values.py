@@ -12,6 +12,7 @@ from trnqc.sim.functions.objects import NKIObject
 from trnqc.sim.memory.tensor import NkiTensor
 from trnqc.sim.parser.builtins import BY_OBJECT, MATH_CONSTANTS, MATHS, MATHS_BY_OBJECT
 from trnqc.sim.parser.forms import INTEGER_LIMITS
+from trnqc.sim.parser.methods import string_key
 from trnqc.sim.parser.operators import Unsupported, named
 
 
@@ -51,16 +52,10 @@ def constant(value: Any, shown: str) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(constant(v, f"{shown}[{n}]") for n, v in enumerate(value))
     if type(value) is dict:
-        return {_key(k, shown): constant(v, f"{shown}[{k!r}]") for k, v in value.items()}
+        return {string_key(k): constant(v, f"{shown}[{k!r}]") for k, v in value.items()}
     if id(value) in BY_OBJECT or id(value) in MATHS_BY_OBJECT or hasattr(value, "__wrapped__"):
         return value
     raise Unsupported(f"{shown} is {named(value)}, which is not in the language")
-
-
-def _key(key: Any, shown: str) -> str:
-    if not isinstance(key, str):
-        raise Unsupported(f"keys of dictionaries are strings, not {key!r} in {shown}")
-    return key
 
 
 def of_numpy(value: Any) -> bool:

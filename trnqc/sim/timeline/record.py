@@ -141,7 +141,11 @@ class Recorder:
                     ins = (*ins, self._operand(source))
                 elif source is not None and source.writer >= 0:
                     registers = (*registers, source.writer)
-        self._place().append(Step(tick, op, engine, outs, ins, registers, name or "", len(ins) - len(inputs)))
+        self.append(Step(tick, op, engine, outs, ins, registers, name or "", len(ins) - len(inputs)), run.loop_path)
+
+    def append(self, step: Step, scope: tuple[tuple[int, int], ...]) -> None:
+        """Add an instruction to the program; ``scope`` is the loop path at which it is issued."""
+        self._place().append(step)
 
     def _place(self) -> list[Step | Loop]:
         return self._open[-1].body if self._open else self.program

@@ -28,7 +28,7 @@ _NUMBER = {name: n for n, name in enumerate(ENGINES)}
 class Node:
     """An instruction with its cost and the shared resources that it needs."""
 
-    __slots__ = ("banks", "id", "me", "port", "queue", "step", "storages", "work")
+    __slots__ = ("banks", "id", "me", "port", "queue", "software", "step", "storages", "work")
 
     def __init__(self, step: Step, work: Work, address: dict[int, int], constants: dict[str, float]):
         self.step, self.work, self.id = step, work, step.id
@@ -43,6 +43,9 @@ class Node:
         banks = [_banks(o, address) for o in operands if o.space == "psum"] if constants["psum_bank_exclusive"] else []
         self.banks = tuple({bank for touched in banks for bank in touched})
         self.port = self._port(operands, constants)
+        runtime = step.indices > 0 or (not constants["hardware_dge"] and any(o.dynamic for o in operands))
+        # Whether GpSimd makes the descriptors of this DMA.
+        self.software = self.me == DMA and runtime and constants["software_dge_ns"] > 0
 
     def _port(self, operands: tuple[Operand, ...], constants: dict[str, float]) -> str:
         spaces = {o.space for o in operands}
@@ -51,6 +54,15 @@ class Node:
         if constants["vector_gpsimd_port"] and self.me in (VECTOR, GPSIMD) and "sbuf" in spaces:
             return "sbuf"
         return ""
+
+
+def _operands_of_tensor(step: Step) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
+    """The operand that LoadStationary reads, and those that MultiplyMoving does; a transpose may hold an identity."""
+    if step.op == "nc_matmul":
+        return step.inputs[:1], step.inputs[1:]
+    if step.op == "nc_transpose":
+        return step.data[1:], (*step.data[:1], *step.inputs[len(step.data) :])
+    return (), step.inputs
 
 
 def _banks(o: Operand, address: dict[int, int]) -> range:
@@ -165,11 +177,11 @@ class Schedule:
         """Place a matmul: LoadStationary, which overlaps the previous multiply, then MultiplyMoving."""
         step, work = node.step, node.work
         free = self.free[TENSOR]
-        held = step.inputs[:1] if step.op == "nc_matmul" else ()
+        held, streamed = _operands_of_tensor(step)
         fixed = self._hazards(node, held, ())
         weights = max(fixed[0], self.weights_free, self.multiply_start)
         loaded = weights + work.weights
-        wait = self._hazards(node, step.inputs[len(held) :], step.outputs)
+        wait = self._hazards(node, streamed, step.outputs)
         start = max(free, wait[0], loaded)
         if loaded >= start and loaded > wait[0]:
             wait = fixed if fixed[0] >= weights and fixed[0] > 0 else (loaded, "issue", TENSOR)
@@ -198,9 +210,8 @@ class Schedule:
         self.totals.engine(SYNC, issue, issued, 0.0)
         cause, idle = self._stall(queue, issue - free, wait)
         self._show("sync", QUEUES[queue], step, issue, issued, cause, idle)
-        generator = min(self.generators, key=lambda g: g.busy[-1][1] if g.busy else 0.0)
-        generate = c["dma_generate_ns"]
-        last_ready = generator.fill(issue, generate)[1] + c["dma_start_ns"] - generate
+        generate = 0.0 if node.software else c["dma_generate_ns"]
+        last_ready = self._descriptors(node, issue) + c["dma_start_ns"] - c["dma_generate_ns"]
         begin, end, queued = float("inf"), 0.0, 0.0
         for n, (lane, share) in enumerate(work.shares, 1):  # A lane starts as soon as its own descriptors exist.
             ready = last_ready - generate * (1 - n / len(work.shares))
@@ -212,6 +223,19 @@ class Schedule:
         self._traffic(step, work, begin, end, queued)
         finish = end + c["dma_finish_ns"]
         self._done(node, finish, finish)
+
+    def _descriptors(self, node: Node, issue: float) -> float:
+        """Make the descriptors of a DMA, and return the time at which the last one is there."""
+        if not node.software:
+            generator = min(self.generators, key=lambda g: g.busy[-1][1] if g.busy else 0.0)
+            return generator.fill(issue, self.c["dma_generate_ns"])[1]
+        free = self.free[GPSIMD]
+        start = max(issue, free)
+        end = self.free[GPSIMD] = start + self.c["software_dge_ns"]
+        self.totals.engine(GPSIMD, start, end, 0.0)
+        cause, idle = self._stall(GPSIMD, start - free, (issue, "dma_queue", -1))
+        self._show("gpsimd", "gpsimd", node.step, start, end, cause, idle)
+        return end
 
     def _traffic(self, step: Step, work: Work, begin: float, end: float, queued: float) -> None:
         sums = self.totals.sums

@@ -12,7 +12,7 @@ import os
 import platform
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from trnqc.sim.faults import NkiValidationError
@@ -20,8 +20,10 @@ from trnqc.sim.launch.jit import Kernel
 from trnqc.sim.launch.launch import execute
 from trnqc.sim.launch.machine import Trace
 from trnqc.sim.launch.targets import Target, target_from_environment
+from trnqc.sim.launch.version import parses
 from trnqc.sim.timeline.costs import constants_for
 from trnqc.sim.timeline.hazards import Hazards
+from trnqc.sim.timeline.identities import IdentityRecorder
 from trnqc.sim.timeline.loops import Runner
 from trnqc.sim.timeline.placement import place
 from trnqc.sim.timeline.record import Loop, Recorder, Step
@@ -138,10 +140,12 @@ def timeline(
         function = kernel.func if isinstance(kernel, Kernel) else kernel
         with _targeting(target):
             chosen = target_from_environment()
-            recorder = Recorder()
+            values = constants_for(chosen.name, {"transpose_identity": float(parses()), **(constants or {})})
+            recorder = IdentityRecorder() if values["transpose_identity"] else Recorder()
             lnc = getattr(kernel, "lnc", 1)
             trace = execute(function, args, kwargs, lnc, dry=not data, target=chosen, observer=recorder)[1]
-        values = constants_for(chosen.name, constants)
+        if isinstance(recorder, IdentityRecorder):
+            trace = replace(trace, sbuf_high_water=trace.sbuf_high_water + recorder.identity_bytes)
         schedule, words = _place(recorder, chosen, values, extrapolate, event_limit)
         return _finish(function, chosen, values, trace, schedule, words)
 
