@@ -52,3 +52,12 @@ def test_changes_of_bounds():
     assert [m.of(line).count("<=") for m in found] == [1, 1, 1]
     assert found[0].of(line).startswith("for (long i = 0; i <= n; i++)")
     assert "c <= d" in found[1].of(line) and "e <= f" in found[2].of(line)
+
+
+def test_nan_is_a_difference():
+    good, bad = [np.ones(3), np.ones(2)], [np.ones(3), np.array([1.0, np.nan])]
+    assert mutants.difference(good, good) == 0.0
+    assert mutants.difference([good[0], good[1] + 1e-12], good) == 0.0
+    for results in (bad, bad[::-1]):
+        assert np.isnan(mutants.difference(results, [np.ones_like(a) for a in results]))
+    assert mutants.difference([good[0] * 2, good[1]], good) == 1.0
