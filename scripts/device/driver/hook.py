@@ -26,6 +26,7 @@ from trnqc.gen.emit.dialect import CUDA
 from trnqc.gen.values import BYTES
 from trnqc.jit import Parameter, Recipe, Signature, emulator, gpu
 from trnqc.jit.cache import library_cache
+from trnqc.jit.cubins import local_bytes
 from trnqc.jit.device import CudaDevice
 from trnqc.jit.emulator.build import runtime
 from trnqc.jit.signature import GROUPS
@@ -43,7 +44,9 @@ COMPILE = (
     "open(sys.argv[3], 'wb').write(bytes(code))\n"
 )
 _driver = ctypes.CDLL("libcuda.so.1", mode=ctypes.RTLD_GLOBAL)
+# The kernels of each loaded cubin, and its bytes of local memory per thread.
 _loaded: dict[int, dict[str, emulator.Emulated]] = {}
+_stacks: dict[int, int] = {}
 
 
 def _place(cubin: bytes) -> Path:
@@ -95,12 +98,13 @@ def _cubin_at(address: int) -> bytes:
 
 def _load(address: int) -> int:
     try:
-        text = _place(_cubin_at(address)).read_text()
-        built = {}
+        cubin = _cubin_at(address)
+        text, built = _place(cubin).read_text(), {}
         for signature, lanes in kernels_of(text):
             recipe = Recipe(signature.name, (signature,), lambda: ())
             built[signature.name] = emulator.build(recipe, lanes, text=text)
         _loaded[len(_loaded) + 1] = built
+        _stacks[len(_loaded)] = local_bytes(cubin)
         return len(_loaded)
     except Exception as error:  # ctypes prints what a callback raises, and goes on.
         print(f"the stand-in for the driver cannot load a cubin: {error!r}", file=sys.stderr)
@@ -120,7 +124,7 @@ def _find(library: int, name: bytes) -> int:
         len(sizes),
         (ctypes.c_int * max(1, len(sizes)))(*sizes),
         kernel.lanes,
-        0,
+        _stacks[library],
     )
     return 1
 
