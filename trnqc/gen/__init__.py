@@ -6,6 +6,7 @@ statements.py   control flow and functions
 build.py        programs written one statement after another
 interpreter.py  the definition of the language: programs run on NumPy arrays
 lanes.py        which variables differ by SIMD lane
+barriers.py     barriers of threads that nothing needs
 scopes.py       checks of the scopes of names
 
 A graph of values becomes a program in these steps:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from trnqc.errors import ProgramError
 from trnqc.gen import statements as st
 from trnqc.gen.arrays import Array
+from trnqc.gen.barriers import needed
 from trnqc.gen.emit.dialect import ACCUMULATE, Dialect, safe
 from trnqc.gen.emit.expressions import Scalars
 from trnqc.gen.emit.vectors import Vectors, preamble
@@ -86,7 +87,7 @@ class _Function:
         f = self.function
         title = [f"// {f.title}"] if f.title else []
         pad = PAD * (2 if self.looped else 1)
-        body = self.block(f.body, pad)
+        body = self.block(needed(f, self.started) if self.dialect.threads else f.body, pad)
         return [*title, f"{self.head()} {{", *self.opening(), *body, *([f"{PAD}}}"] if self.looped else []), "}"]
 
     def prototype(self) -> list[str]:
