@@ -6,6 +6,7 @@ import os
 
 import numpy as np
 
+from tests.sim import lint_parser_cases
 from trnqc.sim import jit
 from trnqc.sim.nki import isa as nisa
 from trnqc.sim.nki import language as nl
@@ -229,3 +230,7 @@ def compared_objects(x, first: Config):
     second = Config(2)
     if first == second:
         nl.load(x)
+
+
+def object_of_another_module(x):
+    return lint_parser_cases.Sizes(3)

@@ -2,6 +2,8 @@
 
 # ruff: noqa: B007, RUF059, SIM101, SIM118, UP031
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from trnqc.sim.nki import isa as nisa
@@ -84,15 +86,14 @@ def tensor_assignment_ok(x):
     nisa.dma_copy(dst=tile[0:1], src=x[0:1])
 
 
-def truth_of_a_tensor(x):
-    tile = nl.load(x)
-    if tile:
+def truth_of_a_slice(x):
+    if slice(1, 2):
         print(1)
 
 
-def truth_of_a_tensor_ok(x):
+def truth_of_a_slice_ok(x):
     tile = nl.load(x)
-    if tile.shape[0]:
+    if tile and x.shape[0]:
         print(1)
 
 
@@ -239,6 +240,22 @@ class Grid(nl.NKIObject):
     @property
     def area(self):
         return self.rows * self.rows
+
+
+@dataclass
+class Sizes(nl.NKIObject):
+    """An object with two fields, of which one has a default."""
+
+    rows: int
+    columns: int = 2
+
+
+def missing_field(x):
+    return Sizes(columns=3)
+
+
+def missing_field_ok(x):
+    return Sizes(3).columns
 
 
 class Square(nl.NKIObject):

@@ -204,7 +204,8 @@ def _calls(source: _Source, node: ast.AST) -> Iterator[Finding]:
         root = root.value
     if not isinstance(root, ast.Name) or root.id in source.local:
         return
-    target = source.names.get(root.id)
+    target = source.meaning(node.func)
+    target = target if isinstance(target, type) else source.names.get(root.id)
     shown = ast.unparse(node.func)
     if isinstance(target, ModuleType) and target.__name__ != "math":
         own = _is_interface(target.__name__) or isinstance(source.meaning(node.func), FunctionType | Kernel)

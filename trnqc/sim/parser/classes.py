@@ -62,7 +62,10 @@ def make(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call) -
 
 def _set_fields(made: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Set the fields of a dataclass as its ``__init__`` would."""
-    given = inspect.signature(type(made).__init__).bind(made, *args, **kwargs).arguments
+    try:
+        given = inspect.signature(type(made).__init__).bind(made, *args, **kwargs).arguments
+    except TypeError as error:
+        raise Unsupported(f"{type(made).__name__}: {error}") from None
     for field in dataclasses.fields(made):
         if field.name in given:
             value = given[field.name]

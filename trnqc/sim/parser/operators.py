@@ -142,9 +142,7 @@ def _no_device_values(*values: Any) -> None:
 
 
 def truth(value: Any) -> bool:
-    """The truth value of anything but tensors, registers and slices."""
-    if isinstance(value, NkiTensor):
-        raise Unsupported("a tensor has no truth value while a kernel is compiled")
+    """The truth value of anything but registers and slices; tensors are true, whatever they hold."""
     if isinstance(value, VirtualRegister):
         raise Unsupported("a register has no truth value; it is the test of if or while by itself")
     if isinstance(value, slice) or value is ...:
