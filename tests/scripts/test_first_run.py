@@ -14,7 +14,7 @@ import pytest
 from scripts import ROOT
 from scripts.device.first_run import __main__ as first_run
 from scripts.device.first_run import inventory, running, stored, timings
-from scripts.device.first_run.inventory import PACKAGES, STORED, TOOLS, lacking
+from scripts.device.first_run.inventory import PACKAGES, STORED, TOOLS, TORCH_CUDA, lacking
 from scripts.device.first_run.page import page
 from scripts.device.first_run.table import CHECK, STEPS, TIMING, Step
 from trnqc.errors import TrnqcError
@@ -147,6 +147,15 @@ def test_simulated_devices_need_no_gpu():
     ]
 
 
+@pytest.mark.parametrize(("version", "why"), [("2.9.1+cu130", ""), ("2.13.0+cpu", "2.13.0+cpu"), (None, "None")])
+def test_tensors_need_pytorch_with_cuda(version, why):
+    there = THERE | {"packages": THERE["packages"] | {"torch": version}}
+    assert lacking((TORCH_CUDA,), there, simulate=False) == (
+        [f"torch with CUDA is not installed ({why})"] if why else []
+    )
+    assert lacking((TORCH_CUDA,), there, simulate=True) == []
+
+
 def test_stored_launches_are_a_need(monkeypatch, tmp_path):
     monkeypatch.setattr(inventory, "STORED_FILE", tmp_path / "stored.npz")
     assert "no stored launches" in lacking((STORED,), THERE, simulate=True)[0]
@@ -176,7 +185,7 @@ def test_the_table_is_sound():
     kinds = [s.kind for s in STEPS]
     assert kinds == sorted(kinds, key=(CHECK, TIMING).index)
     for s in STEPS:
-        assert {*s.needs, *s.beside} <= {"gpu", STORED, *PACKAGES, *TOOLS} and s.seconds > 0
+        assert {*s.needs, *s.beside} <= {"gpu", STORED, TORCH_CUDA, *PACKAGES, *TOOLS} and s.seconds > 0
 
 
 def test_a_step_writes_its_record(tmp_path):

@@ -225,8 +225,14 @@ API cuCtxPopCurrent_v2(void **out) {
     return SUCCESS;
 }
 API cuCtxGetDevice(int *device) { return context ? (*device = current(), SUCCESS) : INVALID_CONTEXT; }
-API cuCtxGetDevice_v2(int *device, void *of) { return *device = int((char *)(of ? of : context) - contexts), SUCCESS; }
-API cuCtxGetId(void *of, unsigned long long *id) { return *id = 1 + ((char *)(of ? of : context) - contexts), SUCCESS; }
+API cuCtxGetDevice_v2(int *device, void *of) {
+    if (!of && !context) return INVALID_CONTEXT;
+    return *device = of ? int((char *)of - contexts) : current(), SUCCESS;
+}
+API cuCtxGetId(void *of, unsigned long long *id) {
+    if (!of && !context) return INVALID_CONTEXT;
+    return *id = 1 + (of ? int((char *)of - contexts) : current()), SUCCESS;
+}
 API cuCtxGetStreamPriorityRange(int *least, int *greatest) { return *least = 0, *greatest = -5, SUCCESS; }
 API cuCtxSynchronize() {
     LOCK;
@@ -352,11 +358,12 @@ API cuGetErrorName(Status status, const char **out) {
 }
 API cuGetErrorString(Status status, const char **out) { return cuGetErrorName(status, out); }
 
-// Bindings look up functions by this one, under names without their versions.
+// Bindings look up functions by this one. Most names are without the version; a few functions have two of them, with
+// different arguments, of which the plain name is the older one.
 API cuGetProcAddress_v2(const char *name, void **out, int, unsigned long long, int *found) {
     static void *self = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
     *out = nullptr;
-    for (const char *version : {"_v3", "_v2", ""})
+    for (const char *version : {"", "_v2", "_v3"})
         if (!*out) *out = dlsym(self ? self : RTLD_DEFAULT, (std::string(name) + version).c_str());
     if (found) *found = !*out;
     return *out ? SUCCESS : NOT_FOUND;

@@ -32,6 +32,8 @@ PACKAGES = {
     "ml_dtypes": r"ml[-_]dtypes",
 }
 # The launches that `stored` records, which a bundle brings along; a need by the name STORED.
+# A build of PyTorch with CUDA, a need of what times tensors.
+TORCH_CUDA = "torch with CUDA"
 STORED, STORED_FILE = "stored launches", Path(__file__).with_name("stored.npz")
 TOOLS = ("nvcc", "compute-sanitizer", "gcc", "g++")
 # Seconds that a program may take to tell its version or to find the GPUs.
@@ -82,11 +84,16 @@ def lacking(needs: Sequence[str], there: Mapping[str, Any], simulate: bool) -> l
     if simulate:
         if "compute-sanitizer" in needs:
             return ["simulated devices check accesses to memory themselves"]
-        needs = [need for need in needs if need not in ("gpu", "cuda-core", "nvmath-python")]
+        needs = [need for need in needs if need not in ("gpu", "cuda-core", "nvmath-python", TORCH_CUDA)]
     reasons = []
     for need in needs:
         if need == "gpu":
             reasons += [f"no GPU: {there['reason']}"] if not there["gpus"] else []
+        elif need == TORCH_CUDA:
+            version = there["packages"]["torch"]
+            reasons += (
+                [] if version and not version.endswith("+cpu") else [f"torch with CUDA is not installed ({version})"]
+            )
         elif need == STORED:
             how = "python -m scripts.device.first_run.stored"
             reasons += (

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.device.first_run import checks, stored, timings
-from scripts.device.first_run.inventory import STORED
+from scripts.device.first_run.inventory import STORED, TORCH_CUDA
 
 # Kinds of steps.
 CHECK, TIMING = "correctness", "benchmark"
@@ -27,7 +27,7 @@ class Step:
         Its name, and "correctness" or "benchmark".
     needs : tuple of str
         What it cannot run without: "gpu", or names of `inventory.PACKAGES` and
-        `inventory.TOOLS`, or `inventory.STORED`.
+        `inventory.TOOLS`, or `inventory.STORED` or `TORCH_CUDA`.
     seconds : float
         The estimated time, compilation included. A step may take three times as long before it is ended.
     work : callable
@@ -91,7 +91,7 @@ def _molecule(case: str, seconds: float) -> Step:
 
 def _tensors(part: str, case: str, seconds: float) -> Step:
     work = partial(timings.tensor_products, part, case)
-    return Step(f"{part} of {case}", TIMING, (*_GPU, "torch"), seconds, work, _PRODUCTS)
+    return Step(f"{part} of {case}", TIMING, (*_GPU, TORCH_CUDA), seconds, work, _PRODUCTS)
 
 
 TIMINGS = (
