@@ -32,6 +32,19 @@ def test_builds_once_and_lists(trnqc, directory):
     assert "jk_eri_0000_sph" in out and "3 libraries" in out
 
 
+def test_other_sources_of_the_same_kernels(trnqc, directory, monkeypatch):
+    """Nothing is compiled again, and the list has each file once."""
+    command = ("eri", "build", "--basis", "sto-3g", "--elements", "H")
+    _, out, _ = trnqc(*command)
+    assert "3 kernels compiled" in out
+    monkeypatch.setattr(recipe, "sources", lambda module: f"{module} with a comment")
+    _, out, _ = trnqc(*command)
+    assert "0 kernels compiled" in out and "3 were in the cache" in out
+    assert len(list(directory.glob("*.so"))) == 6
+    _, out, _ = trnqc("eri", "list")
+    assert "3 libraries" in out
+
+
 def test_all_purposes(trnqc, directory):
     options = ("--gradients", "--aux", "sto-3g", "--workers", 1)
     status, out, _ = trnqc("eri", "build", "--basis", "sto-3g", "--elements", "H", *options)

@@ -84,4 +84,4 @@ def test_local_memory_of_a_cubin_of_nvrtc():
     text = """extern "C" __global__ void f(double *x, int n) {
         double a[500]; for (int i = 0; i < 500; i++) a[(i * n) % 500] = x[i];
         double s = 0; for (int i = 0; i < n; i++) s += a[(i * i) % 500]; x[threadIdx.x] = s; }"""
-    assert local_bytes(gpu.compile_nvrtc(text, name="test", arch="sm_90")) >= 500 * 8
+    assert local_bytes(gpu.compile_nvrtc(text, arch="sm_90")) >= 500 * 8

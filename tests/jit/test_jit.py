@@ -188,7 +188,7 @@ def test_a_harmed_entry_is_built_again(directory, harm, monkeypatch):
         seal.write_bytes(b"0" * 64 if harm == "wrong seal" else b"\xff\xfe")
     again = build(5)
     assert (again.version(), again.path) == (5, library)
-    assert seal.read_text() == cache._digest(library)
+    assert seal.read_text() == cache.digest_of(library)
 
 
 def test_leaves_nothing_half_written(directory):

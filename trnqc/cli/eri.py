@@ -20,9 +20,6 @@ from trnqc.host.progress import StageBars
 from trnqc.jit import Recipe, build_all, find_compiler, library
 from trnqc.jit.cache import library_cache
 
-# Time in seconds below which a kernel was loaded from the cache. The compiler needs longer than that for any kernel.
-FROM_CACHE = 0.05
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``build`` and ``list``."""
@@ -75,6 +72,8 @@ class Built:
         Time to compile it or to load it from the cache.
     size
         Size of the library in bytes.
+    compiled
+        Whether it was compiled now. What was compiled before has an older file.
     """
 
     kind: str
@@ -82,6 +81,7 @@ class Built:
     program: Recipe
     seconds: float
     size: int
+    compiled: bool
 
     def plain(self) -> dict[str, str | float]:
         """Name, purpose, seconds and bytes, for JSON."""
@@ -108,7 +108,7 @@ def _build(args: argparse.Namespace) -> int:
     console = console_of(args)
     write_json(args, [one.plain() for one in done])
     console.print(table(done))
-    compiled = sum(one.seconds >= FROM_CACHE for one in done)
+    compiled = sum(one.compiled for one in done)
     console.print(
         f"{compiled} kernels compiled by {compiler.label} in {time.monotonic() - start:.0f} s, "
         f"{len(done) - compiled} were in the cache; {_mib(sum(one.size for one in done))} in "
@@ -137,9 +137,9 @@ def _wanted(args: argparse.Namespace) -> prebuild.Wanted:
 
 
 def _compiled(program: Recipe, kind: str, cls: QuartetClass) -> Built:
-    start = time.perf_counter()
-    path = library(program).path
-    return Built(kind, cls, program, time.perf_counter() - start, path.stat().st_size)
+    now, start = time.time(), time.perf_counter()
+    about = library(program).path.stat()
+    return Built(kind, cls, program, time.perf_counter() - start, about.st_size, about.st_mtime >= now)
 
 
 # Headings of the purposes of programs, by kind.
@@ -165,20 +165,21 @@ def table(done: Sequence[Built]) -> Table:
         digits, what = one.cls.digits, "Cartesian" if one.cls.cartesian else "spherical"
         words = ", ".join([what, *["general"] * one.cls.general, *[one.cls.operator] * (one.cls.operator != "coulomb")])
         size = f"{one.size / 1024:.0f}"
-        seconds = f"{one.seconds:.1f}" if one.seconds >= FROM_CACHE else "cached"
+        seconds = f"{one.seconds:.1f}" if one.compiled else "cached"
         purpose = WORDS.get(one.kind) or MATRICES[one.program.name.split("_")[0]]
         rows.add_row(f"({digits[:2]}|{digits[2:]})", words, purpose, prebuild.form(one.kind, one.cls), seconds, size)
     return rows
 
 
 def _list(args: argparse.Namespace) -> int:
-    """List the compiled integral kernels of all versions of the generator."""
+    """List the compiled integral kernels of all versions of the generator. Versions that share a file are one row."""
     directory = library_cache().directory
     rows = Table(title=f"Compiled kernels in {directory}", title_justify="left", title_style="bold")
     for heading in ("kernel", "KiB", "age"):
         rows.add_column(heading, justify="left" if heading == "kernel" else "right")
     facts, total = [], 0
-    for path in sorted(directory.glob("*eri_*.so")):
+    files = {path.stat().st_ino: path for path in sorted(directory.glob("*eri_*.so"), reverse=True)}
+    for path in sorted(files.values()):
         about, kernel = path.stat(), path.stem.rsplit("-", 1)[0]
         total += about.st_size
         facts.append({"kernel": kernel, "file": str(path), "bytes": about.st_size, "modified": about.st_mtime})

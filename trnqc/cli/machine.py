@@ -24,6 +24,7 @@ from trnqc.host import blas
 from trnqc.host.files import cache_directory
 from trnqc.host.threads import cpus
 from trnqc.jit import find_compiler
+from trnqc.jit.cache import BY_TEXT
 
 # Ending of the checksum file that every entry of the kernel cache has.
 SEAL = ".sha256"
@@ -54,16 +55,18 @@ def processor() -> dict[str, Any]:
 
 
 def kernel_cache() -> dict[str, Any]:
-    """The directory of compiled kernels, the number of entries and their size in bytes."""
+    """The directory of compiled kernels, the number of entries, and the bytes of all files, each counted once."""
     directory = cache_directory()
-    sizes: dict[str, int] = {}
+    sizes: dict[tuple[int, int], int] = {}
+    names: set[str] = set()
     with suppress(FileNotFoundError):  # There is no directory before the first kernel is compiled.
         for name in os.listdir(directory):
             with suppress(FileNotFoundError):  # Other processes rename and remove files at any time.
                 status = os.stat(directory / name)
                 if stat.S_ISREG(status.st_mode):
-                    sizes[name] = status.st_size
-    entries = sum(name.endswith(SEAL) for name in sizes)
+                    sizes[status.st_dev, status.st_ino] = status.st_size
+                    names.add(name)
+    entries = sum(name.endswith(SEAL) for name in names) - sum(name.endswith(BY_TEXT) for name in names)
     return {"directory": str(directory), "entries": entries, "bytes": sum(sizes.values())}
 
 

@@ -2,7 +2,8 @@
 
 An entry consists of a file and of a second file, its seal, which contains the digest of the first. Both are written to
 a temporary folder and renamed into place. An entry that is missing, unreadable, truncated or altered is built again. If
-several processes ask for the same entry at the same time, one of them builds it and the others wait.
+several processes ask for the same entry at the same time, one of them builds it and the others wait. Entries with the
+same content may be hard links of one file, which nobody changes in place.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import functools
 import hashlib
 import logging
 import os
+import shutil
 import stat
 import tempfile
 import time
@@ -25,6 +27,8 @@ from trnqc.errors import CompilerError, StorageError
 from trnqc.host.files import DIRECTORY_VARIABLE, cache_directory, storage_error, temporary_place
 
 _log = logging.getLogger(__name__)
+# What the names of entries end in that exist only to be linked from others. Nothing loads them by this name.
+BY_TEXT = ".by-text"
 
 
 def key_of(*parts: str) -> str:
@@ -36,7 +40,8 @@ def key_of(*parts: str) -> str:
     return digest.hexdigest()[:32]
 
 
-def _digest(path: Path) -> str:
+def digest_of(path: Path) -> str:
+    """The SHA-256 digest of a file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -85,6 +90,31 @@ class Cache:
                         raise storage_error(library, error) from error
         return library
 
+    def link(
+        self, name: str, build: Callable[[Path], None], suffix: str, out: Path, *, take_turns: bool = True
+    ) -> None:
+        """Write `out` as a link of an entry for links, which is built first if there is no valid one.
+
+        It is a copy with the same times where the file system has no hard links, or does not link files of other users.
+
+        Parameters
+        ----------
+        name, build, suffix, take_turns
+            As for `get`. BY_TEXT follows the suffix.
+        out : Path
+            The path at which `get` wants another entry to be built.
+
+        Raises
+        ------
+        CompilerError, StorageError
+            As `get` does.
+        """
+        source = self.get(name, build, suffix + BY_TEXT, take_turns=take_turns)
+        try:
+            os.link(source, out)
+        except OSError:
+            shutil.copy2(source, out)
+
     def has(self, name: str) -> bool:
         """Whether the cache has an entry. The contents of its file are not checked; `get` does that."""
         return self._seal(name).exists()
@@ -122,7 +152,7 @@ class Cache:
 
     def _sound(self, library: Path, seal: Path) -> bool:
         try:
-            return seal.read_text().strip() == _digest(library)
+            return seal.read_text().strip() == digest_of(library)
         except (OSError, UnicodeDecodeError):
             return False
 
@@ -134,7 +164,7 @@ class Cache:
             build(fresh)
             if not fresh.is_file():
                 raise CompilerError(f"the compiler reported success, but it did not write {fresh}")
-            fresh_seal.write_text(_digest(fresh))
+            fresh_seal.write_text(digest_of(fresh))
             os.replace(fresh, library)
             os.replace(fresh_seal, seal)
         _log.debug("%s was built in %.2f s", library, time.monotonic() - begin)

@@ -51,7 +51,7 @@ def cubin_of(
     compiled = []
 
     def compile_text(text: str, out: Path, _: tuple[Path, ...]) -> None:
-        out.write_bytes(gpu.compile_nvrtc(text, name=recipe.name, arch=arch, modules=modules))
+        out.write_bytes(gpu.compile_nvrtc(text, arch=arch, modules=modules))
         compiled.append(out)
 
     target = Target(

@@ -7,13 +7,11 @@ Both need the package cuda-core (``pip install 'trnqc[cuda]'``), which is import
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from trnqc.errors import BackendUnavailable, CompilerError
-from trnqc.jit.cache import key_of, library_cache
 
 # The oldest compute capability, times ten, that adds doubles atomically, as our kernels do (CUDA C++ Programming Guide,
 # atomicAdd).
@@ -50,15 +48,13 @@ def bindings() -> Bindings:
     return Bindings(core, driver, nvrtc)
 
 
-def compile_nvrtc(source: str, *, name: str, arch: str = "sm_80", modules: Bindings | None = None) -> bytes:
-    """Compile CUDA text into a cubin with NVRTC, or take the cubin from the cache.
+def compile_nvrtc(source: str, *, arch: str = "sm_80", modules: Bindings | None = None) -> bytes:
+    """Compile CUDA text into a cubin with NVRTC. `trnqc.jit.cubins` keeps those of recipes.
 
     Parameters
     ----------
     source : str
         The text. Unlike nvcc, NVRTC rejects infinite numbers in constant tables.
-    name : str
-        The first part of the name of the cached file.
     arch : str
         The architecture to compile for.
     modules : Bindings, optional
@@ -77,12 +73,8 @@ def compile_nvrtc(source: str, *, name: str, arch: str = "sm_80", modules: Bindi
         If NVRTC rejects the text.
     """
     modules = modules or bindings()
-    key = key_of(f"NVRTC {nvrtc_version(modules)}", arch, source)
-
-    def build(out: Path) -> None:
-        out.write_bytes(_nvrtc(modules.core, source, arch))
-
-    return library_cache().get(f"{name}-{arch}-{key}", build, ".cubin").read_bytes()
+    nvrtc_version(modules)  # Without the library, this says what to install.
+    return _nvrtc(modules.core, source, arch)
 
 
 def nvrtc_version(modules: Bindings | None = None) -> str:

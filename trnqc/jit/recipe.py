@@ -1,7 +1,8 @@
 """Programs that are generated and compiled only if the cache does not contain them.
 
-recipe, target -> key -> cached file, if there is one
-                      -> else functions (gen) -> text -> compiler -> cached file
+recipe, target -> key of the sources -> cached file, if there is one
+               -> else functions (gen) -> text -> key of the text -> link to a cached file, if there is one
+                                               -> else compiler -> cached file
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 from trnqc.errors import ProgramError
 from trnqc.gen import emit_c
 from trnqc.gen.statements import Function
-from trnqc.jit.cache import key_of, library_cache
+from trnqc.jit.cache import digest_of, key_of, library_cache
 from trnqc.jit.compiler import find_compiler, shipped_compiler, used_shipment
 from trnqc.jit.load import Library
 from trnqc.jit.signature import Signature
@@ -43,6 +44,7 @@ class Recipe:
         Everything on which the functions depend besides the sources and `name`.
     parts : tuple of Recipe
         Functions that these functions and those of other recipes call. Each is compiled once, into an object file.
+        Their modules must be `module` or among those that it imports.
     lanes : int, optional
         The number of SIMD lanes; by default, the number of doubles in the widest vector.
 
@@ -91,7 +93,7 @@ class Target:
     Parameters
     ----------
     key : tuple of str
-        Everything on which the file depends besides the functions: compiler, options and lanes.
+        Everything on which the file depends besides the text and the parts: compiler, options and lanes.
     suffix : str
         The suffix of the cached file.
     emit : callable
@@ -190,10 +192,23 @@ def stored(recipe: Recipe, target: Target, *, text: str = "", take_turns: bool =
         return ready
 
     def write(out: Path) -> None:
-        objects = tuple(stored(part, target.parts, take_turns=take_turns) for part in recipe.parts if target.parts)
-        target.compile(text or _text(recipe, target), out, objects)
+        _write(recipe, target, text or _text(recipe, target), out, take_turns)
 
     return library_cache().get(entry_of(recipe, target, text), write, target.suffix, take_turns=take_turns)
+
+
+def _write(recipe: Recipe, target: Target, text: str, out: Path, take_turns: bool) -> None:
+    """Write a compiled file. It is a link to the entry of its text, unless its own entry is named by the text."""
+    objects = tuple(stored(part, target.parts, take_turns=take_turns) for part in recipe.parts if target.parts)
+    if not recipe.module:
+        target.compile(text, out, objects)
+        return
+
+    def compile_text(place: Path) -> None:
+        target.compile(text, place, objects)
+
+    name = f"{recipe.name}-{key_of(text, *target.key, *map(digest_of, objects))}"
+    library_cache().link(name, compile_text, target.suffix, out, take_turns=take_turns)
 
 
 def _text(recipe: Recipe, target: Target) -> str:

@@ -13,7 +13,6 @@ import argparse
 import io
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -29,9 +28,6 @@ from scripts.device.bundle.wheels import WHEELS, Fetch, download, gather
 from scripts.device.first_run.inventory import STORED_FILE
 from scripts.measuring import heading, write_json
 from trnqc.host.files import DIRECTORY_VARIABLE
-
-# Cubins by the digest of their text, which a second key finds too: a GPU looks by the sources first.
-BY_TEXT = re.compile(r"-sm_\d+-[0-9a-f]+$")
 
 
 def main(argv: Sequence[str] | None = None, fetch: Fetch = download) -> int:
@@ -115,9 +111,8 @@ def kernels(cache: Path, archs: Sequence[str], only: str) -> dict[str, Any]:
             return {"missing": [f"compiled kernels, which the GPU's machine compiles then: {last}"], "package": ""}
         cache.mkdir(parents=True, mode=0o700)
         for cubin in Path(scratch).glob("*.cubin"):
-            if not BY_TEXT.search(cubin.stem):
-                for path in (cubin, cubin.with_suffix(".sha256")):
-                    shutil.copy(path, cache)
+            for path in (cubin, cubin.with_suffix(".sha256")):
+                shutil.copy(path, cache)
     facts: dict[str, Any] = json.loads(lines[-1])
     failed = [f"the kernels {name}: {error.splitlines()[0]}" for name, error in facts["failed"].items()]
     return facts | {"missing": failed}
