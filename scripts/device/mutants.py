@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from pyscf import gto, lib, scf
@@ -40,6 +41,7 @@ from trnqc.backends.cuda.solvers import SimulatedSolvers
 from trnqc.backends.gamma import GammaOptions
 from trnqc.backends.pair_step import PairOptions
 from trnqc.cg.cuda.engine import CudaEngine
+from trnqc.cg.cuda.segments import segments
 from trnqc.cg.problem.graph import Graph
 from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.eri.cuda.builder import JKBuilder
@@ -63,11 +65,15 @@ CHANGES = {
 }
 # The smaller of two numbers, which is the same with `<=`.
 SMALLER = re.compile(r"(?P<a>[^?:=]+) < (?P<b>[^?:=]+) \? (?P=a) : (?P=b)")
+# Bounds that are numbers: of lanes, and of loops with a step.
+BY_LANE = re.compile(r"lane_number \+ (\d+) \+ (\d+) < (\d+)")
+STEPS = re.compile(r"= (\d+); \w+ < (\d+); \w+ \+= (\d+)")
 # Mutants that do what their original does: kernel, change and a part of the line -> why.
 BEYOND = "a tile beyond the matrix adds nothing to sums, and is not stored"
 REASONS = {
     (r"(same|opposite)_spin", "bound off by one", "tile_1 < tiles_1"): BEYOND,
     ("pack", "bound off by one", "chunk_1 < width"): "lanes beyond the end write the last number again",
+    ("cg_", "bound off by one", "n_1 < 128"): "the last element is cleared again",
     ("cg_", "barrier removed", ""): "another barrier orders the same accesses, or no lane uses what others have used",
     ("work", "bound off by one", "ket_bound"): "behind the bounds of primitive pairs stands one of zero",
     ("work", "bound off by one", "full_small = full_T"): "no quartet lies on the border of two ways to one function",
@@ -111,9 +117,20 @@ class Mutant:
     @property
     def reason(self) -> str:
         """Why it need not be seen, or an empty string."""
+        if self.change == "bound off by one" and self._is_beyond():
+            return "no lane and no step of the loop lies on the bound"
         known = ((kernel, change, part) for kernel, change, part in REASONS)
         matches = (key for key in known if re.match(key[0], self.kernel) and key[1] == self.change)
         return next((REASONS[key] for key in matches if key[2] in self.text), "")
+
+    def _is_beyond(self) -> bool:
+        """Whether the bounds of the line are numbers that no lane, and no step of a loop, comes to."""
+        lanes = WORKLOADS[self.workload][1]
+        by_lane = [tuple(map(int, match)) for match in BY_LANE.findall(self.text)]
+        steps = [tuple(map(int, match)) for match in STEPS.findall(self.text)]
+        numbers = [0 <= bound - a - b < lanes for a, b, bound in by_lane]
+        numbers += [(bound - begin) % step == 0 for begin, bound, step in steps]
+        return bool(numbers) and not any(numbers) and self.text.count(" < ") == len(numbers)
 
 
 class Edited(SimulatedDevice):
@@ -163,12 +180,15 @@ def cg(device: Edited) -> Arrays:
     graph = Graph(np.sort(rng.integers(1, 5, 60)), rng.integers(0, 5, 60), 5)
     for label in ("uvu-y3", "uvw-shared"):
         problem = awkward(label)
+        # Segments of two edges, so that several blocks add to a node.
+        short = mock.patch("trnqc.cg.cuda.operands.segments", partial(segments, longest=2))
         for atomic in (False, True):
             engine = CudaEngine(problem, np.float64, device, atomic=atomic)
             for name in ("forward", "backward") if not atomic else ():
                 results += _outputs(engine, name, problem, 5)
-            for name in ("conv_forward", "conv_backward"):
-                results += _outputs(engine, name, problem, 60, graph)
+            with short:
+                for name in ("conv_forward", "conv_backward"):
+                    results += _outputs(engine, name, problem, 60, graph)
     return results
 
 

@@ -103,23 +103,28 @@ def cg(device: Compiled) -> None:
 
 
 def eri(device: Compiled) -> None:
-    """The programs of all classes, in the first form that a GPU would take."""
+    """The programs of all classes: each form that is tried, and which one a GPU takes."""
     builder = JKBuilder(gto.M(atom="He", verbose=0), devices=[device])
     for n, bra in enumerate(PAIRS):
         for ket in PAIRS[: n + 1]:
             before = len(device.rows)
             chosen = builder._first_sound(device, Batch(QuartetClass(*bra, *ket)))
+            form = chosen.work.signature.name, chosen.tier.accumulate, chosen.tier.min_blocks
             for row in device.rows[before:]:
-                row |= {"class": "".join(map(str, (*bra, *ket))), "tier": chosen.tier.name}
+                tried = row["kernel"].startswith("work_")
+                row["class"] = "".join(map(str, (*bra, *ket)))
+                row["chosen"] = not tried or form == (row["kernel"], row["accumulate"], row["min_blocks"])
 
 
 ROOMS: Mapping[str, Callable[[Compiled], None]] = {"mp2": mp2, "cg": cg, "eri": eri}
 
 
 def table(rows: Sequence[dict[str, Any]]) -> Table:
-    """Rows for people. Bytes are spill stores / loads of a thread."""
+    """The kernels that are launched. Bytes are spill stores / loads of a thread."""
     printed = Table("kernel", "arch", "threads", "registers", "spilled B", "shared B", "resident warps")
     for row in rows:
+        if not row.get("chosen", True):
+            continue
         spilled = f"{row['spill_stores']}/{row['spill_loads']}"
         cells = (row["arch"], row["lanes"], row["registers"], spilled, row["shared"], row["resident_warps"])
         printed.add_row(" ".join(filter(None, (row.get("case"), row["kernel"]))), *map(str, cells))
