@@ -6,12 +6,14 @@ A mutant is the CUDA text of a kernel without one barrier, with one atomic addit
 off by one: `<` becomes `<=` in loops and conditions. Its workload runs on a simulated device in ascending, descending
 and random order. A mutant is seen if one of the orders raises an error, never ends, or changes a result by more than
 rounding. Those that are not seen need a reason in REASONS, where the text with and without the change does the same.
+The record keeps the rows of workloads that are not asked for.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import multiprocessing
 import re
 import sys
@@ -305,7 +307,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked, console = parser.parse_args(argv), Console(soft_wrap=True)
     # A process that was forked beside threads of OpenMP waits for them for ever.
     lib.num_threads(1)
-    record: dict[str, Any] = heading() | {"machine": machine(), "rows": []}
+    before = json.loads(asked.out.read_text())["rows"] if asked.out.is_file() else []
+    kept = [row for row in before if row["workload"] not in asked.workloads]
+    record: dict[str, Any] = heading() | {"machine": machine(), "rows": kept}
     for workload in asked.workloads:
         for row in tried(workload):
             record["rows"].append(row)
