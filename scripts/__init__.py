@@ -8,6 +8,7 @@
 ``model``                      what the timeline model says of kernels, and projections to many ranks
 ``registers``, ``eri_ablation``  what the compilers make of generated kernels
 ``conformance``                published NKI kernels on the simulator
+``changed``                    the test files of what changed, for ``./run test``
 ``matrix``                     fast tests with several Pythons, and the oldest and newest releases in range
 ``release``                    wheels with compiled kernels
 ``peers``                      the test suites of other packages with our objects in the place of theirs

@@ -1,0 +1,1 @@
+"""The tests of what changed and of what uses it, for `./run test`; `__main__.py` asks git, `graph.py` reads sources."""
