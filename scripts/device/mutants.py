@@ -75,6 +75,12 @@ BEYOND = "a tile beyond the matrix adds nothing to sums, and is not stored"
 REASONS = {
     (r"(same|opposite)_spin", "bound off by one", "tile_1 < tiles_1"): BEYOND,
     ("pack", "bound off by one", "chunk_1 < width"): "lanes beyond the end write the last number again",
+    (
+        r"cg_(conv_)?backward",
+        "bound off by one",
+        "(long long l_",
+    ): "lanes beyond the channels of a path have added zeros",
+    (r"cg_(conv_)?backward", "bound off by one", "(long long from_u_"): "rows beyond the channels of a path are zeros",
     ("cg_", "bound off by one", "n_1 < 128"): "the last element is cleared again",
     ("cg_", "barrier removed", ""): "another barrier orders the same accesses, or no lane uses what others have used",
     ("work", "bound off by one", "ket_bound"): "behind the bounds of primitive pairs stands one of zero",
