@@ -16,8 +16,9 @@ import torch
 from torch.utils._pytree import tree_map
 
 from scripts.device.recording_driver import Call, Graph, RecordedDevice, RecordingDriver
-from trnqc.cg.torch.engines import cuda_engine
-from trnqc.cg.torch.operators import BATCH, CONVOLUTION, OPERATORS
+from trnqc.cg.torch.contraction_operators import EVALUATE
+from trnqc.cg.torch.engines import cuda_contraction_engine, cuda_engine
+from trnqc.cg.torch.operators import BATCH, CONVOLUTION, OPERATORS, Family
 
 # Address of PyTorch's current stream.
 STREAM = 7
@@ -39,11 +40,17 @@ WAITS = frozenset(
         "unique_consecutive",
     )
 )
+
+
+def _product(family: Family, direction: str) -> Callable[..., Any]:
+    return lambda *args: family.run(direction, *family.parts(direction, args))
+
+
 # Our own operators by name, which run as they do on a GPU.
-OURS = {
-    f"{prefix}_{direction}": (family, direction)
-    for prefix, family in (("cg", BATCH), ("cg_conv", CONVOLUTION))
-    for direction in OPERATORS
+OURS: dict[str, Callable[..., Any]] = {
+    **{f"cg_{direction}": _product(BATCH, direction) for direction in OPERATORS},
+    **{f"cg_conv_{direction}": _product(CONVOLUTION, direction) for direction in OPERATORS},
+    **{f"cg_contraction_{name}": evaluate for name, evaluate in EVALUATE.items()},
 }
 
 
@@ -87,8 +94,7 @@ class DeviceTensor(torch.Tensor):
     ) -> Any:
         name = func.name().partition("::")[2].partition(".")[0]
         if name in OURS:
-            family, direction = OURS[name]
-            return family.run(direction, *family.parts(direction, args))
+            return OURS[name](*args)
         return _on_host(func, name, args, kwargs or {})
 
 
@@ -114,9 +120,13 @@ def _on_host(func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
     if driver.graph is not None and not name.startswith("new_empty"):
         driver.graph.actions.append(lambda: _overwrite(results, run()))
     driver.calls.append(Call("torch", name, STREAM))
-    return tree_map(
-        lambda r: known.get(id(r)) or DeviceTensor(r, driver) if isinstance(r, torch.Tensor) else r, results
-    )
+
+    def there(result: Any) -> Any:
+        if not isinstance(result, torch.Tensor):
+            return result
+        return known[id(result)] if id(result) in known else DeviceTensor(result, driver)
+
+    return tree_map(there, results)
 
 
 def _overwrite(old: Any, new: Any) -> None:
@@ -148,14 +158,19 @@ def torch_on(driver: RecordingDriver, lanes: int = 4) -> Iterator[Callable[[torc
         # Creation is not dispatched to the type of a tensor.
         mock.patch("torch.arange", lambda *args, **kw: _created(driver, arange, *args, **kw)),
     )
-    cuda_engine.cache_clear()
+    _forget_engines()
     try:
         for change in changes:
             change.start()
         yield lambda tensor: DeviceTensor(tensor.detach().clone(), driver)
     finally:
         mock.patch.stopall()
-        cuda_engine.cache_clear()
+        _forget_engines()
+
+
+def _forget_engines() -> None:
+    cuda_engine.cache_clear()
+    cuda_contraction_engine.cache_clear()
 
 
 @contextmanager

@@ -11,7 +11,12 @@ from scripts.workloads.tensor_product_oracle import constants_in_fp64
 from trnqc.cg.cpu.contraction_engine import contraction_engine, groups_of, packed, unpacked
 from trnqc.cg.problem.contraction import ContractionProblem, contraction_problem
 from trnqc.cg.problem.polynomials import Node, horner
+from trnqc.cg.programs.polynomial import Channel
 from trnqc.errors import InputError, IrrepsError, OperandError
+from trnqc.gen import Array, Var
+from trnqc.gen import statements as st
+from trnqc.gen.build import Builder
+from trnqc.gen.values import walk
 
 CASES = {
     "degree 1": ("3x0e+3x1o", "3x1o", 1),
@@ -179,3 +184,20 @@ def test_one_error_for_wrong_problems_and_operands() -> None:
             engine.value(*wrong)
     with pytest.raises(OperandError, match="gb: expected"):
         engine.gradient(c, x, elements, gb[:, :1])
+
+
+@pytest.mark.parametrize("directions", [0, 1])
+def test_a_gradient_keeps_few_numbers_at_once(directions: int) -> None:
+    """Those of the nodes above the present one, whose number does not grow with that of the terms."""
+    problem = contraction_problem("1x0e+1x1o+1x2e+1x3o", "1x0e", 3)
+    b, (node,) = Builder(), problem.components
+    x, *along = ([Var(f"{name}{i}") for i in range(problem.dims[0])] for name in ("x", "h")[: 1 + directions])
+    channel = Channel(b, x, along, lambda component, m: Array("c", "f64")[problem.terms[component, m]])
+    gx = [Var(f"gx{i}") for i in range(problem.dims[0])]
+    channel.gradient(0, node, Var("gb"), gx, None)
+    born = {s.var: n for n, s in enumerate(b.body) if isinstance(s, st.Let)}
+    last = {
+        v: n for n, s in enumerate(b.body) if isinstance(s, st.Let | st.Assign) for v in walk((s.value,)) if v in born
+    }
+    alive = [sum(born[v] <= n < last[v] for v in last) for n in range(len(b.body))]
+    assert len(born) > 100 and max(alive) <= 6 << directions

@@ -6,12 +6,14 @@ its kernels on the CPU.
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 
 from scripts.device.recorded_torch import STREAM, HostWaits, captured, torch_on
 from scripts.device.recording_driver import CaptureError, RecordingDriver
-from trnqc.cg import TensorProductConv, TPProblem
+from trnqc.cg import SymmetricContraction, TensorProductConv, TPProblem
 from trnqc.cg.cuda import device_graph
 from trnqc.cg.cuda.device_graph import DeviceGraph, device_segments
 from trnqc.cg.cuda.segments import segments
@@ -159,3 +161,109 @@ def test_a_single_edge_and_nan():
         for sender, receiver in ((0, 1), (2, 1)):
             z = conv(*map(moved, (x, y[:1], w[:1], one, one * 0 + sender))).host
             assert z[receiver].isnan().any() == (sender == 0) and not z[[0, 2]].any()
+
+
+def contraction_case(seed: int = 0, nodes: int = 19) -> tuple[SymmetricContraction, list[torch.Tensor]]:
+    """A contraction of three elements, its features, elements and weights."""
+    torch.manual_seed(seed)
+    module = SymmetricContraction("3x0e+3x1o", "3x0e+3x1o", 3, num_elements=3, internal_weights=False).double()
+    x, w = torch.randn(nodes, 3, 4).double(), torch.randn(3, module.weight_numel, 3).double()
+    return module, [x, torch.randint(3, (nodes,)), w]
+
+
+def contracted(module: SymmetricContraction, x, elements, w) -> list[torch.Tensor]:
+    """B, its gradients, and gradients of their squares."""
+    inputs = [t.requires_grad_() for t in (x, w)]
+    b = module(x, elements, w)
+    first = torch.autograd.grad((b * b).sum(), inputs, create_graph=True)
+    second = torch.autograd.grad(sum((g * g).sum() for g in first), inputs)
+    return [b, *first, *second]
+
+
+def test_contractions_are_captured_and_replayed_with_other_elements():
+    driver, (module, own) = RecordingDriver(), contraction_case()
+    wanted = contracted(module, *own)
+    with torch_on(driver) as moved:
+        inputs = [moved(t) for t in own]
+        module.folding = moved(module.folding)
+        close(contracted(module, *inputs), wanted)
+        driver.calls.clear()
+        contracted(module, *inputs)
+        assert {call.name for call in driver.calls} <= {"launch", "torch", "Device.set_current"}
+        assert {call.stream for call in driver.calls if call.name == "launch"} == {STREAM}
+        with captured(driver) as graph:
+            there = contracted(module, *inputs)
+        _, others = contraction_case(seed=1)
+        for tensor, values in zip(inputs, others):
+            tensor.host.copy_(values)
+        graph.replay()
+    module, _ = contraction_case()
+    close(there, contracted(module, *others))
+
+
+class Layer(torch.nn.Module):
+    """A layer of MACE: convolution, linear map of channels, contraction with weights of elements, and scalars."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        paths = [(0, 0, 0, "uvu", True), (0, 1, 1, "uvu", True), (1, 1, 0, "uvu", True)]
+        problem = TPProblem("3x0e+3x1o", "0e+1o", "3x0e+3x1o", paths, shared_weights=False)
+        self.conv = TensorProductConv(problem, deterministic=True)
+        self.contract = SymmetricContraction("3x0e+3x1o", "3x0e+3x1o", 2, num_elements=2)
+        self.mix = torch.nn.ParameterList([torch.randn(3, 3), torch.randn(3, 3)])
+
+    def moved(self, move) -> Layer:
+        """The same layer with parameters and buffers moved by a function."""
+        there = copy.deepcopy(self)
+        for module in there.modules():
+            for name, tensor in (*module._parameters.items(), *module._buffers.items()):
+                if tensor is not None:
+                    requires = tensor.requires_grad
+                    delattr(module, name)
+                    setattr(module, name, move(tensor).requires_grad_(requires))
+        return there
+
+    def energy(self, x, y, w, rows, cols, one_hot):
+        message = self.conv(x, y, w, rows, cols)
+        slots = (part.reshape(len(x), 3, -1) for part in message.split([3, 9], 1))
+        mixed = torch.cat([torch.matmul(m, part) for m, part in zip(self.mix, slots)], 2)
+        return (self.contract(mixed, one_hot)[:, :3] ** 2).sum()
+
+
+def training_step(layer: Layer, x, y, w, rows, cols, one_hot) -> list[torch.Tensor]:
+    """Energy, its gradients, and the gradients of their squares with respect to the parameters.
+
+    The gradients of all operands are in the loss: PyTorch creates those that are missing where autograd says tensors
+    are, which is the CPU here.
+    """
+    inputs = [t.requires_grad_() for t in (x, y, w)]
+    energy = layer.energy(*inputs, rows, cols, one_hot)
+    first = torch.autograd.grad(energy, inputs, create_graph=True)
+    parameters = [layer.contract.weight, layer.mix[0], layer.mix[1]]
+    return [energy, *first, *torch.autograd.grad(sum((g * g).sum() for g in first), parameters)]
+
+
+def test_a_layer_of_mace_stays_on_the_device():
+    """A step of training with forces: no wait, one stream, and the results of the CPU."""
+    torch.manual_seed(0)
+    driver, layer = RecordingDriver(), Layer().double()
+    own = [*operands(layer.conv.problem), torch.nn.functional.one_hot(torch.tensor([1, 0, 1]), 2).double()]
+    with torch_on(driver) as moved:
+        there, inputs = layer.moved(moved), [moved(t) for t in own]
+        close(training_step(there, *inputs), training_step(layer, *own))
+        driver.calls.clear()
+        training_step(there, *inputs)
+        assert {call.name for call in driver.calls} <= {"launch", "torch", "Device.set_current"}
+        assert {call.stream for call in driver.calls if call.name == "launch"} == {STREAM}
+        kernels = [call.detail for call in driver.calls if call.name == "launch"]
+        assert any("contraction_gradients_1" in kernel for kernel in kernels), kernels
+
+
+def test_an_element_out_of_range_and_vectors_that_are_not_one_hot_are_assertions_on_the_device():
+    module, (x, elements, w) = contraction_case()
+    with torch_on(RecordingDriver()) as moved:
+        module.folding = moved(module.folding)
+        with pytest.raises(RuntimeError, match=r"elements with the numbers 0 \.\. 2"):
+            module(moved(x), moved(elements + 1), moved(w))
+        with pytest.raises(RuntimeError, match="one-hot"):
+            module(moved(x), moved(torch.ones(len(x), 3)), moved(w))

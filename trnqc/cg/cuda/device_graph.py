@@ -88,7 +88,16 @@ def longest_segment(n_nodes: int, n_edges: int) -> int:
     return max(segments.LONGEST, OUTLIER * -(-n_edges // n_nodes))
 
 
-def device_segments(near: Any, far: Any, n_nodes: int, longest: int | None = None) -> Segments:
+def require_numbers(tensor: Any, count: int, what: str) -> None:
+    """Assert on the device that a tensor has no other numbers than 0 to count - 1."""
+    import torch
+
+    torch._assert_async(((tensor >= 0) & (tensor < count)).all(), f"expected {what} 0 .. {count - 1}")
+
+
+def device_segments(
+    near: Any, far: Any, n_nodes: int, longest: int | None = None, what: str = "edges between the nodes"
+) -> Segments:
     """Return the segments of edges, sorted by `near`, with at most `longest` edges each.
 
     Parameters
@@ -99,19 +108,21 @@ def device_segments(near: Any, far: Any, n_nodes: int, longest: int | None = Non
         Number of nodes.
     longest : int, optional
         By default `longest_segment`.
+    what : str, optional
+        What has the numbers 0 to n_nodes - 1, for the message of the assertion.
 
     Notes
     -----
     With E edges, a node of d edges has max(1, ceil(d / longest)) segments. Hence there are at most n_nodes + E //
-    longest segments, at most E // (longest + 1) nodes with several, and at most the sum of both numbers of extra rows.
+    longest segments, at most E // (longest + 1) of the nodes have several, and at most the sum of both numbers of extra
+    rows.
     """
     import torch
 
     n_edges = len(near)
     longest = longest_segment(n_nodes, n_edges) if longest is None else longest
     ends = torch.stack((near, far))
-    inside = ((ends >= 0) & (ends < n_nodes)).all()
-    torch._assert_async(inside, f"expected edges between the nodes 0 .. {n_nodes - 1}")
+    require_numbers(ends, n_nodes, what)
 
     def numbers(count: int) -> Any:
         return torch.arange(count, device=near.device)
@@ -120,7 +131,7 @@ def device_segments(near: Any, far: Any, n_nodes: int, longest: int | None = Non
     starts = torch.searchsorted(near[order], numbers(n_nodes + 1))
     pieces = torch.clamp((starts[1:] - starts[:-1] + (longest - 1)) // longest, min=1)
     stops = torch.cumsum(pieces, 0)
-    most, most_cut = n_nodes + n_edges // longest, n_edges // (longest + 1)
+    most, most_cut = n_nodes + n_edges // longest, min(n_nodes, n_edges // (longest + 1))
     unused = n_nodes + n_edges // longest + most_cut
     number = numbers(most)
     # Segments beyond the last node are idle: they have no edges, and the unused row.

@@ -40,6 +40,9 @@ class Operands(Protocol):
         The ranges of rows that are added up afterwards are named cut_begin, cut_end and cut_row.
         """
 
+    def ranges(self, parts: Segments) -> dict[str, DeviceArray]:
+        """Return the arrays of segments in the device's memory, where they stay as long as the results."""
+
     def launch(self, built: Built, groups: int, arguments: Mapping[str, Argument]) -> None:
         """Launch a kernel after all earlier work on the operands, without waiting for it."""
 
@@ -67,6 +70,12 @@ class HostArrays:
             parts = segments(graph.by_receiver if by == "receiver" else graph.by_sender)
             kept[self.device, by] = parts, {n: self.device.upload(a) for n, a in _arrays_of(parts).items()}
         return kept[self.device, by]
+
+    def ranges(self, parts: Segments) -> dict[str, DeviceArray]:
+        """See `Operands`."""
+        arrays = {name: self.device.upload(array) for name, array in _arrays_of(parts).items()}
+        self.memories |= {f"of ranges, {name}": memory for name, memory in arrays.items()}
+        return arrays
 
     def launch(self, built: Built, groups: int, arguments: Mapping[str, Argument]) -> None:
         """See `Operands`."""
@@ -106,7 +115,11 @@ class Tensors:
     def segments(self, graph: DeviceGraph, by: str) -> tuple[Segments, dict[str, DeviceArray]]:
         """See `Operands`; the arrays are computed on the device."""
         parts = graph.segments(by)
-        return parts, {name: _memory(t) for name, t in _arrays_of(parts).items()}
+        return parts, self.ranges(parts)
+
+    def ranges(self, parts: Segments) -> dict[str, DeviceArray]:
+        """See `Operands`. The caller keeps the segments until the last launch."""
+        return {name: _memory(t) for name, t in _arrays_of(parts).items()}
 
     def launch(self, built: Built, groups: int, arguments: Mapping[str, Argument]) -> None:
         """See `Operands`. PyTorch's current device stays what it was."""

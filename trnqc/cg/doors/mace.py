@@ -1,7 +1,7 @@
 """MACE: the `conv_tp` of interaction blocks and the `symmetric_contractions` of product blocks.
 
-An interaction block with the attribute `conv_fusion` passes the edges to its `conv_tp`. GPUs have no kernel of
-symmetric contractions, so that operands on a GPU are contracted by MACE's own code.
+An interaction block with the attribute `conv_fusion` passes the edges to its `conv_tp`. Trainium has no kernel of
+symmetric contractions, so that operands on other devices than CPUs and GPUs are contracted by MACE's own code.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Contraction(CodeGenMixin, nn.Module):
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Return B of x [nodes, channels, components] and of the one-hot elements y [nodes, elements]."""
-        if x.device.type != "cpu":
+        if not (x.is_cpu or x.is_cuda):
             return torch.cat([contraction(x, y) for contraction in self.contractions], dim=-1)
         return self.fused(x, self._elements(y), self._weights())
 

@@ -6,24 +6,29 @@ node of it is t = C + sum of x[i] u_i over its children u_i. Its derivative alon
 
     t_S = sum_i x[i] u_i,S + sum_i sum_(d in S) h_d[i] u_i,S\\d.
 
-A gradient first computes these from the leaves to the root, and then the adjoints a_S of the t_S from the root to the
-leaves:
+A gradient also needs the adjoints a_S of the t_S,
 
     a_S(u_i) = x[i] a_S + sum_(d not in S) h_d[i] a_(S+d),    gx[i] += sum_S a_S u_i,S,    gC += a_0.
+
+They do not depend on the t_S, so that one walk through the nodes passes adjoints down and values up. Only what belongs
+to the nodes between the root and the present one is kept, which fits in registers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from trnqc.cg.problem.polynomials import Monomial, Node
 from trnqc.gen import Value
 from trnqc.gen.build import Builder, dot
 from trnqc.gen.values import fma
 
-# Sets of directions as the bits of a number.
+# Sets of directions as the bits of a number, and values for some of them.
 Directions = int
+Derivatives = Mapping[Directions, Value]
+# Adds to the gradient of the coefficient of a component of B and a monomial.
+Add = Callable[[int, Monomial, Value], None]
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,6 @@ class Channel:
     x: Sequence[Value]
     along: Sequence[Sequence[Value]]
     coefficient: Callable[[int, Monomial], Value]
-    _nodes: dict[int, dict[Directions, Value]] = field(default_factory=dict)
 
     @property
     def all(self) -> Directions:
@@ -55,70 +59,67 @@ class Channel:
 
     def value(self, component: int, node: Node) -> Value | None:
         """Return the derivative of a component of B along all directions; None if it is zero."""
-        return self._derivatives(component, node, {self.all}).get(self.all)
+        return _Walk(self, component, (), None).through(node, {self.all}, {}).get(self.all)
 
-    def gradient(
-        self,
-        component: int,
-        node: Node,
-        gb: Value,
-        gx: Sequence[Value],
-        add: Callable[[int, Monomial, Value], None] | None,
-    ) -> None:
+    def gradient(self, component: int, node: Node, gb: Value, gx: Sequence[Value], add: Add | None) -> None:
         """Add the derivatives of gb times the value to gx, and those with respect to each coefficient by `add`."""
-        self._derivatives(component, node, {self.all})
-        self._backward(component, node, {self.all: gb}, gx, add)
-        self._nodes.clear()
+        _Walk(self, component, gx, add).through(node, set(), {self.all: gb})
 
-    def _derivatives(self, component: int, node: Node, wanted: set[Directions]) -> Mapping[Directions, Value]:
-        """Compute t_S of a node and of those below it for the sets S in `wanted`; those that are zero are absent."""
-        below = {part for s in wanted for part in (s, *self._less_one(s))}
-        children = [(i, self._derivatives(component, child, below)) for i, child in node.children]
-        sums = {s: self._sum(component, node, children, s) for s in sorted(wanted)}
-        values = {s: self.b.let("t", t) if node.children else t for s, t in sums.items() if t is not None}
-        self._nodes[id(node)] = values
-        return values
 
-    def _sum(
-        self, component: int, node: Node, children: list[tuple[int, Mapping[Directions, Value]]], s: Directions
-    ) -> Value | None:
-        constant = self.coefficient(component, node.monomial) if node.monomial is not None and not s else None
-        terms = [(self.x[i], u[s]) for i, u in children if s in u]
-        for d, h in enumerate(self.along):
-            terms += [(h[i], u[s ^ 1 << d]) for i, u in children if s >> d & 1 and s ^ 1 << d in u]
-        return dot(terms, constant) if terms else constant
+@dataclass(frozen=True)
+class _Walk:
+    """A walk through the polynomial of a component of B."""
+
+    channel: Channel
+    component: int
+    gx: Sequence[Value]
+    add: Add | None
+
+    def through(self, node: Node, wanted: set[Directions], adjoints: Derivatives) -> dict[Directions, Value]:
+        """Add what a node and those below it contribute to gradients, and return its t_S for the S in `wanted`.
+
+        Those that are zero are absent.
+        """
+        b, sums = self.channel.b, self._constant(node, wanted, adjoints)
+        needed = {part for s in wanted for part in (s, *self._less_one(s))} | adjoints.keys()
+        for i, child in node.children:
+            below = self._adjoints(i, child, adjoints) if child.children or self.add is not None else {}
+            values = self.through(child, needed, below)
+            for s in sorted(adjoints.keys() & values.keys()):
+                b.assign(self.gx[i], fma(adjoints[s], values[s], self.gx[i]))
+            for s in sorted(wanted):
+                if terms := self._terms(i, values, s):
+                    total = dot(terms, sums.get(s))
+                    sums[s] = b.let("t", total) if child.children else total
+        return {s: b.let("t", t) if node.children else t for s, t in sums.items()}
+
+    def _constant(self, node: Node, wanted: set[Directions], adjoints: Derivatives) -> dict[Directions, Value]:
+        """Return the constant of a node as the first term of t_0, and add its gradient."""
+        if node.monomial is None:
+            return {}
+        if self.add is not None and 0 in adjoints:
+            self.add(self.component, node.monomial, adjoints[0])
+        return {0: self.channel.coefficient(self.component, node.monomial)} if 0 in wanted else {}
+
+    def _terms(self, i: int, u: Derivatives, s: Directions) -> list[tuple[Value, Value]]:
+        """Return the terms that the child u of x[i] contributes to t_S."""
+        terms = [(self.channel.x[i], u[s])] if s in u else []
+        along = enumerate(self.channel.along)
+        return terms + [(h[i], u[s ^ 1 << d]) for d, h in along if s >> d & 1 and s ^ 1 << d in u]
 
     def _less_one(self, s: Directions) -> list[Directions]:
-        return [s ^ 1 << d for d in range(len(self.along)) if s >> d & 1]
+        return [s ^ 1 << d for d in range(len(self.channel.along)) if s >> d & 1]
 
-    def _backward(
-        self,
-        component: int,
-        node: Node,
-        adjoints: Mapping[Directions, Value],
-        gx: Sequence[Value],
-        add: Callable[[int, Monomial, Value], None] | None,
-    ) -> None:
-        """Add the contributions of a node and of the nodes below it, from the adjoints a_S of the node."""
-        if node.monomial is not None and add is not None and 0 in adjoints:
-            add(component, node.monomial, adjoints[0])
-        for i, child in node.children:
-            for s, t in self._nodes[id(child)].items():
-                if s in adjoints:
-                    self.b.assign(gx[i], fma(adjoints[s], t, gx[i]))
-            if child.children or add is not None:
-                self._backward(component, child, self._adjoints(i, child, adjoints), gx, add)
-
-    def _adjoints(self, i: int, child: Node, adjoints: Mapping[Directions, Value]) -> dict[Directions, Value]:
-        """Return the adjoints of the child that belongs to x[i], for sets of no more directions than its degree."""
+    def _adjoints(self, i: int, child: Node, adjoints: Derivatives) -> dict[Directions, Value]:
+        """Return the adjoints of the child of x[i], for sets of no more directions than its degree."""
         sets = {part for s in adjoints for part in (s, *self._less_one(s)) if part.bit_count() <= child.degree}
         result = {}
         for s in sorted(sets):
-            terms = [(self.x[i], adjoints[s])] if s in adjoints else []
+            terms = [(self.channel.x[i], adjoints[s])] if s in adjoints else []
             terms += [
                 (h[i], adjoints[s | 1 << d])
-                for d, h in enumerate(self.along)
+                for d, h in enumerate(self.channel.along)
                 if s | 1 << d in adjoints and not s >> d & 1
             ]
-            result[s] = self.b.let("a", dot(terms))
+            result[s] = self.channel.b.let("a", dot(terms))
         return result

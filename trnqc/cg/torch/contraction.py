@@ -61,8 +61,11 @@ class PolynomialContraction(nn.Module):
 
     def _scripted(self, x: Tensor, elements: Tensor, weight: Tensor) -> Tensor:
         """Compute the contraction in TorchScript, whose operators check the operands."""
-        present, numbers = torch.unique(elements, return_inverse=True)
-        c = torch.matmul(self.folding, weight[present])
+        if elements.is_cuda:
+            c, numbers = torch.matmul(self.folding, weight), elements
+        else:
+            present, numbers = torch.unique(elements, return_inverse=True)
+            c = torch.matmul(self.folding, weight[present])
         x = x.transpose(1, 2)
         along = x.new_empty([0, x.size(0), x.size(1), x.size(2)])
         return self._joined(torch.ops.trnqc.cg_contraction_value(c, x, along, numbers, self._text))
@@ -70,8 +73,8 @@ class PolynomialContraction(nn.Module):
     @torch.jit.unused
     def _called(self, x: Tensor, elements: Tensor, weight: Tensor) -> Tensor:
         self._check(x, weight)
-        if not traced():
-            # Only the coefficients of the elements that occur are computed.
+        if not traced() and not x.is_cuda:
+            # Only the coefficients of the elements that occur are computed. For a GPU the host would have to wait.
             present, elements = torch.unique(elements, return_inverse=True)
             self._check_elements(present, len(weight))
             weight = weight[present]
@@ -254,7 +257,9 @@ def element_numbers(elements: Tensor) -> Tensor:
     if elements.dim() != 2:
         raise OperandError(f"elements: expected integers [nodes] or one-hot vectors, found {list(elements.shape)}")
     if not traced():
-        ones = (elements == 1).sum(dim=1) == 1
-        if not bool((ones & ((elements != 0).sum(dim=1) == 1)).all()):
+        one_hot = (((elements == 1).sum(dim=1) == 1) & ((elements != 0).sum(dim=1) == 1)).all()
+        if elements.is_cuda:
+            torch._assert_async(one_hot, "elements: expected one-hot vectors")  # The host does not wait.
+        elif not bool(one_hot):
             raise OperandError("elements: expected one-hot vectors, found vectors with other numbers")
     return elements.argmax(dim=1)

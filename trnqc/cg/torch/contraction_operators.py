@@ -9,7 +9,7 @@ half precision, c and its gradient are float32. See `CONTRACTION`.
 
 # No `from __future__ import annotations`, as in operators.py.
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,11 +17,11 @@ from torch import Tensor
 
 from trnqc.cg.problem.contraction import ContractionProblem, problem_of_text
 from trnqc.cg.torch.contraction_derivatives import Calls
-from trnqc.cg.torch.engines import contraction_engine_of
+from trnqc.cg.torch.engines import contraction_engine_of, cuda_contraction_engine, no_engine
 from trnqc.cg.torch.operators import as_array
 from trnqc.cg.torch.storage import COMPUTED, HALVES, all_widened, check_type, widened
 from trnqc.cg.torch.transforms import active, function_of, refuse_dual_level
-from trnqc.errors import OperandError, UnsupportedError
+from trnqc.errors import OperandError
 
 # The operands of each operator that can be differentiated.
 OPERANDS = {"value": ("c", "x", "along"), "gradient": ("c", "x", "along", "gb")}
@@ -60,31 +60,49 @@ def check(problem: ContractionProblem, tensors: Sequence[Tensor], elements: Tens
             f"elements: expected torch.int64 [{nodes}], one for each node, found {elements.dtype} "
             f"{list(elements.shape)}"
         )
+    if elements.device != x.device:
+        raise OperandError(f"elements: expected device {x.device}, where x lies, found {elements.device}")
 
 
 def _value(c: Tensor, x: Tensor, along: Tensor, elements: Tensor, problem: str) -> Tensor:
     engine = _engine(problem, (c, x, along), elements)
-    arrays = [as_array(t) for t in all_widened((c, x, elements, *along))]
-    return torch.from_numpy(engine.value(*arrays)).to(x.dtype)
+    return _as_tensor(engine.value(*_arrays((c, x, elements, *along)))).to(x.dtype)
 
 
 def _gradient(
     c: Tensor, x: Tensor, along: Tensor, gb: Tensor, elements: Tensor, problem: str, of_c: bool
 ) -> tuple[Tensor, Tensor]:
     engine = _engine(problem, (c, x, along, gb), elements)
-    arrays = [as_array(t) for t in all_widened((c, x, elements, gb, *along))]
+    arrays = _arrays((c, x, elements, gb, *along))
     if not of_c:
-        return torch.from_numpy(engine.gradient(*arrays)).to(x.dtype), c.new_empty(0)
+        return _as_tensor(engine.gradient(*arrays)).to(x.dtype), c.new_empty(0)
     gx, gc = engine.gradients(*arrays)
-    return torch.from_numpy(gx).to(x.dtype), torch.from_numpy(gc)
+    return _as_tensor(gx).to(x.dtype), _as_tensor(gc)
+
+
+# The operators on tensors that have data.
+EVALUATE: dict[str, Callable[..., Any]] = {"value": _value, "gradient": _gradient}
 
 
 def _engine(problem: str, tensors: Sequence[Tensor], elements: Tensor) -> Any:
     refuse_dual_level()
     check(problem_of_text(problem), tensors, elements)
-    if tensors[1].device.type != "cpu":
-        raise UnsupportedError(f"symmetric contractions run on the cpu; found operands on {tensors[1].device}")
-    return contraction_engine_of(problem, COMPUTED[widened(tensors[1]).dtype], torch.get_num_threads())
+    device, dtype = tensors[1].device, COMPUTED[widened(tensors[1]).dtype]
+    if device.type == "cuda":
+        return cuda_contraction_engine(problem, dtype, device.index)
+    if device.type != "cpu":
+        raise no_engine(str(device))
+    return contraction_engine_of(problem, dtype, torch.get_num_threads())
+
+
+def _arrays(tensors: Sequence[Tensor]) -> list[Any]:
+    """Return operands in the type in which they are computed; those on the CPU as arrays that share their memory."""
+    operands = all_widened(tensors)
+    return [as_array(t) for t in operands] if operands[0].device.type == "cpu" else operands
+
+
+def _as_tensor(result: Any) -> Tensor:
+    return result if isinstance(result, Tensor) else torch.from_numpy(result)
 
 
 def _fake_value(c: Tensor, x: Tensor, along: Tensor, elements: Tensor, problem: str) -> Tensor:
@@ -143,7 +161,8 @@ class ContractionFamily:
         operator.register_fake(fake)
         operator.register_autograd(derivative, setup_context=keep)
         operator.register_vmap(over_a_batch)
-        operator.register_autocast("cpu", torch.float32)
+        for device in ("cpu", "cuda"):
+            operator.register_autocast(device, torch.float32)
         return operator
 
     def keep(self, name: str, ctx: Any, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
@@ -191,7 +210,7 @@ class ContractionFamily:
         of_c = name == "gradient" and args[-1]
         own = dims[0] is not None or of_c
         if own:
-            elements = elements + c.shape[1] * torch.arange(count)[:, None]
+            elements = elements + c.shape[1] * torch.arange(count, device=elements.device)[:, None]
         operands = [c.flatten(0, 1) if own else args[0], x.flatten(0, 1), along.transpose(0, 1).flatten(1, 2)]
         results = call(*operands, *(t.flatten(0, 1) for t in gb), elements.flatten(), *args[size + 1 :])
         if name == "value":

@@ -65,6 +65,15 @@ def cuda_engine(text: str, dtype: str, number: int, kahan: bool, atomic: bool) -
 
 
 @functools.lru_cache(maxsize=1024)
+def cuda_contraction_engine(text: str, dtype: str, number: int) -> Any:
+    """Return the engine of a symmetric contraction on a GPU; for the arguments see `cuda_engine`."""
+    from trnqc.backends import devices
+    from trnqc.cg.cuda.contraction_engine import CudaContractionEngine
+
+    return CudaContractionEngine(problem_of_text(text), dtype, devices("cuda")[number])
+
+
+@functools.lru_cache(maxsize=1024)
 def nki_engine(text: str, backend: str) -> Any:
     """Return the engine of a problem on the backend "simulator" or "neuron"; for the text see `cpu_engine`."""
     from trnqc.cg.nki.engine import NkiEngine
@@ -74,4 +83,6 @@ def nki_engine(text: str, backend: str) -> Any:
 
 def no_engine(device: str) -> UnsupportedError:
     """Return the error for operands on a device that has no kernels."""
-    return UnsupportedError(f"tensor products run on cpu and cuda; found operands on {device}: move them first")
+    return UnsupportedError(
+        f"tensor products and symmetric contractions run on cpu and cuda; found operands on {device}: move them first"
+    )

@@ -1,0 +1,157 @@
+"""A symmetric contraction on a GPU: kernels (contraction.py) compiled for the device, and launches.
+
+Operands are NumPy arrays, which are copied to the device and back, or PyTorch tensors in the device's memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trnqc import backends
+from trnqc.cg.cuda.contraction import Form, parts, recipe
+from trnqc.cg.cuda.element_ranges import check_elements, ranges_of
+from trnqc.cg.cuda.engine import BLOCKS, WARP, least_spilled
+from trnqc.cg.cuda.operands import Operands, operands_of, refuse_capture
+from trnqc.cg.cuda.row_sums import sum_segments
+from trnqc.cg.problem.contraction import ContractionProblem
+from trnqc.errors import OperandError
+from trnqc.jit import TYPES, Recipe
+from trnqc.jit.device import Built, Device
+
+
+class CudaContractionEngine:
+    """A symmetric contraction and its derivatives on a GPU, as `trnqc.cg.cpu.contraction_engine.ContractionEngine`.
+
+    All arrays of a call are NumPy arrays, or PyTorch tensors on the device. The shapes are those of the CPU's engine.
+    Tensors are computed on PyTorch's current stream, and the host does not wait for them, so that a number of an
+    element out of range is a device-side assertion.
+
+    Parameters
+    ----------
+    problem : ContractionProblem
+    dtype : str or type
+        float32 or float64.
+    device : Device, optional
+        By default the first GPU.
+    atomic : bool, optional
+        Whether the gradients of the coefficients are summed by atomic additions, whose order varies from run to run.
+
+    Raises
+    ------
+    BackendUnavailable
+        If there is no GPU.
+    """
+
+    def __init__(
+        self, problem: ContractionProblem, dtype: Any, device: Device | None = None, *, atomic: bool = False
+    ) -> None:
+        self.problem, self.dtype, self.atomic = problem, np.dtype(dtype), atomic
+        self.device: Device = backends.devices("cuda")[0] if device is None else device
+        self.lanes = min(WARP, self.device.most_lanes)
+        self._built: dict[str, Built] = {}
+
+    @property
+    def ran_on(self) -> str:
+        """Description of the machine that runs the calls."""
+        return f"generated CUDA on {self.device.name}"
+
+    def value(self, c: Any, x: Any, elements: Any, *along: Any) -> Any:
+        """Return B, or its derivative along the directions `along`."""
+        (b,) = self._evaluate("value", c, elements, x, *along)
+        return b
+
+    def gradient(self, c: Any, x: Any, elements: Any, gb: Any, *along: Any) -> Any:
+        """Return the gradient with respect to x of <gb, value>."""
+        (gx,) = self._evaluate("gradient", c, elements, x, *along, gb=gb)
+        return gx
+
+    def gradients(self, c: Any, x: Any, elements: Any, gb: Any, *along: Any) -> tuple[Any, Any]:
+        """Return the gradients with respect to x and c of <gb, value>."""
+        gx, gc = self._evaluate("gradients", c, elements, x, *along, gb=gb)
+        return gx, gc
+
+    def forms(self, kind: str, directions: int) -> list[Form]:
+        """Return the kernels that are launched one after another for a kind and a number of directions."""
+        count = len(parts(self.problem, directions))
+        return [Form(self.problem, kind, directions, TYPES[self.dtype.name], self.lanes, n) for n in range(count)]
+
+    def build(self, form: Form) -> Built:
+        """Return a compiled kernel, which is built at the first call."""
+        if form.name not in self._built:
+            refuse_capture(form.name)
+            variants = (
+                self.device.build(recipe(form), self.lanes, accumulate="plain", min_blocks=blocks) for blocks in BLOCKS
+            )
+            self._built[form.name] = least_spilled(variants)
+        return self._built[form.name]
+
+    def _evaluate(self, kind: str, c: Any, elements: Any, *rows: Any, gb: Any = None) -> tuple[Any, ...]:
+        """Return B or gx, and gc for the kind "gradients"."""
+        arrays = {"c": c, "x": rows[0]} | {f"h{n}": row for n, row in enumerate(rows[1:], 1)}
+        arrays |= {} if gb is None else {"gb": gb}
+        nodes, forms = len(rows[0]), self.forms(kind, len(rows) - 1)
+        self._check(arrays, elements, nodes)
+        shapes: dict[str, tuple[int, ...]] = {"out": (nodes, self.problem.dims[kind == "value"], self.problem.channels)}
+        if kind == "gradients":
+            return self._gradients(arrays, elements, forms, shapes)
+        check_elements(elements, len(c))
+        operands = operands_of(self.device, arrays | {"elements": elements})
+        operands.allocate(shapes, set(), {})
+        self._launch(operands, forms, nodes, {})
+        return (operands.results(shapes)["out"],)
+
+    def _gradients(
+        self, arrays: dict[str, Any], elements: Any, forms: list[Form], shapes: dict[str, tuple[int, ...]]
+    ) -> tuple[Any, Any]:
+        """Return gx and gc. The ranges of nodes have a row of gc each, and these are added up for each element."""
+        count, terms = arrays["c"].shape[:2]
+        padded = forms[0].blocks * self.lanes
+        parts = ranges_of(elements, count, terms * padded * self.dtype.itemsize)
+        operands = operands_of(self.device, arrays)
+        order = operands.ranges(parts)
+        operands.allocate(shapes | {"gc": (count if self.atomic else parts.rows, terms, padded)}, {"gc"}, {})
+        self._launch(operands, forms, len(parts), order | ({"target": order["node"]} if self.atomic else {}))
+        if len(parts.cut) and not self.atomic:
+            cut = {name: order[f"cut_{name}"] for name in ("begin", "end", "row")}
+            groups = len(parts.cut) * (terms * forms[0].blocks)
+            rows = {"columns": terms * padded, "rows": operands.memories["gc"]}
+            operands.launch(self._sum_kernel(), groups, cut | rows)
+        results = operands.results(shapes | {"gc": (count, terms, padded)})
+        gc = results["gc"][:, :, : self.problem.channels]
+        return results["out"], np.ascontiguousarray(gc) if isinstance(gc, np.ndarray) else gc.contiguous()
+
+    def _launch(self, operands: Operands, forms: list[Form], count: int, order: dict[str, Any]) -> None:
+        """Launch kernels for `count` nodes or ranges, one after another."""
+        for form in forms if count else ():
+            arguments = {**operands.memories, **order, "count": count}
+            operands.launch(self.build(form), count * form.blocks, arguments)
+
+    def _sum_kernel(self) -> Built:
+        name = sum_segments.__name__
+        if name not in self._built:
+            refuse_capture(name)
+            summed = Recipe.of(sum_segments(self.dtype.itemsize, self.lanes))
+            self._built[name] = self.device.build(summed, self.lanes, accumulate="plain")
+        return self._built[name]
+
+    def _check(self, arrays: dict[str, Any], elements: Any, nodes: int) -> None:
+        """Raise OperandError for an array of another shape or dtype."""
+        (dim_x, dim_b), channels = self.problem.dims, self.problem.channels
+        of_x = (nodes, dim_x, channels)
+        shapes = {"c": (len(arrays["c"]), len(self.problem.terms), channels), "gb": (nodes, dim_b, channels)}
+        for name, array in arrays.items():
+            shape = shapes.get(name, of_x)
+            if tuple(array.shape) != shape or _name(array) != self.dtype.name:
+                raise OperandError(
+                    f"{name}: expected {self.dtype.name}{list(shape)}, found {_name(array)}{list(array.shape)}"
+                )
+        if tuple(elements.shape) != (nodes,) or _name(elements) != "int64":
+            raise OperandError(
+                f"elements: expected int64[{nodes}], one for each node, found {_name(elements)}{list(elements.shape)}"
+            )
+
+
+def _name(array: Any) -> str:
+    return str(array.dtype).removeprefix("torch.")
