@@ -1,11 +1,12 @@
 """Tensor products on a GPU, checked and then timed against e3nn (compiled), cuEquivariance and OpenEquivariance.
 
     python -m scripts.device.bench_cg [mace-large nequip-lips ...] [--dtypes float32 float64] [--out FILE]
-    python -m scripts.device.bench_cg uvu-5 --simulate --batch 8          every step but the GPU: no figure counts
+    python -m scripts.device.bench_cg uvu-5 --simulate --batch 8 --contractions tiny      rehearsal: no figure counts
 
 Batches are 50 000, of second derivatives 20 000, of roofline points 200 000. The gate: results of some rows agree with
 dense sums in fp64 to 1e-6 (fp32) or 1e-14 of the largest. Peers that are not installed, or fail, are named with the
-reason. Figures are medians of wall seconds, contestants in turns; a convolution has the nodes and edges of a protein.
+reason. Figures are medians of wall seconds, contestants in turns; a convolution has the nodes and edges of a protein, a
+symmetric contraction (contractions.py) 2000 nodes.
 """
 
 from __future__ import annotations
@@ -22,9 +23,13 @@ import numpy as np
 from rich.console import Console
 
 from scripts.cg.peers import CONVOLUTIONS, PEERS, Peer
+from scripts.device import contractions
 from scripts.measuring import clocked, heading, in_turns, machine, record_file, slug, write_json
 from scripts.workloads import tensor_product_oracle as oracle
+from scripts.workloads.contractions import CONTRACTIONS, contraction
+from scripts.workloads.contractions import operands as contraction_operands
 from scripts.workloads.tensor_products import CHANNELWISE, ROOFLINE, awkward, configuration
+from trnqc.cg.cuda.contraction_engine import CudaContractionEngine
 from trnqc.cg.cuda.device_graph import DeviceGraph
 from trnqc.cg.cuda.engine import CudaEngine
 from trnqc.cg.problem.graph import Graph
@@ -40,7 +45,7 @@ BATCHES = {"forward": 50_000, "backward": 50_000, "double_backward": 20_000}
 # Nodes and edges: DHFR 1DRF within 3.5 Angstrom, and a carbon lattice.
 GRAPHS = {"protein": (1_800, 56_000), "lattice": (1_000, 158_000)}
 CHECKED = 16
-PARTS = ("products", "convolutions")
+PARTS = ("products", "convolutions", "contractions")
 
 
 def problem_of(label: str) -> TPProblem:
@@ -103,6 +108,29 @@ def convolutions(
             )
             rows.append(row(f"{problem.label} on {title}", dtype, name, edges, seconds, reasons))
     return rows
+
+
+def contracted(
+    label: str, dtype: str, device: Device, rounds: int, nodes: int, tensors: bool
+) -> Iterator[dict[str, Any]]:
+    """Symmetric contractions with sums of gradients in order and by hardware, and MACE's own."""
+    problem, reasons = contraction(label), {}
+    contractions.check(label, dtype, device)
+    _, given = contraction_operands(problem, dtype, nodes, contractions.ELEMENTS)
+    held, peer = moved(given, tensors), {}
+    ours, atomic = (
+        contractions.passes(CudaContractionEngine(problem, dtype, device, atomic=atomic), held)
+        for atomic in (False, True)
+    )
+    try:
+        peer = contractions.mace(problem, held) if tensors else {}
+    except ImportError as reason:
+        reasons["mace"] = str(reason)
+    for title, work in ours.items():
+        contestants = {"ours": work} | ({"ours, atomic": atomic[title]} if title in ("gradients", "second") else {})
+        contestants |= {"mace": peer[title]} if title in peer else {}
+        seconds = in_turns(rounds, {n: clocked(waiting(w, tensors)) for n, w in contestants.items()})
+        yield row(f"contraction of {label}", dtype, title, nodes, seconds, reasons)
 
 
 def checked(engine: CudaEngine, problem: TPProblem, name: str, inputs: dict[str, np.ndarray], dtype: str) -> None:
@@ -171,6 +199,9 @@ def measured(asked: argparse.Namespace, dtype: str, device: Device) -> Iterator[
     tensors = not asked.simulate
     for label in asked.cases if "products" in asked.parts else ():
         yield from case(label, dtype, device, asked.rounds, asked.batch, tensors)
+    for label in asked.contractions if "contractions" in asked.parts else ():
+        nodes = asked.batch or contractions.NODES
+        yield from contracted(label, dtype, device, asked.rounds, nodes, tensors)
     small = ["uvu-5"] if asked.simulate else ["mace-large"]
     for label in (asked.convolutions or small) if "convolutions" in asked.parts else ():
         yield from convolutions(label, dtype, device, asked.rounds, asked.simulate, tensors)
@@ -182,6 +213,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--dtypes", nargs="+", choices=GATE, default=["float32", "float64"])
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--convolutions", nargs="+", metavar="case", help="of these cases (default: mace-large)")
+    parser.add_argument("--contractions", nargs="+", choices=CONTRACTIONS, default=["mace-large"])
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--batch", type=int, help="rows of a batch, instead of the usual ones")
     parser.add_argument("--simulate", action="store_true", help="a simulated device on this CPU")

@@ -22,9 +22,12 @@ from rich.table import Table
 
 from scripts import ROOT
 from scripts.measuring import heading, machine, write_json
+from scripts.workloads.contractions import contraction
 from scripts.workloads.tensor_products import configuration
 from trnqc.backends.cuda import packing, programs
 from trnqc.backends.cuda.formats import DEVICE_FORMATS
+from trnqc.cg.cuda.contraction import KINDS
+from trnqc.cg.cuda.contraction_engine import CudaContractionEngine
 from trnqc.cg.cuda.engine import CudaEngine
 from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.eri.classes import QuartetClass
@@ -36,6 +39,7 @@ from trnqc.jit.device import Built
 from trnqc.jit.occupancy import MULTIPROCESSORS, WARP, resident_warps
 
 LABELS = ("mace-large", "nequip-revmd17-aspirin")
+CONTRACTIONS = ("mace-large", "mace-medium")
 # Pairs of shells in the classes of J and K.
 PAIRS = ((0, 0), (1, 0), (1, 1), (2, 0), (2, 1))
 
@@ -94,12 +98,18 @@ def mp2(device: Compiled) -> None:
 
 
 def cg(device: Compiled) -> None:
-    """All passes of two models, in each precision."""
+    """All passes of two models, and of the symmetric contractions of two, in each precision."""
     for label, dtype in itertools.product(LABELS, (np.float32, np.float64)):
         engine = CudaEngine(configuration(label), dtype, device)
         for name in DIRECTIONS:
             engine._kernel(name)
             device.rows[-1] |= {"case": label, "dtype": np.dtype(dtype).name}
+    for label, dtype in itertools.product(CONTRACTIONS, (np.float32, np.float64)):
+        contracts = CudaContractionEngine(contraction(label), dtype, device)
+        for kind, directions in itertools.product(KINDS, (0, 1)):
+            for form in contracts.forms(kind, directions):
+                contracts.build(form)
+                device.rows[-1] |= {"case": label, "dtype": np.dtype(dtype).name}
 
 
 def eri(device: Compiled) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from scripts.device import contractions
 from scripts.workloads.contraction_oracle import reference
 from tests.cg.test_contraction_engine import BOUND, CASES, arrays, folded
 from trnqc.cg.cpu.contraction_engine import contraction_engine
@@ -152,3 +153,10 @@ def test_the_memory_of_ranges_is_bounded():
     assert element_ranges.longest_range(100_000, 1000) == 391
     assert element_ranges.longest_range(100_000, element_ranges.KEPT // 10) == 10_000
     assert element_ranges.longest_range(100, 2 * element_ranges.KEPT) == 100
+
+
+@pytest.mark.parametrize("dtype", BOUND)
+def test_the_check_of_the_first_run_on_a_gpu(dtype):
+    """All passes against dense sums, those of a step of training with forces included."""
+    errors = contractions.check("tiny", dtype, SimulatedDevice(lanes=4))
+    assert set(errors) == set(contractions.PASSES)

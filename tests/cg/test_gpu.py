@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from scripts.device import contractions
 from scripts.workloads import tensor_product_oracle as oracle
 from scripts.workloads.tensor_products import awkward, configuration
 from tests.cg.test_cuda import close, expected, operands, taken
@@ -73,6 +74,12 @@ def test_tensors_stay_on_the_device(gpu):
         result = tuple_of(getattr(engine, name)(*(torch.as_tensor(a).cuda() for a in ours.values())))
         assert all(t.is_cuda for t in result)
         close([t.cpu().numpy() for t in result], expected(problem, name, ours))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("label", ["tiny", "mace-medium"])
+def test_symmetric_contractions(gpu, label, dtype):
+    assert contractions.check(label, dtype, gpu)
 
 
 def test_no_kernel_of_the_models_takes_memory_beside_registers(gpu):

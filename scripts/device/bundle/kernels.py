@@ -19,13 +19,17 @@ import numpy as np
 from pyscf import gto
 
 from scripts.device import bench_cg
-from scripts.device.first_run.checks import TENSOR_PRODUCTS, atoms
+from scripts.device.contractions import passes as contraction_passes
+from scripts.device.first_run.checks import CONTRACTIONS, TENSOR_PRODUCTS, atoms
 from scripts.device.first_run.table import MOLECULES, MOMENTA, PRECISIONS, PROBLEMS
 from scripts.device.shapes import PRESETS, factors
 from scripts.eri.counting_device import CountingDevice
+from scripts.workloads.contractions import contraction
+from scripts.workloads.contractions import operands as contraction_operands
 from trnqc.backends.cuda.pairs import CudaPairStep
 from trnqc.backends.cuda.products import Gpu
 from trnqc.backends.pair_step import PairOptions
+from trnqc.cg.cuda.contraction_engine import CudaContractionEngine
 from trnqc.cg.cuda.engine import CudaEngine
 from trnqc.cg.problem.graph import Graph
 from trnqc.cg.programs.directions import DIRECTIONS
@@ -73,6 +77,9 @@ def jobs(builder: CubinBuilder, only: str) -> Iterator[Job]:
     for label, dtypes in problems.items():
         for dtype in dtypes:
             yield f"{builder.arch} {label} {dtype}", partial(tensor_products, builder, label, dtype)
+    for label in CONTRACTIONS:
+        for dtype in ("float64", "float32"):
+            yield f"{builder.arch} contraction of {label} {dtype}", partial(contractions, builder, label, dtype)
     for precision in PRECISIONS:
         yield f"{builder.arch} mp2 {precision}", partial(pair_energies, builder, precision)
 
@@ -94,6 +101,14 @@ def tensor_products(builder: CubinBuilder, label: str, dtype: str) -> None:
             graph = {"graph": Graph(ends, ends, 1)} if name.startswith("conv") else {}
             inputs = bench_cg.operands(problem, len(ends), dtype, 1 if graph else None)
             getattr(engine, name)(*(inputs[n] for n in DIRECTIONS[name].reads), **graph)
+
+
+def contractions(builder: CubinBuilder, label: str, dtype: str) -> None:
+    """All passes of a symmetric contraction, with several ranges of nodes of an element, so that these are summed."""
+    problem = contraction(label)
+    _, given = contraction_operands(problem, dtype, 20, 1)
+    for work in contraction_passes(CudaContractionEngine(problem, dtype, BuildingDevice(builder)), given).values():
+        work()
 
 
 def pair_energies(builder: CubinBuilder, precision: str) -> None:

@@ -23,8 +23,9 @@ Errors = dict[str, float]
 ROUNDING = 1e-13
 # Hartree, of elements of J and K of small molecules.
 GATE_JK = 1e-9
-# Problems of tensor products, the smallest first, and precisions of MP2.
+# Problems of tensor products and of symmetric contractions, the smallest first, and precisions of MP2.
 TENSOR_PRODUCTS = ("uvu-5", "mace-medium", "DiffDock-L=2")
+CONTRACTIONS = ("tiny", "mace-large")
 PRECISIONS = ("fp64", "fp32", "bf16x3")
 # Passes of a batch and of a convolution.
 PASSES = ("forward", "backward", "double_backward")
@@ -58,8 +59,8 @@ def jit(simulate: bool) -> Errors:
 
 
 def tensor_products(simulate: bool) -> Errors:
-    """Batches and convolutions in fp64 and fp32 against dense sums."""
-    from scripts.device import bench_cg
+    """Batches, convolutions and symmetric contractions in fp64 and fp32 against dense sums."""
+    from scripts.device import bench_cg, contractions
     from scripts.workloads import tensor_product_oracle as oracle
     from trnqc.cg.cuda.engine import CudaEngine
     from trnqc.cg.problem.graph import Graph
@@ -84,6 +85,10 @@ def tensor_products(simulate: bool) -> Errors:
                 case = f"{label} {dtype} {name}"
                 errors[case] = max(oracle.error(a, b) for a, b in pairs)
                 gated({case: errors[case]}, bench_cg.GATE[dtype])
+    for label in CONTRACTIONS[:1] if simulate else CONTRACTIONS:
+        for dtype in ("float64",) if simulate else ("float64", "float32"):
+            found = contractions.check(label, dtype, there)
+            errors |= {f"contraction of {label} {dtype} {name}": error for name, error in found.items()}
     return errors
 
 
