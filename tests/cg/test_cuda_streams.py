@@ -204,11 +204,11 @@ def test_contractions_are_captured_and_replayed_with_other_elements():
 class Layer(torch.nn.Module):
     """A layer of MACE: convolution, linear map of channels, contraction with weights of elements, and scalars."""
 
-    def __init__(self) -> None:
+    def __init__(self, deterministic: bool) -> None:
         super().__init__()
         paths = [(0, 0, 0, "uvu", True), (0, 1, 1, "uvu", True), (1, 1, 0, "uvu", True)]
         problem = TPProblem("3x0e+3x1o", "0e+1o", "3x0e+3x1o", paths, shared_weights=False)
-        self.conv = TensorProductConv(problem, deterministic=True)
+        self.conv = TensorProductConv(problem, deterministic=deterministic)
         self.contract = SymmetricContraction("3x0e+3x1o", "3x0e+3x1o", 2, num_elements=2)
         self.mix = torch.nn.ParameterList([torch.randn(3, 3), torch.randn(3, 3)])
 
@@ -243,10 +243,11 @@ def training_step(layer: Layer, x, y, w, rows, cols, one_hot) -> list[torch.Tens
     return [energy, *first, *torch.autograd.grad(sum((g * g).sum() for g in first), parameters)]
 
 
-def test_a_layer_of_mace_stays_on_the_device():
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_a_layer_of_mace_stays_on_the_device(deterministic):
     """A step of training with forces: no wait, one stream, and the results of the CPU."""
     torch.manual_seed(0)
-    driver, layer = RecordingDriver(), Layer().double()
+    driver, layer = RecordingDriver(), Layer(deterministic).double()
     own = [*operands(layer.conv.problem), torch.nn.functional.one_hot(torch.tensor([1, 0, 1]), 2).double()]
     with torch_on(driver) as moved:
         there, inputs = layer.moved(moved), [moved(t) for t in own]

@@ -30,6 +30,7 @@ struct Fibre {
     State state;
     bool started;
     const void *place;
+    int barrier;
 };
 
 } // namespace
@@ -253,12 +254,13 @@ bool finish_shuffles(int threads) {
 // Let all threads pass a barrier. Return false if some do not reach it.
 bool pass_barrier(int threads) {
     const void *place = place_of(AT_BARRIER, threads);
+    int barrier = fibres[0].barrier;
     if (count(AT_BARRIER, 0, threads) < threads) {
         report(place, "barrier that a part of the block does not reach");
         return false;
     }
     for (int t = 0; t < threads; t++) {
-        if (fibres[t].place != place) {
+        if (fibres[t].barrier != barrier) {
             report(place, "threads of a block that wait at different barriers");
             return false;
         }
@@ -295,7 +297,10 @@ bool run_block() {
 
 extern "C" {
 
-void emulator_barrier(const void *place) { leave(AT_BARRIER, place); }
+void emulator_barrier(int number, const void *place) {
+    fibres[current].barrier = number;
+    leave(AT_BARRIER, place);
+}
 
 uint64_t emulator_shuffle(uint64_t bits, int n, const void *place) {
     exchanged[current] = bits;

@@ -19,7 +19,7 @@ extern "C" {
 // The place of the running thread.
 extern EmulatorIndex emulator_thread, emulator_block;
 // `place` is an address in the kernel by which a report names the line.
-void emulator_barrier(const void *place);
+void emulator_barrier(int number, const void *place);
 // Give 8 bytes to the warp, and take those of the lane whose number differs by the bits of n.
 uint64_t emulator_shuffle(uint64_t bits, int n, const void *place);
 void emulator_atomic(void *address, int bytes, const void *place);
@@ -37,7 +37,10 @@ EMULATOR_PLAIN static EmulatorIndex emulator_index_of(const EmulatorIndex &place
 #define threadIdx emulator_index_of(emulator_thread)
 #define blockIdx emulator_index_of(emulator_block)
 
-EMULATOR_PLAIN static void __syncthreads() { emulator_barrier(__builtin_return_address(0)); }
+// Each barrier of the text has a number. Its address would not do: the compiler may copy the code behind a branch into
+// both of its sides, so that the threads of a block wait at several addresses of one barrier.
+EMULATOR_PLAIN static void emulator_synchronize(int number) { emulator_barrier(number, __builtin_return_address(0)); }
+#define __syncthreads() emulator_synchronize(__COUNTER__)
 
 template <class T> EMULATOR_PLAIN static T __shfl_xor_sync(unsigned, T x, int n) {
     static_assert(sizeof(T) <= 8, "a shuffle moves at most 8 bytes");
