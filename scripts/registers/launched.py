@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pyscf import gto
 from rich.console import Console
 from rich.table import Table
 
@@ -31,7 +30,7 @@ from trnqc.cg.cuda.contraction_engine import CudaContractionEngine
 from trnqc.cg.cuda.engine import CudaEngine
 from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.eri.classes import QuartetClass
-from trnqc.eri.cuda.builder import JKBuilder
+from trnqc.eri.cuda.forms import first_sound
 from trnqc.eri.jk.batch import Batch
 from trnqc.gen import emit_cuda
 from trnqc.jit import Kernel, Recipe, compile_cuda
@@ -114,11 +113,10 @@ def cg(device: Compiled) -> None:
 
 def eri(device: Compiled) -> None:
     """The programs of all classes: each form that is tried, and which one a GPU takes."""
-    builder = JKBuilder(gto.M(atom="He", verbose=0), devices=[device])
     for n, bra in enumerate(PAIRS):
         for ket in PAIRS[: n + 1]:
             before = len(device.rows)
-            chosen = builder._first_sound(device, Batch(QuartetClass(*bra, *ket)))
+            chosen, _ = first_sound(device, Batch(QuartetClass(*bra, *ket)))
             form = chosen.work.signature.name, chosen.tier.accumulate, chosen.tier.min_blocks
             for row in device.rows[before:]:
                 tried = row["kernel"].startswith("work_")
