@@ -17,7 +17,7 @@ from nki_kernels.descriptors.descriptor import ITEMSIZE
 from trnqc.errors import InputError
 from trnqc.host.output import add_output, console_of, write_json
 from trnqc.host.progress import StageBars
-from trnqc.sim.launch.targets import TARGETS
+from trnqc.sim.machine.targets import TARGETS
 from trnqc.tuning import records
 from trnqc.tuning.conditions import machine_target
 from trnqc.tuning.requests import parse_shape

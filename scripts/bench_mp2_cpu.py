@@ -85,9 +85,9 @@ def prepare(title: str, rounds: int, cache: Path, console: Console) -> Case:
     if not (file.exists() and factors_file.exists()):
         from trnqc.mp2.dfmp2 import DFMP2
         from trnqc.mp2.factors.factors import Factors
-        from trnqc.mp2.reference.hartree_fock import run_scf
         from trnqc.mp2.reference.molecule import build_mole, load_geometry
         from trnqc.mp2.reference.orbitals import chemical_core
+        from trnqc.mp2.scf.hartree_fock import run_scf
 
         console.print(f"{title}: SCF and factors")
         mol = build_mole(load_geometry(name), basis)

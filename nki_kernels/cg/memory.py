@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from nki_kernels.cg.blocks import COLUMNS, FIELDS, RUN, SENDER_DEPTH, P, range_of, segments_of, starts_of
 from nki_kernels.cg.edges import BUFFERS
-from trnqc.sim.launch.targets import TARGETS
+from trnqc.sim.machine.targets import TARGETS
 
 ITEMSIZE = 4  # bytes of an fp32 number
 

@@ -30,7 +30,7 @@ from nki_kernels.descriptors.descriptor import (
     require_sbuf,
     require_unrolled,
 )
-from trnqc.sim.launch.targets import TARGETS
+from trnqc.sim.machine.targets import TARGETS
 
 DIMS = ("channels", "xdegrees", "ydegrees", "nodes", "neighbours")
 """Channels of the features, numbers of degrees of features and harmonics, nodes, and neighbours of a node."""

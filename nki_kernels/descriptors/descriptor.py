@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nki_kernels.precision.splits import PRECISIONS
-from trnqc.sim.launch.targets import TARGETS
+from trnqc.sim.machine.targets import TARGETS
 
 P = 128
 """The number of partitions: rows of the contraction index in one product of the tensor engine."""

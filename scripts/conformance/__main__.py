@@ -37,7 +37,7 @@ from scripts.conformance import examples, library, library_direct, own, trnblas
 from scripts.conformance.cases import Case, judge
 from scripts.measuring import write_json
 from trnqc.errors import SimulationError
-from trnqc.sim.launch.version import VERSIONS
+from trnqc.sim.machine.version import VERSIONS
 
 OUTPUT = ROOT / "profiles" / "counted" / "sim_conformance.json"
 SOURCES = ("sdk", "library", "samples", "nkipy", "trnblas")

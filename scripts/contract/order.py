@@ -17,8 +17,8 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from scripts.contract.memory import indices, ladder_tree, leaf
-from trnqc.contraction.cost.estimate import nest_seconds
 from trnqc.contraction.cost.rates import Rates, measured_rates
+from trnqc.contraction.estimate import nest_seconds
 from trnqc.contraction.memory.fusion_graph import Fusion
 from trnqc.contraction.memory.loop_nest import nest_of
 from trnqc.contraction.memory.schedule import Schedule

@@ -15,9 +15,9 @@ from trnqc.mp2.factors.memory import plan_factors
 from trnqc.mp2.factors.metric import factorise
 from trnqc.mp2.factors.shell_blocks import HalfFitted
 from trnqc.mp2.pairs.block_energies import block_energies
-from trnqc.mp2.pairs.blocks import pair_blocks
-from trnqc.mp2.pairs.distribution import set_width
 from trnqc.mp2.pairs.sectors import Sector
+from trnqc.mp2.partition.blocks import pair_blocks
+from trnqc.mp2.partition.distribution import set_width
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
 from trnqc.mp2.reference.orbitals import active_orbitals, chemical_core
 

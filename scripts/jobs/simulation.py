@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.mp2.pairs.distribution import AHEAD, Distribution
 from trnqc.mp2.pairs.rounds import Rounds
+from trnqc.mp2.partition.distribution import AHEAD, Distribution
 from trnqc.ranks import balanced, dearest_first
 
 

@@ -22,9 +22,9 @@ from rich.console import Console
 import trnqc
 from scripts import vectors
 from scripts.measuring import clocked, heading, in_turns, machine, ratio, record_file, write_json
-from trnqc.mp2.reference.hartree_fock import run_scf
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
 from trnqc.mp2.reference.orbitals import chemical_core
+from trnqc.mp2.scf.hartree_fock import run_scf
 
 CASES = ("benzene/cc-pvtz", "water5/cc-pvdz")
 # Ratio to reach: that of the issue which asked for open shells.

@@ -20,7 +20,7 @@ from trnqc.backends.neuron.neff.warming import warm
 from trnqc.errors import CompilerError, InputError
 from trnqc.jit import key_of
 from trnqc.sim.launch.launch import execute
-from trnqc.sim.launch.targets import TARGETS
+from trnqc.sim.machine.targets import TARGETS
 from trnqc.sim.timeline.record import Recorder
 from trnqc.sim.timeline.timeline import _targeting
 from trnqc.tuning.sources import kernel_hash

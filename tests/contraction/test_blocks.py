@@ -9,7 +9,7 @@ import pytest
 
 from tests.contraction.numbers import antisymmetric, term_by_term
 from trnqc.contraction import einsum_plan, parse
-from trnqc.contraction.order.program import plan_program
+from trnqc.contraction.planning.program import plan_program
 from trnqc.errors import ExpressionError, InputError
 
 HEAD = """

@@ -12,7 +12,7 @@ import pytest
 from pyscf import ao2mo, cc, gto, scf
 
 from trnqc.contraction import einsum_plan, expanded, parse
-from trnqc.contraction.order.program import plan_program
+from trnqc.contraction.planning.program import plan_program
 from trnqc.errors import MemoryLimit, SlowPlanWarning
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ccsd.py"

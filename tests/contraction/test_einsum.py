@@ -15,8 +15,8 @@ from hypothesis import strategies as some
 from opt_einsum.tests.test_contract import tests as PEER_EXPRESSIONS
 
 from trnqc.contraction import contract, einsum, einsum_plan, path
+from trnqc.contraction.lower.lowering import lower
 from trnqc.contraction.order.operations import minimise
-from trnqc.contraction.run.lower import lower
 from trnqc.errors import ExpressionError, InputError, MemoryLimit, SlowPlanWarning, UnsupportedError
 from trnqc.expression.subscripts import parse_subscripts
 

@@ -8,8 +8,8 @@ import pytest
 from tests.contraction.workloads import ladder
 from trnqc.contraction import einsum_plan
 from trnqc.contraction.cost import rates
-from trnqc.contraction.cost.estimate import nest_seconds, plan_seconds
 from trnqc.contraction.cost.rates import Rates, cache_levels, machine_rates
+from trnqc.contraction.estimate import nest_seconds, plan_seconds
 from trnqc.contraction.memory.fusion_graph import Fusion
 from trnqc.contraction.memory.tiled_loops import TiledLoops
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
-from trnqc.contraction import einsum_plan, listing
+from trnqc.contraction import einsum_plan
 from trnqc.contraction.distribute.distribution import distribute
+from trnqc.contraction.report import listing
 
 FOUR = "acik,befl,dfjk,cdel->abij"
 SHAPES = [(10, 10, 10, 10)] * 4

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from tests.contraction.workloads import a3a, all_fusions, four_factors, four_index, leaf, trees
+from trnqc.contraction.lower.axis_orders import _operand_layouts, axis_orders
 from trnqc.contraction.memory.fusion import fusion_front, least_memory
 from trnqc.contraction.memory.fusion_graph import Fusion
 from trnqc.contraction.memory.loop_nest import nest_of
 from trnqc.contraction.memory.schedule import Schedule
-from trnqc.contraction.run.axis_orders import _operand_layouts, axis_orders
+from trnqc.contraction.products.product_plan import product_plan, row_major
 from trnqc.contraction.run.loop_nest import run_schedule
-from trnqc.contraction.run.product_plan import product_plan, row_major
 from trnqc.contraction.tree import Node, Tree
 from trnqc.errors import InputError
 from trnqc.expression.operand import Leaf

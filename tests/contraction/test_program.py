@@ -12,10 +12,10 @@ from hypothesis import strategies as some
 from tests.contraction.numbers import antisymmetric, term_by_term
 from trnqc.contraction import einsum_plan, expanded, parse
 from trnqc.contraction.cost.counts import Count
-from trnqc.contraction.memory.limit import within_elements
 from trnqc.contraction.order.canonical import Item, canonical
 from trnqc.contraction.order.factorisation import factorised
-from trnqc.contraction.order.program import plan_program
+from trnqc.contraction.planning.limit import within_elements
+from trnqc.contraction.planning.program import plan_program
 from trnqc.errors import ExpressionError, InputError, MemoryLimit
 from trnqc.expression.program import Program
 from trnqc.expression.spaces import Space

@@ -13,6 +13,7 @@ from hypothesis import strategies as some
 
 from tests.contraction.test_loops import by_einsum, operands_of
 from tests.contraction.workloads import a3a, four_factors, four_index, ladder, small_workloads, trees
+from trnqc.contraction.lower.lowering import lower
 from trnqc.contraction.memory.fusion import fusion_front
 from trnqc.contraction.memory.fusion_graph import Fusion
 from trnqc.contraction.memory.schedule import schedule, schedule_within
@@ -20,7 +21,6 @@ from trnqc.contraction.memory.tiled_loops import TiledLoops
 from trnqc.contraction.memory.tiles import best_tiles, doublings, one_by_one
 from trnqc.contraction.run.execute import run_steps
 from trnqc.contraction.run.loop_nest import run_schedule
-from trnqc.contraction.run.lower import lower
 from trnqc.errors import MemoryLimit
 
 

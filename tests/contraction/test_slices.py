@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from trnqc.contraction.run.product_plan import product_plan, row_major
-from trnqc.contraction.run.slices import Slice, multiply
+from trnqc.contraction.products.product_plan import product_plan, row_major
+from trnqc.contraction.products.slices import Slice, multiply
 
 
 def letters(labels, table):

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from trnqc.contraction import einsum_plan
+from trnqc.contraction.lower.lowering import lower
+from trnqc.contraction.lower.steps import Packed
 from trnqc.contraction.order import symmetric_pairs
 from trnqc.contraction.order.operations import minimise
 from trnqc.contraction.order.symmetric_pairs import packed, spread, symmetric_work, unique, with_pairs
 from trnqc.contraction.run.execute import run_steps
-from trnqc.contraction.run.lower import lower
-from trnqc.contraction.run.steps import Packed
 from trnqc.expression.operand import Leaf
 from trnqc.expression.spaces import Index
 from trnqc.expression.symmetry import Symmetry

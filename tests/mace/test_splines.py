@@ -13,11 +13,11 @@ from tests.mace import edges_oracle as oracle
 from tests.mace.edge_runs import convolve, gradients
 from trnqc.errors import InputError
 from trnqc.mace.edges.geometry.kernels import Geometry
+from trnqc.mace.edges.geometry.knots import DEGREE, b_splines, slopes
 from trnqc.mace.edges.graph import Edges
 from trnqc.mace.edges.kernels import LayerConvolution, spline_network
 from trnqc.mace.edges.splines import fitting
 from trnqc.mace.edges.splines.fitting import SHORTEST
-from trnqc.mace.edges.splines.knots import DEGREE, b_splines, slopes
 from trnqc.mace.edges.splines.tables import SplineTables, spline_tables
 from trnqc.mace.model import Convolution, RadialBasis, Transform
 

@@ -14,8 +14,8 @@ from trnqc.errors import MemoryLimit
 from trnqc.mp2.execution import Execution, choose
 from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.pairs.block_energies import block_energies, held_bytes, widest
-from trnqc.mp2.pairs.blocks import SETS, default_width, pair_blocks
 from trnqc.mp2.pairs.sectors import Sector
+from trnqc.mp2.partition.blocks import SETS, default_width, pair_blocks
 
 SIZES = st.integers(1, 40)
 

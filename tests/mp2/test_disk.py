@@ -8,7 +8,7 @@ import pytest
 
 from trnqc.errors import StorageError
 from trnqc.host.disk_arrays import DiskArray
-from trnqc.mp2.factors.disk_arrays import RowsOnDisk
+from trnqc.mp2.storage.disk_arrays import RowsOnDisk
 
 
 @pytest.fixture

@@ -15,18 +15,18 @@ from trnqc.errors import MemoryLimit
 from trnqc.mp2.execution import Execution, choose
 from trnqc.mp2.factors.auxiliary_basis import auxiliary_basis
 from trnqc.mp2.factors.build import build_factors
-from trnqc.mp2.factors.disk_arrays import RowsOnDisk
 from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.factors.memory import FactorMemory
 from trnqc.mp2.factors.ranks import RowsOnRanks
-from trnqc.mp2.jobs.store import Scratch
 from trnqc.mp2.pairs.accuracy import pair_energy
-from trnqc.mp2.pairs.distribution import Distribution, set_width
 from trnqc.mp2.pairs.pairs import run_pairs
 from trnqc.mp2.pairs.ranks import exact_on_ranks, pairs_on_ranks
 from trnqc.mp2.pairs.rounds import Rounds
 from trnqc.mp2.pairs.sectors import Sector
+from trnqc.mp2.partition.distribution import Distribution, set_width
 from trnqc.mp2.reference.orbitals import ActiveOrbitals
+from trnqc.mp2.storage.disk_arrays import RowsOnDisk
+from trnqc.mp2.storage.store import Scratch
 
 sizes = some.builds(Distribution, some.integers(1, 90), some.just(7), some.just(11), some.integers(1, 40))
 

@@ -17,8 +17,8 @@ from trnqc.mp2.factors import shell_blocks as shells_module
 from trnqc.mp2.factors.auxiliary_basis import auxiliary_basis
 from trnqc.mp2.factors.build import build_factors
 from trnqc.mp2.factors.shell_blocks import shell_blocks
-from trnqc.mp2.jobs.store import Scratch
 from trnqc.mp2.reference.orbitals import active_orbitals
+from trnqc.mp2.storage.store import Scratch
 
 
 def build(mf, frozen=None, auxbasis=None, store=None, **how):

@@ -12,9 +12,9 @@ from trnqc.errors import BackendUnavailable, InputError, MemoryLimit, MoleculeEr
 from trnqc.mp2.jobs import scf as job_scf
 from trnqc.mp2.jobs.job import Job
 from trnqc.mp2.jobs.run import run
-from trnqc.mp2.reference import hartree_fock
-from trnqc.mp2.reference.hartree_fock import run_scf
 from trnqc.mp2.reference.molecule import MOLECULES, Geometry, build_mole, load_geometry
+from trnqc.mp2.scf import hartree_fock
+from trnqc.mp2.scf.hartree_fock import run_scf
 
 # Without d functions, whose kernels take long to compile.
 WATER = Job(load_geometry("water"), "6-31g", fused=True)

@@ -11,8 +11,8 @@ from tests.mp2.thread_ranks import on_threads
 from trnqc.errors import CompilerError, NotConverged, UnsupportedError
 from trnqc.mp2.jobs.job import Job
 from trnqc.mp2.jobs.run import run
-from trnqc.mp2.reference import ranks as rank_scf
 from trnqc.mp2.reference.molecule import load_geometry
+from trnqc.mp2.scf import shared_jk as rank_scf
 
 JOB = Job(load_geometry("water2"), "6-31g", "cc-pvdz-ri", backend="cpu", threads=1, memory=4e9)
 FOUR_CENTRE = dataclasses.replace(JOB, density_fit=False)

@@ -25,8 +25,8 @@ from trnqc.mp2.factors.memory import FactorMemory
 from trnqc.mp2.jobs.checkpoint import Checkpoint
 from trnqc.mp2.jobs.job import Job
 from trnqc.mp2.jobs.run import run
-from trnqc.mp2.reference.hartree_fock import run_scf
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
+from trnqc.mp2.scf.hartree_fock import run_scf
 
 ROOT = Path(__file__).resolve().parents[2]
 WATER = Job(

@@ -15,8 +15,8 @@ from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.descriptor import GATE, Infeasible, random_fill
 from nki_kernels.precision.splits import PRECISIONS, split
 from trnqc import sim
-from trnqc.sim.launch.version import VERSIONS
 from trnqc.sim.lint.lint import lint
+from trnqc.sim.machine.version import VERSIONS
 
 SCALE = (1.5, -0.5)
 # (Z, M, N, K): one; primes; one over a tile, a run, a block; several items of K; a group of products and a remainder;

@@ -18,8 +18,8 @@ from nki_kernels.descriptors.descriptor import GATE, Infeasible, random_fill
 from nki_kernels.gemm_blocks import blocks_of
 from nki_kernels.precision.splits import PRECISIONS, split
 from trnqc import sim
-from trnqc.sim.launch.version import VERSIONS
 from trnqc.sim.lint.lint import lint
+from trnqc.sim.machine.version import VERSIONS
 
 
 def launch(n, m, panel, cols, precision, cores=1):

@@ -8,7 +8,7 @@ from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.descriptor import GATE, Infeasible, random_fill
 from trnqc import sim
 from trnqc.errors import InputError
-from trnqc.sim.launch.targets import TARGETS
+from trnqc.sim.machine.targets import TARGETS
 from trnqc.tuning.requests import check
 
 SHAPES = {

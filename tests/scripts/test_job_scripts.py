@@ -15,8 +15,8 @@ from scripts.bench_scaling import EXPECTED, exponent
 from scripts.jobs.scaling_plot import plot
 from scripts.jobs.simulation import Cyclic, Network, Workload, files_seconds, projected, visits_seconds
 from scripts.workloads.waters import APART, MONOMER, waters
-from trnqc.mp2.pairs.distribution import Distribution
 from trnqc.mp2.pairs.rounds import Rounds
+from trnqc.mp2.partition.distribution import Distribution
 
 ROOT = Path(__file__).resolve().parents[2]
 FAST = Network(bandwidth=1e30, latency=0.0, files=1e30)

@@ -3,7 +3,7 @@
 import pytest
 
 from trnqc.errors import SimulationError
-from trnqc.sim.launch.targets import target_from_environment
+from trnqc.sim.machine.targets import target_from_environment
 from trnqc.sim.nki import isa as nisa
 from trnqc.sim.nki import language as nl
 

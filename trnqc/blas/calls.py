@@ -1,4 +1,4 @@
-"""A call with checked arguments, and its way to a backend: for arrays directly, for tensors through an operator."""
+"""A call with checked arguments, and its result for arrays."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from trnqc import backends
-from trnqc.arrays import is_tensor
 from trnqc.blas import forms, operands
-from trnqc.blas.choice import Choice, choose
+from trnqc.blas.choice import Choice
 
 FORMS: dict[str, Callable[..., Any]] = {
     "gemm": forms.gemm,
@@ -57,15 +56,6 @@ class Call:
     def c(self) -> Any:
         """The matrix that is added, or None."""
         return self.scaling[0] if self.scaling else None
-
-
-def run(call: Call, asked: Asked) -> Any:
-    """Compute a call on the backend that was asked for."""
-    if any(is_tensor(x) for x in (*call.matrices, call.c)):
-        from trnqc.blas import tensors
-
-        return tensors.run(call, asked)
-    return compute(call, choose(asked.backend, asked.precision, asked.target_error))
 
 
 def compute(call: Call, choice: Choice) -> np.ndarray:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from trnqc.blas.calls import Asked, Call, run
+from trnqc.blas.calls import Asked, Call
+from trnqc.blas.dispatch import run
 from trnqc.blas.operands import require, scaled, shape_of
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from trnqc.blas.calls import Asked, Call, run
+from trnqc.blas.calls import Asked, Call
+from trnqc.blas.dispatch import run
 from trnqc.blas.operands import require, shape_of
 
 

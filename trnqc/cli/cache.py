@@ -19,7 +19,7 @@ from trnqc.backends.neuron.neff.programs import Program, program
 from trnqc.backends.neuron.neff.warming import warm
 from trnqc.errors import InputError
 from trnqc.host.output import add_output, console_of, write_json
-from trnqc.sim.launch.targets import TARGETS
+from trnqc.sim.machine.targets import TARGETS
 from trnqc.tuning.conditions import machine_target
 from trnqc.tuning.requests import parse_shape
 

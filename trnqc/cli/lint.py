@@ -22,9 +22,9 @@ from rich.text import Text
 from trnqc import sim
 from trnqc.errors import InputError
 from trnqc.host.output import add_output, console_of, write_json
-from trnqc.sim.findings import Finding
-from trnqc.sim.launch.version import VERSIONS
 from trnqc.sim.lint.migration import Migration, migrations
+from trnqc.sim.machine.findings import Finding
+from trnqc.sim.machine.version import VERSIONS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

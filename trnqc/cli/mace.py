@@ -11,10 +11,10 @@ from rich.text import Text
 from trnqc.host.output import add_output, console_of, write_json
 from trnqc.jit import find_compiler
 from trnqc.mace.convolutions import RADIALS
-from trnqc.mace.driver.prepare import prepare
 from trnqc.mace.evaluate import DTYPES, Evaluator
 from trnqc.mace.files import save
 from trnqc.mace.model import Model
+from trnqc.mace.prepare import prepare
 from trnqc.mace.source import description
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.contraction.planning import Exchanges
-from trnqc.contraction.run.arrays import itemsize, reshaped
+from trnqc.contraction.planning.statements import Exchanges
+from trnqc.contraction.products.arrays import itemsize, reshaped
 from trnqc.contraction.run.operands import as_arrays
 from trnqc.errors import ArgumentError, InputError
 from trnqc.expression.subscripts import Shape, interleaved

@@ -19,13 +19,13 @@ from trnqc.contraction.distribute.placement import Grid
 from trnqc.contraction.kernels import LIBRARY, Kernels
 from trnqc.contraction.ladder.loops import LadderLoops
 from trnqc.contraction.ladder.pattern import Ladder
+from trnqc.contraction.lower.lowering import lower
+from trnqc.contraction.lower.prepared import Run, prepared
+from trnqc.contraction.lower.steps import Step
 from trnqc.contraction.memory.schedule import Schedule
 from trnqc.contraction.order.block_sparsity import Blocked
 from trnqc.contraction.order.symmetric_pairs import unique
 from trnqc.contraction.pair_energy import PairForm
-from trnqc.contraction.run.lower import lower
-from trnqc.contraction.run.prepared import Run, prepared
-from trnqc.contraction.run.steps import Step
 from trnqc.contraction.tree import Tree
 from trnqc.expression.symmetry import Exchange
 

@@ -6,11 +6,11 @@ import warnings
 from functools import cached_property
 from typing import Any
 
-from trnqc.contraction import export, listing
 from trnqc.contraction.computation import Computation
-from trnqc.contraction.cost.estimate import SLOW, plan_seconds, slowdown
 from trnqc.contraction.cost.rates import machine_rates
+from trnqc.contraction.estimate import SLOW, plan_seconds, slowdown
 from trnqc.contraction.kernels import Gemm
+from trnqc.contraction.report import export, listing
 from trnqc.contraction.run.dispatch import run_computation
 from trnqc.contraction.run.operands import named_operands
 from trnqc.contraction.tape.instructions import Tape, tape_of

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from trnqc.errors import ProgramError
 from trnqc.gen import statements as st
 from trnqc.gen.arrays import Array
-from trnqc.gen.listing import expression
+from trnqc.gen.expression_text import expression
 from trnqc.gen.values import BYTES, FLOATS, Value, walk
 
 # Flops of each operation on floats. A call of the mathematical library counts as one.

@@ -12,7 +12,8 @@ from trnqc.errors import ProgramError
 from trnqc.gen import scopes
 from trnqc.gen import statements as st
 from trnqc.gen.arrays import Array
-from trnqc.gen.listing import expression, functions
+from trnqc.gen.expression_text import expression
+from trnqc.gen.listing import functions
 from trnqc.gen.values import Value, walk
 
 

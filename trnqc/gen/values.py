@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from trnqc.errors import ProgramError
+from trnqc.gen.expression_text import expression
 
 FLOATS = ("f64", "f32")
 INTEGERS = ("i64", "i32")
@@ -79,8 +80,6 @@ class Value:
         return self._key or ""
 
     def __repr__(self) -> str:
-        from trnqc.gen.listing import expression
-
         return expression(self)
 
     def __add__(self, other: Value | Number) -> Value:

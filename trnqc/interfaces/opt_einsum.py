@@ -12,7 +12,7 @@ from typing import Any
 from trnqc.contraction import einsum as _einsum
 from trnqc.contraction import path
 from trnqc.contraction.order.paths import Path
-from trnqc.contraction.run.arrays import transpose as _transpose
+from trnqc.contraction.products.arrays import transpose as _transpose
 from trnqc.contraction.time_limit import TIME_LIMIT, planning
 from trnqc.interfaces.packages import optional
 

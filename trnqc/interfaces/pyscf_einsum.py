@@ -17,7 +17,7 @@ from pyscf import lib
 from pyscf.lib import numpy_helper
 
 from trnqc.contraction.api import einsum as our_einsum
-from trnqc.contraction.api import numpy_run
+from trnqc.contraction.eager import numpy_run
 from trnqc.errors import UnsupportedError
 
 _PYSCF_EINSUM, _PYSCF_CONTRACT = numpy_helper.einsum, numpy_helper.contract

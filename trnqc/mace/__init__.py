@@ -11,10 +11,10 @@ from trnqc.lazy import lazy_names
 
 if TYPE_CHECKING:
     from trnqc.mace.calculator import Calculator
-    from trnqc.mace.driver.prepare import prepare
     from trnqc.mace.evaluate import Evaluator, Result
     from trnqc.mace.files import save
     from trnqc.mace.model import Model
+    from trnqc.mace.prepare import prepare
     from trnqc.mace.source import description
 
 __all__ = ["Calculator", "Evaluator", "Model", "Result", "description", "prepare", "save"]
@@ -26,7 +26,7 @@ _HOMES = {
     "Model": "trnqc.mace.model",
     "Result": "trnqc.mace.evaluate",
     "description": "trnqc.mace.source",
-    "prepare": "trnqc.mace.driver.prepare",
+    "prepare": "trnqc.mace.prepare",
     "save": "trnqc.mace.files",
 }
 

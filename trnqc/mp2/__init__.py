@@ -3,8 +3,11 @@
     Job -> molecule -> RHF -> active orbitals, auxiliary basis -> Factors B[i, a, Q] -> PairStep -> MP2Result
 
 execution    how a job runs (backend, precision, threads, bytes, ranks); it is chosen once
-reference/   geometry, molecule, RHF and the correlated orbitals
+reference/   geometry, molecule and the correlated orbitals
+scf/         the Hartree-Fock reference, on one rank or several
 factors/     the fitted three-index integrals in memory, on disk or spread over ranks
+storage/     arrays that a job keeps on disk
+partition/   blocks of pairs, and their distribution over ranks
 pairs/       pair energies on a backend, and the estimated error of its precision
 assembly     builds the result from its parts, which `result_parts` defines
 result       the result in memory and in JSON

@@ -14,11 +14,11 @@ from trnqc.host.blas import numpy_blas
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis
 from trnqc.mp2.factors.factors import Factors, SpinFactors
 from trnqc.mp2.pairs.pairs import PairStep
-from trnqc.mp2.reference.hartree_fock import jk_ran_on
 from trnqc.mp2.reference.molecule import Geometry, basis_name, describe
 from trnqc.mp2.reference.orbitals import ActiveOrbitals, kind_of_reference
 from trnqc.mp2.result import MP2Result
 from trnqc.mp2.result_parts import Comparison, Frozen, Pairs, Run, Sizes, SpinPairs, System, triangle
+from trnqc.mp2.scf.hartree_fock import jk_ran_on
 from trnqc.types import SpinPairEnergies
 
 

@@ -11,14 +11,14 @@ from trnqc.mp2.density.density import correlation_density
 from trnqc.mp2.density.natural import frozen_natural_orbitals, natural_orbitals
 from trnqc.mp2.density.one_particle import CorrelationDensity
 from trnqc.mp2.density.restricted_open import restricted_open_density
-from trnqc.mp2.density.spins import spin_orbitals
 from trnqc.mp2.density.two_particle import in_atomic_orbitals, two_particle_density
 from trnqc.mp2.dfmp2_factors import FactorSteps, checked_eris
 from trnqc.mp2.factors.factors import Factors, SpinFactors
-from trnqc.mp2.jobs.store import Store
 from trnqc.mp2.reference.orbitals import kind_of_reference
+from trnqc.mp2.reference.spins import spin_orbitals
 from trnqc.mp2.response.zvector import ZVectorOptions
 from trnqc.mp2.result import check_scaling
+from trnqc.mp2.storage.store import Store
 
 
 class Densities(FactorSteps):

@@ -24,11 +24,11 @@ from trnqc.mp2.factors.build import build_spin_factors
 from trnqc.mp2.factors.factors import Factors, SpinFactors
 from trnqc.mp2.factors.ovl import factors_of_ovl, save_ovl
 from trnqc.mp2.jobs.checkpoint import Checkpoint, job_of
-from trnqc.mp2.jobs.store import Scratch, Store
 from trnqc.mp2.pairs.pairs import pair_step_bytes
-from trnqc.mp2.reference.hartree_fock import jk_ran_on
 from trnqc.mp2.reference.orbitals import ActiveOrbitals, SpinFrozen, correlated_orbitals, kind_of_reference
 from trnqc.mp2.reference.semicanonical import fock_matrices, semicanonical_orbitals
+from trnqc.mp2.scf.hartree_fock import jk_ran_on
+from trnqc.mp2.storage.store import Scratch, Store
 from trnqc.ranks import Ranks
 
 

@@ -20,8 +20,8 @@ from trnqc.sparse.network.network import Indices, Network, network
 from trnqc.sparse.network.tree import Tree, greedy, trees
 from trnqc.sparse.run.dense import bytes_of_matrices, multiply_adds
 from trnqc.sparse.run.machine_rates import machine_rates
-from trnqc.sparse.run.operands import Operands
-from trnqc.sparse.run.plan import Plan, arrays, same, tensors
+from trnqc.sparse.run.operands import Operands, same
+from trnqc.sparse.run.plan import Plan, arrays, tensors
 from trnqc.sparse.search import named_nests
 from trnqc.sparse.search.cost import Model
 from trnqc.sparse.search.estimate import estimate
@@ -93,9 +93,9 @@ def contract(
     array([3., 8.])
     """
     if is_dynamo_there():
-        from trnqc.sparse.run.untraced import contracted as untraced
+        from trnqc.sparse.run.untraced import untraced
 
-        return untraced(subscripts, *operands, out=out, tree=tree, form=form, threads=threads)
+        return untraced(contracted, subscripts, *operands, out=out, tree=tree, form=form, threads=threads)
     return contracted(subscripts, *operands, out=out, tree=tree, form=form, threads=threads)
 
 
@@ -161,7 +161,7 @@ def plan(
         _remember(asked, {name: getattr(chosen, name) for name in _KEPT})
     else:
         chosen = Plan(operands=packed, **known)
-    return replace(chosen, arguments=operands)
+    return replace(chosen, arguments=operands, planner=plan)
 
 
 def _remember(asked: Any, found: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from trnqc import sim
-from trnqc.sim.launch.targets import TARGETS, target_from_environment
+from trnqc.sim.machine.targets import TARGETS, target_from_environment
 
 PACKAGES = ("nki", "neuronx-cc", "torch-neuronx")
 """The vendor's packages that compile and run a kernel."""

@@ -7,7 +7,7 @@ import re
 from nki_kernels.descriptors import NkiKernel, kernels
 from nki_kernels.descriptors.descriptor import Values
 from trnqc.errors import InputError
-from trnqc.sim.launch.targets import TARGETS
+from trnqc.sim.machine.targets import TARGETS
 
 
 def kernel_named(name: str) -> NkiKernel:

@@ -7,11 +7,11 @@ from functools import cache
 import numpy as np
 from pyscf import gto, scf
 
-from trnqc.mp2.density.spins import spin_orbitals
 from trnqc.mp2.execution import Execution, choose
 from trnqc.mp2.factors.auxiliary_basis import auxiliary_basis
 from trnqc.mp2.factors.build import build_factors
 from trnqc.mp2.reference.orbitals import active_orbitals
+from trnqc.mp2.reference.spins import spin_orbitals
 
 # Bent and without symmetry planes other than its own, so that two components of the dipole differ from zero.
 WATER = "O 0.1 0 0.1173; H 0 0.7572 -0.4692; H 0 -0.7 -0.4692"

@@ -17,13 +17,13 @@ from trnqc.mp2.density import sets
 from trnqc.mp2.density.pair_sums import pair_sums
 from trnqc.mp2.execution import Execution, choose
 from trnqc.mp2.factors.build import build_spin_factors
-from trnqc.mp2.factors.disk_arrays import RowsOnDisk
 from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.factors.metric import factorise
 from trnqc.mp2.factors.ranks import on_every_rank
 from trnqc.mp2.gradient import terms
-from trnqc.mp2.jobs.store import Scratch
 from trnqc.mp2.response import fitted
+from trnqc.mp2.storage.disk_arrays import RowsOnDisk
+from trnqc.mp2.storage.store import Scratch
 
 SCS = (6 / 5, 1 / 3)
 

@@ -8,7 +8,7 @@ import scipy.linalg
 
 from tests.mp2.density.references import converged
 from trnqc.errors import NotConverged
-from trnqc.mp2.density.spins import spin_orbitals
+from trnqc.mp2.reference.spins import spin_orbitals
 from trnqc.mp2.response.fitted import FittedResponse
 from trnqc.mp2.response.minimal import MinimalResponse, minimal_response
 from trnqc.mp2.response.response import GeneralResponse, response_of

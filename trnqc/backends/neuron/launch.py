@@ -23,7 +23,7 @@ from nki_kernels.descriptors.descriptor import KernelFunction
 from nki_kernels.lang import nki
 from trnqc.backends.neuron.packages import logical_cores
 from trnqc.errors import BackendUnavailable, InputError
-from trnqc.sim.launch.arithmetic import arithmetic_from_environment
+from trnqc.sim.machine.arithmetic import arithmetic_from_environment
 
 HOST_KERNELS = ("simulator", "reference")
 _host: contextvars.ContextVar[str | None] = contextvars.ContextVar("host_kernels", default=None)

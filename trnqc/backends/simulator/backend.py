@@ -5,7 +5,7 @@ from __future__ import annotations
 from trnqc.backends.base import BackendStatus
 from trnqc.backends.nki.backend import NkiBackend
 from trnqc.backends.simulator.device import SIMULATOR, SimulatedCore
-from trnqc.sim.launch.targets import target_from_environment
+from trnqc.sim.machine.targets import target_from_environment
 
 
 class Simulator(NkiBackend):

@@ -14,8 +14,8 @@ import numpy as np
 from nki_kernels.descriptors.descriptor import KernelFunction
 from nki_kernels.lang import REAL, nki
 from trnqc import sim
-from trnqc.sim.launch.arithmetic import arithmetic_from_environment
-from trnqc.sim.launch.targets import target_from_environment
+from trnqc.sim.machine.arithmetic import arithmetic_from_environment
+from trnqc.sim.machine.targets import target_from_environment
 
 # The vendor's simulator if its package is installed, else the one of this project.
 SIMULATOR = f"vendor's simulator, nki {nki.__version__}" if REAL else "trnqc.sim, strict stand-in for nki"

@@ -1,1 +1,1 @@
-"""Costs of plans: symbolic operation counts, and estimated seconds from the rates of this machine."""
+"""Costs of plans: symbolic operation counts, and the measured rates of this machine."""

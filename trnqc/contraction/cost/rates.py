@@ -16,8 +16,8 @@ from itertools import product
 
 import numpy as np
 
-from trnqc.contraction.run.product_plan import MULTIPLY_ADD, START
-from trnqc.contraction.run.slices import Slice, multiply
+from trnqc.contraction.products.product_plan import MULTIPLY_ADD, START
+from trnqc.contraction.products.slices import Slice, multiply
 from trnqc.host.memory import data_caches
 from trnqc.host.rates import kept_rates
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from trnqc.contraction.ladder.loops import LadderLoops
 from trnqc.contraction.ladder.pattern import pairs
-from trnqc.contraction.run.arrays import Array, taken, transpose, vector
+from trnqc.contraction.products.arrays import Array, taken, transpose, vector
 
 # Numbers of two tiles, such as (a, e).
 Pair = tuple[int, int]

@@ -18,7 +18,7 @@ from trnqc.contraction.kernels import Gemm
 from trnqc.contraction.ladder.integrals import Arena, GivenIntegrals, Integrals, Pair, long, ordered_pairs
 from trnqc.contraction.ladder.loops import LadderLoops
 from trnqc.contraction.ladder.pattern import HALVES, pairs
-from trnqc.contraction.run.arrays import Array, cast, require_no_transform, taken, transpose, vector
+from trnqc.contraction.products.arrays import Array, cast, require_no_transform, taken, transpose, vector
 
 
 def run_ladder(library: ModuleType, loops: LadderLoops, operands: Mapping[str, Any], gemm: Gemm | None = None) -> Array:

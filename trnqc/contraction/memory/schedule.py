@@ -16,7 +16,7 @@ from trnqc.contraction.memory.fusion_graph import Fusion, sliced
 from trnqc.contraction.memory.loop_nest import Nest, inner_operand, nest_of
 from trnqc.contraction.memory.tiled_loops import Goal, TiledLoops
 from trnqc.contraction.memory.tiles import Tiles, best_tiles
-from trnqc.contraction.run.slices import LEAST_SCRATCH
+from trnqc.contraction.products.slices import LEAST_SCRATCH
 from trnqc.contraction.time_limit import FUSION, out_of_time
 from trnqc.contraction.tree import Tree
 from trnqc.errors import InputError, MemoryLimit

@@ -17,7 +17,7 @@ from trnqc.contraction.memory.arena import arenas, together
 from trnqc.contraction.memory.fusion_graph import ComputedArray, Fusion
 from trnqc.contraction.memory.loop_nest import Nest, nest_of
 from trnqc.contraction.memory.tiles import Cost
-from trnqc.contraction.run.product_plan import MOVE, MULTIPLY_ADD, START
+from trnqc.contraction.products.product_plan import MOVE, MULTIPLY_ADD, START
 from trnqc.contraction.tree import union
 from trnqc.expression.operand import Leaf
 

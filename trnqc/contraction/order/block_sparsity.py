@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from trnqc.contraction.order.canonical import variants
-from trnqc.contraction.run.arrays import Array
+from trnqc.contraction.products.arrays import Array
 from trnqc.errors import ExpressionError
 from trnqc.expression.program import Program, Statement
 from trnqc.expression.spaces import Space

@@ -3,5 +3,5 @@
     operands ─ operands, checked ─ dispatch ─► execute: lowered steps | loop_nest: tiles, slices | device | ladder ─►
     array
 
-`disk` holds contractions of arrays in files, `traced` those inside ``torch.compile``.
+`disk` holds contractions of arrays in files.
 """

@@ -14,13 +14,13 @@ from types import ModuleType
 from typing import Any
 
 from trnqc.contraction.kernels import Gemm
+from trnqc.contraction.lower.axis_orders import inside_order
+from trnqc.contraction.lower.lowering import lower
+from trnqc.contraction.lower.steps import Step
 from trnqc.contraction.memory.loop_nest import Allocate, Compute, Item, Loop
 from trnqc.contraction.memory.schedule import Schedule
-from trnqc.contraction.run.arrays import Array, require_no_transform
-from trnqc.contraction.run.axis_orders import inside_order
+from trnqc.contraction.products.arrays import Array, require_no_transform
 from trnqc.contraction.run.execute import apply, arranged, leaf
-from trnqc.contraction.run.lower import lower
-from trnqc.contraction.run.steps import Step
 from trnqc.contraction.tree import Node, Tree
 from trnqc.expression.operand import Leaf
 from trnqc.expression.spaces import Index

@@ -14,7 +14,7 @@ from trnqc.contraction.computation import Assignment, Computation, Part
 from trnqc.contraction.kernels import Gemm
 from trnqc.contraction.ladder.run import run_ladder
 from trnqc.contraction.pair_energy import pair_energies
-from trnqc.contraction.run.arrays import Array, host_array, is_other, library_of, one_type
+from trnqc.contraction.products.arrays import Array, host_array, is_other, library_of, one_type
 from trnqc.contraction.run.device import run_on_device
 from trnqc.contraction.run.execute import run_steps
 from trnqc.contraction.run.loop_nest import run_schedule

@@ -10,9 +10,9 @@ from math import prod
 from types import ModuleType
 
 from trnqc.contraction.kernels import Gemm
+from trnqc.contraction.lower.steps import Labels, Packed, Product, Reduction, Side, Step
 from trnqc.contraction.order.symmetric_pairs import packed, spread
-from trnqc.contraction.run.arrays import Array, diagonal, matmul, reshaped, summed, swapped, transpose
-from trnqc.contraction.run.steps import Labels, Packed, Product, Reduction, Side, Step
+from trnqc.contraction.products.arrays import Array, diagonal, matmul, reshaped, summed, swapped, transpose
 from trnqc.contraction.tree import Node
 from trnqc.expression.operand import Leaf
 

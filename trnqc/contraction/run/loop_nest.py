@@ -12,11 +12,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from trnqc.contraction.kernels import Gemm
+from trnqc.contraction.lower.axis_orders import axis_orders, inside_order
 from trnqc.contraction.memory.fusion_graph import ComputedArray
 from trnqc.contraction.memory.loop_nest import Allocate, Compute, Item, Loop, Nest
 from trnqc.contraction.memory.schedule import Schedule
-from trnqc.contraction.run.axis_orders import axis_orders, inside_order
-from trnqc.contraction.run.slices import LEAST_SCRATCH, Slice, exchange, multiply
+from trnqc.contraction.products.slices import LEAST_SCRATCH, Slice, exchange, multiply
 from trnqc.contraction.tree import union
 from trnqc.errors import InputError
 from trnqc.expression.operand import Leaf

@@ -11,7 +11,7 @@ import numpy as np
 
 from trnqc.arrays import has_numbers, is_pydata, is_tensor, plain
 from trnqc.contraction.computation import Computation
-from trnqc.contraction.run.arrays import Array, count, elements_at, library_of, one_type
+from trnqc.contraction.products.arrays import Array, count, elements_at, library_of, one_type
 from trnqc.errors import InputError
 
 # Largest number of elements for which a declared symmetry of an array is checked, and the number compared at once.

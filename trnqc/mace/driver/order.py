@@ -17,10 +17,10 @@ from trnqc.mace.driver.sharing import share_rows
 from trnqc.mace.driver.steps import Buffer, Exchange, Operands, Pass, Program, Step
 from trnqc.mace.edges.density import EdgeDensity
 from trnqc.mace.edges.first.kernels import FirstConvolution
+from trnqc.mace.edges.geometry.knots import Knots
 from trnqc.mace.edges.geometry.programs import harmonics_size
 from trnqc.mace.edges.graph import BLOCK
 from trnqc.mace.edges.kernels import LayerConvolution
-from trnqc.mace.edges.splines.knots import Knots
 from trnqc.mace.model import Model
 from trnqc.mace.nodes.kernels import ATOMS, NodeKernels
 

@@ -3,7 +3,6 @@
     factors -> pair_sums: energies, P_ij, P_ab, Γ[i, a, Q] -> unrelaxed density -> natural orbitals
             -> lagrangian: derivative by the orbitals -> response: Z-vector -> relaxed density
 
-spins       all orbitals of a spin, frozen ones included
 sectors     which spins a pair has, and the weights of its amplitudes
 sets        sets of orbitals whose pairs are computed together, and their memory
 gamma       Γ of one spin, in memory or on disk

@@ -14,12 +14,12 @@ from pyscf import gto
 from trnqc.mp2.density.one_particle import CorrelationDensity, check_factors, unrelaxed
 from trnqc.mp2.density.pair_sums import pair_sums
 from trnqc.mp2.density.relaxation import relax
-from trnqc.mp2.density.spins import SpinOrbitals
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.factors.ranks import on_every_rank
-from trnqc.mp2.jobs.store import Store
+from trnqc.mp2.reference.spins import SpinOrbitals
 from trnqc.mp2.response.zvector import DEFAULTS, ZVectorOptions
+from trnqc.mp2.storage.store import Store
 
 
 def correlation_density(

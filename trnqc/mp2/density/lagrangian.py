@@ -22,9 +22,9 @@ from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.errors import MemoryLimit
 from trnqc.host.memory import gigabytes
 from trnqc.mp2.density.gamma import Gamma
-from trnqc.mp2.density.spins import SpinOrbitals
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.shell_blocks import shell_blocks, three_centre_integrals
+from trnqc.mp2.reference.spins import SpinOrbitals
 from trnqc.ranks import in_order
 
 # Auxiliary functions of a block where memory allows it, as in the factor step.

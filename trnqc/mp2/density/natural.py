@@ -13,7 +13,7 @@ import numpy as np
 
 from trnqc.errors import InputError
 from trnqc.mp2.density.one_particle import CorrelationDensity
-from trnqc.mp2.density.spins import SpinOrbitals
+from trnqc.mp2.reference.spins import SpinOrbitals
 
 
 def natural_orbitals(

@@ -10,8 +10,8 @@ import numpy as np
 from trnqc.errors import InputError
 from trnqc.mp2.density.pair_sums import PairSums
 from trnqc.mp2.density.sectors import SpinEnergies
-from trnqc.mp2.density.spins import SpinOrbitals
 from trnqc.mp2.factors.factors import Factors
+from trnqc.mp2.reference.spins import SpinOrbitals
 
 
 @dataclass(frozen=True, eq=False)

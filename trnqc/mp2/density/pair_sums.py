@@ -35,10 +35,10 @@ from trnqc.mp2.density.sectors import Sector, SpinEnergies, sectors, spin_energi
 from trnqc.mp2.density.sets import orbital_sets
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.factors import Factors, SpinFactors
-from trnqc.mp2.jobs.store import Store
 from trnqc.mp2.pairs.denominators import denominator_warnings
 from trnqc.mp2.pairs.pairs import warn
 from trnqc.mp2.pairs.sectors import sectors_of
+from trnqc.mp2.storage.store import Store
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,17 +17,17 @@ from trnqc.errors import InputError, TrnqcError
 from trnqc.mp2.density.lagrangian import Lagrangian, lagrangians
 from trnqc.mp2.density.one_particle import CorrelationDensity, check_factors, unrelaxed
 from trnqc.mp2.density.pair_sums import PairSums, pair_sums
-from trnqc.mp2.density.spins import SpinOrbitals
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.factors.metric import Metric, factorise
 from trnqc.mp2.factors.ranks import on_every_rank
 from trnqc.mp2.factors.shell_blocks import by_angular_momentum
-from trnqc.mp2.jobs.store import Store
+from trnqc.mp2.reference.spins import SpinOrbitals
 from trnqc.mp2.response.minimal import minimal_response
 from trnqc.mp2.response.response import response_of
 from trnqc.mp2.response.rotations import CanonicalRotations
 from trnqc.mp2.response.zvector import DEFAULTS, ZVectorOptions, solve_z_vector
+from trnqc.mp2.storage.store import Store
 
 # Hartree. A frozen and a correlated orbital whose energies differ by less cannot be told apart.
 LEAST_GAP = 1e-6

@@ -29,16 +29,16 @@ from trnqc.mp2.density.one_particle import CorrelationDensity
 from trnqc.mp2.density.pair_sums import PairSums, pair_sums
 from trnqc.mp2.density.relaxation import LEAST_GAP as LEAST_DIFFERENCE
 from trnqc.mp2.density.relaxation import Relaxation, in_all_orbitals, prepare
-from trnqc.mp2.density.spins import SpinOrbitals
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.factors.ranks import on_every_rank
-from trnqc.mp2.jobs.store import Store
 from trnqc.mp2.reference.orbitals import ActiveOrbitals
 from trnqc.mp2.reference.semicanonical import fock_matrices
+from trnqc.mp2.reference.spins import SpinOrbitals
 from trnqc.mp2.response.minimal import minimal_response
 from trnqc.mp2.response.response import response_of
 from trnqc.mp2.response.zvector import DEFAULTS, ZVectorOptions, solve_z_vector
+from trnqc.mp2.storage.store import Store
 
 # Hartree. Smaller diagonal elements of the equations are replaced by this in the preconditioner.
 LEAST_GAP = 0.1

@@ -12,7 +12,7 @@ import numpy as np
 from trnqc.errors import MemoryLimit
 from trnqc.host.memory import gigabytes
 from trnqc.mp2.density.one_particle import CorrelationDensity
-from trnqc.mp2.density.spins import SpinOrbitals
+from trnqc.mp2.reference.spins import SpinOrbitals
 
 
 def two_particle_density(

@@ -2,5 +2,5 @@
 
     auxiliary_basis -> memory: plan -> shell_blocks: (mu nu|P) -> (ia|P) -> metric: (P|Q)^-1/2 -> Factors
 
-`build` chooses among memory, disk and ranks, `factors` defines the value `Factors`, and `disk_arrays` the files.
+`build` chooses among memory, disk and ranks, and `factors` defines the value `Factors`.
 """

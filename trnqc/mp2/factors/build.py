@@ -23,14 +23,14 @@ from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.host.memory import gigabytes, release_freed_memory
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.disk import finished, stored_factors
-from trnqc.mp2.factors.disk_arrays import RowsOnDisk
 from trnqc.mp2.factors.factors import Factors, SpinFactors
 from trnqc.mp2.factors.memory import plan_factors
 from trnqc.mp2.factors.metric import factorise
 from trnqc.mp2.factors.ranks import spread_factors
 from trnqc.mp2.factors.shell_blocks import HalfFitted, transform
-from trnqc.mp2.jobs.store import Scratch, SpinStore, Store
 from trnqc.mp2.reference.orbitals import ActiveOrbitals
+from trnqc.mp2.storage.disk_arrays import RowsOnDisk
+from trnqc.mp2.storage.store import Scratch, SpinStore, Store
 
 
 def build_spin_factors(

@@ -23,10 +23,10 @@ from trnqc.errors import StorageError
 from trnqc.host.disk_arrays import DiskArray
 from trnqc.host.memory import release_freed_memory
 from trnqc.mp2.execution import Execution
-from trnqc.mp2.factors.disk_arrays import RowsOnDisk, checksum
 from trnqc.mp2.factors.metric import Metric, factorise
 from trnqc.mp2.factors.shell_blocks import HalfFitted
-from trnqc.mp2.jobs.store import Store
+from trnqc.mp2.storage.disk_arrays import RowsOnDisk, checksum
+from trnqc.mp2.storage.store import Store
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

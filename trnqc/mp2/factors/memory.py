@@ -14,8 +14,8 @@ from pyscf import gto
 from trnqc.errors import MemoryLimit
 from trnqc.host.memory import gigabytes
 from trnqc.mp2.execution import Execution
-from trnqc.mp2.pairs.blocks import SETS
-from trnqc.mp2.pairs.distribution import AHEAD, Distribution
+from trnqc.mp2.partition.blocks import SETS
+from trnqc.mp2.partition.distribution import AHEAD, Distribution
 from trnqc.mp2.reference.orbitals import ActiveOrbitals
 
 # Auxiliary functions in a block if memory allows it, so that the blocks of all threads stay in the cache.

@@ -25,7 +25,7 @@ from trnqc.mp2.factors.disk import finished
 from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.factors.metric import factorise
 from trnqc.mp2.factors.shell_blocks import HalfFitted
-from trnqc.mp2.pairs.distribution import Distribution
+from trnqc.mp2.partition.distribution import Distribution
 from trnqc.mp2.reference.orbitals import ActiveOrbitals
 from trnqc.ranks import Ranks, dealt
 

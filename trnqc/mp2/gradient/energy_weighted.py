@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trnqc.mp2.density.relaxation import Relaxation
-from trnqc.mp2.density.spins import SpinOrbitals
+from trnqc.mp2.reference.spins import SpinOrbitals
 
 
 @dataclass(frozen=True, eq=False)

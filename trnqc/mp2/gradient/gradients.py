@@ -15,13 +15,13 @@ from pyscf.grad import rhf
 from trnqc.host.blas import single_threaded
 from trnqc.mp2.density.relaxation import Relaxation, relax
 from trnqc.mp2.density.restricted_open import relax_restricted_open
-from trnqc.mp2.density.spins import spin_orbitals
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.factors import SpinFactors
 from trnqc.mp2.gradient.energy_weighted import effective_densities
 from trnqc.mp2.gradient.terms import correlation_gradient, one_electron_gradient, two_electron_gradient
 from trnqc.mp2.pairs.pairs import warn
 from trnqc.mp2.reference.orbitals import kind_of_reference
+from trnqc.mp2.reference.spins import spin_orbitals
 from trnqc.mp2.response.zvector import ZVectorOptions
 
 

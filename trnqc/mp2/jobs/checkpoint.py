@@ -32,9 +32,9 @@ from trnqc.host.files import Records, hold, write_aside
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis
 from trnqc.mp2.factors.factors import Factors, SpinFactors
-from trnqc.mp2.jobs.store import Array, Store
 from trnqc.mp2.reference.molecule import basis_name, describe
 from trnqc.mp2.reference.orbitals import SpinFrozen, frozen_by_spin
+from trnqc.mp2.storage.store import Array, Store
 
 _log = logging.getLogger(__name__)
 # Version of the format of checkpoints.

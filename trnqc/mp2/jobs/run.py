@@ -23,10 +23,10 @@ from trnqc.mp2.factors.memory import plan_factors
 from trnqc.mp2.jobs.job import Job, execution_of, frozen_orbitals, molecule_of, reference_of
 from trnqc.mp2.jobs.scf import checkpoint_of, keep_orbitals, run_reference
 from trnqc.mp2.pairs.pairs import pair_step_bytes, run_pairs
-from trnqc.mp2.reference.hartree_fock import SOURCES, drop_integrals, generated_fitting_sets
 from trnqc.mp2.reference.orbitals import ActiveOrbitals, SpinFrozen, correlated_orbitals, kind_of_reference
 from trnqc.mp2.reference.semicanonical import semicanonical_orbitals
 from trnqc.mp2.result import MP2Result, check_scaling
+from trnqc.mp2.scf.hartree_fock import SOURCES, drop_integrals, generated_fitting_sets
 from trnqc.ranks import ALONE, Ranks
 
 _log = logging.getLogger(__name__)

@@ -16,9 +16,9 @@ from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis, auxiliary_basis
 from trnqc.mp2.jobs.checkpoint import ORBITALS, Checkpoint, job_of
 from trnqc.mp2.jobs.job import Job, frozen_orbitals, reference_of, scf_settings
-from trnqc.mp2.reference.hartree_fock import jk_ran_on, run_scf
 from trnqc.mp2.reference.orbitals import SpinFrozen
-from trnqc.mp2.reference.ranks import SharedJK
+from trnqc.mp2.scf.hartree_fock import jk_ran_on, run_scf
+from trnqc.mp2.scf.shared_jk import SharedJK
 
 
 def checkpoint_of(

@@ -9,8 +9,8 @@ import numpy as np
 
 from trnqc.errors import MemoryLimit
 from trnqc.mp2.execution import Execution
-from trnqc.mp2.pairs.blocks import SETS, PairBlock, default_width
 from trnqc.mp2.pairs.sectors import Sector
+from trnqc.mp2.partition.blocks import SETS, PairBlock, default_width
 from trnqc.types import PairEnergies
 
 

@@ -11,10 +11,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 
 from trnqc.mp2.execution import Execution
-from trnqc.mp2.jobs.store import Store
 from trnqc.mp2.pairs.block_energies import block_energies
-from trnqc.mp2.pairs.blocks import SETS, PairBlock
 from trnqc.mp2.pairs.sectors import Sector
+from trnqc.mp2.partition.blocks import SETS, PairBlock
+from trnqc.mp2.storage.store import Store
 from trnqc.types import PairEnergies
 
 

@@ -15,14 +15,14 @@ import numpy as np
 from trnqc.errors import CheckpointError, TrnqcError
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.factors import Factors, SpinFactors
-from trnqc.mp2.jobs.store import Store
 from trnqc.mp2.pairs.accuracy import ErrorEstimate, estimate_error, require_promise
 from trnqc.mp2.pairs.block_energies import widest
 from trnqc.mp2.pairs.block_loop import pairs_by_blocks
 from trnqc.mp2.pairs.denominators import denominator_warnings
-from trnqc.mp2.pairs.distribution import set_width
 from trnqc.mp2.pairs.ranks import exact_on_ranks, pairs_on_ranks
 from trnqc.mp2.pairs.sectors import Sector, joined, sectors_of
+from trnqc.mp2.partition.distribution import set_width
+from trnqc.mp2.storage.store import Store
 from trnqc.types import PairEnergies, SpinPairEnergies
 
 # Estimated error in Hartree above which a result has a warning. Programs agree to 1e-6, and the estimate can be four

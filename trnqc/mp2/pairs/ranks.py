@@ -18,14 +18,14 @@ import numpy as np
 
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.ranks import RowsOnRanks
-from trnqc.mp2.jobs.store import Store
 from trnqc.mp2.pairs.accuracy import Exact, sector_energy
 from trnqc.mp2.pairs.block_energies import block_energies
 from trnqc.mp2.pairs.block_loop import in_turn
-from trnqc.mp2.pairs.blocks import PairBlock
-from trnqc.mp2.pairs.distribution import AHEAD
 from trnqc.mp2.pairs.rounds import Rounds, RowSet
 from trnqc.mp2.pairs.sectors import Sector
+from trnqc.mp2.partition.blocks import PairBlock
+from trnqc.mp2.partition.distribution import AHEAD
+from trnqc.mp2.storage.store import Store
 from trnqc.ranks import Pending, Ranks, dealt
 from trnqc.types import PairEnergies
 

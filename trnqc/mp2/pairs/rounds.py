@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from trnqc.mp2.pairs.blocks import PairBlock, opposite_blocks, pair_blocks
-from trnqc.mp2.pairs.distribution import Distribution
+from trnqc.mp2.partition.blocks import PairBlock, opposite_blocks, pair_blocks
+from trnqc.mp2.partition.distribution import Distribution
 from trnqc.ranks import balanced
 
 RowSet = tuple[int, int]

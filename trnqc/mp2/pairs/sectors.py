@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from trnqc.mp2.factors.factors import Factors, SpinFactors
-from trnqc.mp2.pairs.blocks import PairBlock, opposite_blocks, pair_blocks
-from trnqc.mp2.pairs.distribution import set_width
+from trnqc.mp2.partition.blocks import PairBlock, opposite_blocks, pair_blocks
+from trnqc.mp2.partition.distribution import set_width
 from trnqc.types import PairEnergies, SpinPairEnergies
 
 

@@ -1,6 +1,5 @@
-"""From a geometry to the correlated orbitals.
+"""From a geometry, and from the orbitals of a reference, to what is correlated.
 
-    molecule: xyz file or name -> Geometry -> PySCF's Mole -> hartree_fock: RHF -> orbitals: active, frozen
-
-`xyz` reads geometry files, and `ranks` runs the SCF of a job of several processes.
+xyz file or name -> molecule: Geometry -> PySCF's Mole
+reference -> orbitals: active, frozen -> spins: all orbitals of a spin
 """

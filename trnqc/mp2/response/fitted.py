@@ -23,7 +23,7 @@ from pyscf import lib
 from trnqc.eri.fitting.half_transform import HalfTransform
 from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.host.blas import single_threaded
-from trnqc.mp2.density.spins import SpinOrbitals
+from trnqc.mp2.reference.spins import SpinOrbitals
 from trnqc.ranks import ALONE, Ranks, in_order
 
 # Auxiliary functions Q of one task of a thread: enough for fast matrix products, and many tasks.

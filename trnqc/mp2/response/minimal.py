@@ -17,8 +17,8 @@ from pyscf import df, gto, lib
 from pyscf.data import radii
 
 from trnqc.host.blas import single_threaded
-from trnqc.mp2.density.spins import SpinOrbitals
 from trnqc.mp2.factors.shell_blocks import by_angular_momentum
+from trnqc.mp2.reference.spins import SpinOrbitals
 
 # The exponent of an atom of radius R is this over R^2, with the radii of Bragg and Slater in Bohr. The iterations of
 # the Z-vector equations of caffeine/cc-pVTZ are fewest for about this.

@@ -18,7 +18,7 @@ from trnqc.eri.pyscf.accelerate import accelerate
 from trnqc.eri.pyscf.exchange import users_jk
 from trnqc.errors import CompilerError, UnsupportedError
 from trnqc.host.overrides import users_method
-from trnqc.mp2.density.spins import SpinOrbitals
+from trnqc.mp2.reference.spins import SpinOrbitals
 from trnqc.mp2.response.fitted import FittedResponse
 from trnqc.ranks import ALONE, Ranks
 

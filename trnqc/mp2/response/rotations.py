@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from trnqc.mp2.density.spins import SpinOrbitals
+from trnqc.mp2.reference.spins import SpinOrbitals
 
 
 class Rotations(Protocol):

@@ -18,8 +18,8 @@ import numpy as np
 from pyscf import lib
 
 from trnqc.errors import NotConverged
-from trnqc.mp2.density.spins import SpinOrbitals, spin_orbitals
 from trnqc.mp2.reference.orbitals import kind_of_reference
+from trnqc.mp2.reference.spins import SpinOrbitals, spin_orbitals
 from trnqc.mp2.response.response import RotationResponse, response_of
 from trnqc.mp2.response.rotations import CanonicalRotations, Rotations
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from trnqc.errors import InputError, NotConverged, TrnqcError
 from trnqc.host.blas import single_threaded
-from trnqc.mp2.density.spins import SpinOrbitals
+from trnqc.mp2.reference.spins import SpinOrbitals
 from trnqc.mp2.response.minimal import MinimalResponse
 from trnqc.mp2.response.response import Densities, Response, RotationResponse
 from trnqc.mp2.response.rotations import Rotations

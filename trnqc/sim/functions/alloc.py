@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.sim.faults import NkiValidationError
 from trnqc.sim.instructions import vector
-from trnqc.sim.launch import machine
+from trnqc.sim.machine import machine
+from trnqc.sim.machine.faults import NkiValidationError
 from trnqc.sim.memory import dtypes
 from trnqc.sim.memory.storage import MemoryRegion, allocate
 from trnqc.sim.memory.tensor import NkiTensor

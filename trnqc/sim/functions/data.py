@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from trnqc.sim.faults import NkiValidationError
-from trnqc.sim.functions import ops
 from trnqc.sim.functions.alloc import ndarray, sbuf
 from trnqc.sim.instructions import checks, dma, gather, random, vector
 from trnqc.sim.instructions.checks import SBUF
+from trnqc.sim.machine import ops
+from trnqc.sim.machine.faults import NkiValidationError
 from trnqc.sim.memory import dtypes
 from trnqc.sim.memory.storage import MemoryRegion
 from trnqc.sim.memory.tensor import NkiTensor

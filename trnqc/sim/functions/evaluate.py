@@ -10,11 +10,11 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from trnqc.sim.faults import NkiValidationError
-from trnqc.sim.functions import ops
 from trnqc.sim.functions.alloc import ndarray
-from trnqc.sim.functions.ops import BinaryOp, Op, ReduceOp, UnaryOp
 from trnqc.sim.instructions import checks, reduce, scalar, vector
+from trnqc.sim.machine import ops
+from trnqc.sim.machine.faults import NkiValidationError
+from trnqc.sim.machine.ops import BinaryOp, Op, ReduceOp, UnaryOp
 from trnqc.sim.memory import dtypes
 from trnqc.sim.memory.storage import MemoryRegion
 from trnqc.sim.memory.tensor import NkiTensor

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.sim.faults import NkiValidationError
-from trnqc.sim.launch import machine
-from trnqc.sim.launch.machine import Run
-from trnqc.sim.launch.rules import broken, kernel_place
-from trnqc.sim.launch.version import version_from_environment
+from trnqc.sim.machine import machine
+from trnqc.sim.machine.faults import NkiValidationError
+from trnqc.sim.machine.machine import Run
+from trnqc.sim.machine.rules import broken, kernel_place
+from trnqc.sim.machine.version import version_from_environment
 from trnqc.sim.memory.registers import VirtualRegister, read
 from trnqc.sim.memory.scalars import NkiScalar, usable
 

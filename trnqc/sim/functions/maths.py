@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from trnqc.sim.faults import NkiValidationError
-from trnqc.sim.functions import ops
 from trnqc.sim.functions.alloc import full, ndarray, ones, psum
 from trnqc.sim.functions.evaluate import free_axes, new_tile, reduced_shape, scaled, tile_argument
 from trnqc.sim.instructions import matmul as isa_matmul
 from trnqc.sim.instructions import reduce, scalar, select, vector
+from trnqc.sim.machine import ops
+from trnqc.sim.machine.faults import NkiValidationError
 from trnqc.sim.memory import dtypes
 from trnqc.sim.memory.indexing import ds
 from trnqc.sim.memory.storage import MemoryRegion

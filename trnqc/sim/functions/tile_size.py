@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from trnqc.sim.launch import machine
-from trnqc.sim.launch.targets import PARTITIONS, PSUM_BANK_BYTES, PSUM_BANKS, Target, target_from_environment
+from trnqc.sim.machine import machine
+from trnqc.sim.machine.targets import PARTITIONS, PSUM_BANK_BYTES, PSUM_BANKS, Target, target_from_environment
 
 _FP32 = 4  # bytes of an fp32 element
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.sim.faults import NkiValidationError
-from trnqc.sim.functions.enums import engine, member
-from trnqc.sim.functions.ops import Op
-from trnqc.sim.launch.machine import Run
-from trnqc.sim.launch.rules import broken
+from trnqc.sim.machine.enums import engine, member
+from trnqc.sim.machine.faults import NkiValidationError
+from trnqc.sim.machine.machine import Run
+from trnqc.sim.machine.ops import Op
+from trnqc.sim.machine.rules import broken
 from trnqc.sim.memory.dtypes import DType, float32
 from trnqc.sim.memory.storage import MemoryRegion
 from trnqc.sim.memory.tensor import NkiTensor

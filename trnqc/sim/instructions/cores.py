@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from trnqc.sim.faults import NkiValidationError
-from trnqc.sim.functions import enums
 from trnqc.sim.instructions import checks
-from trnqc.sim.launch import machine
+from trnqc.sim.machine import enums, machine
+from trnqc.sim.machine.faults import NkiValidationError
 from trnqc.sim.memory.storage import MemoryRegion
 from trnqc.sim.memory.tensor import NkiTensor
 

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.sim.faults import NkiValidationError
-from trnqc.sim.functions import enums, ops
-from trnqc.sim.functions.enums import descriptor_mode, dge_mode, engine, member, oob_mode
 from trnqc.sim.instructions import checks
-from trnqc.sim.launch import machine
-from trnqc.sim.launch.machine import Run
+from trnqc.sim.machine import enums, machine, ops
+from trnqc.sim.machine.enums import descriptor_mode, dge_mode, engine, member, oob_mode
+from trnqc.sim.machine.faults import NkiValidationError
+from trnqc.sim.machine.machine import Run
 from trnqc.sim.memory.dynamic import ScalarOffset, VectorOffset
 from trnqc.sim.memory.tensor import NkiTensor
 from trnqc.sim.memory.values import store, widen

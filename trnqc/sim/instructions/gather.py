@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trnqc.sim.faults import NkiValidationError
 from trnqc.sim.instructions import checks
 from trnqc.sim.instructions.checks import SBUF
 from trnqc.sim.instructions.search import GPSIMD_PARTITIONS
-from trnqc.sim.launch import machine
-from trnqc.sim.launch.targets import PARTITIONS
+from trnqc.sim.machine import machine
+from trnqc.sim.machine.faults import NkiValidationError
+from trnqc.sim.machine.targets import PARTITIONS
 from trnqc.sim.memory import dtypes
 from trnqc.sim.memory.tensor import NkiTensor
 from trnqc.sim.memory.values import rows

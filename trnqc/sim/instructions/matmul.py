@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.sim.faults import NkiValidationError
-from trnqc.sim.functions.enums import engine, matmul_perf_mode, member
 from trnqc.sim.instructions import checks
-from trnqc.sim.launch import machine
-from trnqc.sim.launch.machine import Run
-from trnqc.sim.launch.rules import broken
-from trnqc.sim.launch.targets import PARTITIONS, PSUM_BANK_BYTES
+from trnqc.sim.machine import machine
+from trnqc.sim.machine.enums import engine, matmul_perf_mode, member
+from trnqc.sim.machine.faults import NkiValidationError
+from trnqc.sim.machine.machine import Run
+from trnqc.sim.machine.rules import broken
+from trnqc.sim.machine.targets import PARTITIONS, PSUM_BANK_BYTES
 from trnqc.sim.memory import dtypes
 from trnqc.sim.memory.psum import DRAINED, FILLED, FRESH, OPEN, REFILLED
 from trnqc.sim.memory.storage import MemoryRegion

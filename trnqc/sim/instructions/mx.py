@@ -11,12 +11,12 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
-from trnqc.sim.faults import NkiValidationError
 from trnqc.sim.instructions import checks
 from trnqc.sim.instructions.checks import PSUM, SBUF
 from trnqc.sim.instructions.matmul import accumulation, deposit
-from trnqc.sim.launch import machine
-from trnqc.sim.launch.targets import PARTITIONS
+from trnqc.sim.machine import machine
+from trnqc.sim.machine.faults import NkiValidationError
+from trnqc.sim.machine.targets import PARTITIONS
 from trnqc.sim.memory import dtypes
 from trnqc.sim.memory.dtypes import DType
 from trnqc.sim.memory.tensor import NkiTensor

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.sim.faults import NkiValidationError
-from trnqc.sim.functions.enums import engine
 from trnqc.sim.instructions import checks
 from trnqc.sim.instructions.checks import ON_CHIP, SBUF
-from trnqc.sim.launch import machine
-from trnqc.sim.launch.machine import Run
-from trnqc.sim.launch.targets import PARTITIONS
+from trnqc.sim.machine import machine
+from trnqc.sim.machine.enums import engine
+from trnqc.sim.machine.faults import NkiValidationError
+from trnqc.sim.machine.machine import Run
+from trnqc.sim.machine.targets import PARTITIONS
 from trnqc.sim.memory import dtypes
 from trnqc.sim.memory.tensor import NkiTensor
 from trnqc.sim.memory.values import rows, store, widen

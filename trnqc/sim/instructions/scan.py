@@ -6,16 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.sim.faults import NkiValidationError
-from trnqc.sim.functions import ops
-from trnqc.sim.functions.enums import reduce_cmd
-from trnqc.sim.functions.ops import Op
 from trnqc.sim.instructions import checks
+from trnqc.sim.instructions.reduction import Reduction
 from trnqc.sim.instructions.vector import apply
-from trnqc.sim.launch import machine
-from trnqc.sim.launch.machine import Run
+from trnqc.sim.machine import machine, ops
+from trnqc.sim.machine.enums import reduce_cmd
+from trnqc.sim.machine.faults import NkiValidationError
+from trnqc.sim.machine.machine import Run
+from trnqc.sim.machine.ops import Op
 from trnqc.sim.memory import dtypes
-from trnqc.sim.memory.reduction import Reduction
 from trnqc.sim.memory.tensor import NkiTensor
 from trnqc.sim.memory.values import rows, store, widen
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.sim.faults import NkiValidationError
 from trnqc.sim.instructions import checks
 from trnqc.sim.instructions.checks import SBUF
-from trnqc.sim.launch import machine
+from trnqc.sim.machine import machine
+from trnqc.sim.machine.faults import NkiValidationError
 from trnqc.sim.memory import dtypes
 from trnqc.sim.memory.tensor import NkiTensor
 from trnqc.sim.memory.values import rows, store, widen

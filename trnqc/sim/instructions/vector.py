@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.sim.faults import NkiValidationError
-from trnqc.sim.functions import enums, ops
-from trnqc.sim.functions.enums import engine
-from trnqc.sim.functions.ops import Op
 from trnqc.sim.instructions import checks
-from trnqc.sim.launch import machine
-from trnqc.sim.launch.machine import Run
+from trnqc.sim.machine import enums, machine, ops
+from trnqc.sim.machine.enums import engine
+from trnqc.sim.machine.faults import NkiValidationError
+from trnqc.sim.machine.machine import Run
+from trnqc.sim.machine.ops import Op
 from trnqc.sim.memory import dtypes
 from trnqc.sim.memory.storage import MemoryRegion
 from trnqc.sim.memory.tensor import NkiTensor

@@ -1,4 +1,6 @@
 """Execution of kernels on one or two simulated cores.
 
-kernel (`jit`) -> target of the environment (`targets`) -> launch of each core (`launch`) -> run with counts (`machine`)
+kernel (`jit`) -> launch of each core (`launch`) -> results and traces (`simulate`)
+
+`install` makes these modules importable as ``nki``.
 """

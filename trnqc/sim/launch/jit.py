@@ -11,10 +11,10 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from trnqc.sim.faults import NkiValidationError
-from trnqc.sim.launch import machine
 from trnqc.sim.launch.launch import execute
-from trnqc.sim.launch.version import version_from_environment
+from trnqc.sim.machine import machine
+from trnqc.sim.machine.faults import NkiValidationError
+from trnqc.sim.machine.version import version_from_environment
 
 # Compiler options that published kernels pass. They do not affect results and are ignored.
 _COMPILER_OPTIONS = {"debug_kernel", "experimental_flags", "show_compiler_tb"}

@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.sim.faults import NkiValidationError
-from trnqc.sim.launch.arithmetic import arithmetic_from_environment
+from trnqc.sim.instructions import dma, vector
 from trnqc.sim.launch.lockstep import check_trips
-from trnqc.sim.launch.machine import Run, Trace, leave, running
-from trnqc.sim.launch.targets import Target, target_from_environment
-from trnqc.sim.launch.version import parses
+from trnqc.sim.machine.arithmetic import arithmetic_from_environment
+from trnqc.sim.machine.faults import NkiValidationError
+from trnqc.sim.machine.machine import Run, Trace, leave, running
+from trnqc.sim.machine.targets import Target, target_from_environment
+from trnqc.sim.machine.version import parses
 from trnqc.sim.memory import dtypes
 from trnqc.sim.memory.storage import MemoryRegion, Storage, check_capacity, check_shape
 from trnqc.sim.memory.tensor import NkiTensor
@@ -123,6 +124,8 @@ def execute(
     target = target or target_from_environment()
     arithmetic = arithmetic_from_environment()
     runs = [Run(target, arithmetic, dry=dry, recording=records, core=c, cores=cores, links=links) for c in range(cores)]
+    for run in runs:
+        run.assign = _assign
     runs[0].observer = observer
     results = _run_all(runs, function, bound)
     traces = [_finish(run) for run in runs]
@@ -163,6 +166,11 @@ def _run_all(runs: list[Run], function: Callable[..., Any], bound: inspect.Bound
         raise failures[0]
     check_trips(runs)
     return results
+
+
+def _assign(target: NkiTensor, value: NkiTensor) -> None:
+    """What ``target[...] = value`` runs where the rules are lenient."""
+    (vector.tensor_copy if target.on_chip and value.on_chip else dma.dma_copy)(target, value)
 
 
 def _program(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from itertools import zip_longest
 
-from trnqc.sim.launch.machine import Run
-from trnqc.sim.launch.rules import Place, broken
+from trnqc.sim.machine.machine import Run
+from trnqc.sim.machine.rules import Place, broken
 
 
 def check_trips(runs: list[Run]) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from trnqc.sim.faults import NkiValidationError
 from trnqc.sim.launch.jit import Kernel
 from trnqc.sim.launch.launch import execute
-from trnqc.sim.launch.machine import Trace
+from trnqc.sim.machine.faults import NkiValidationError
+from trnqc.sim.machine.machine import Trace
 
 _last: list[Trace] = []
 

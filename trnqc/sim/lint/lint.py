@@ -21,14 +21,14 @@ from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
 
-from trnqc.sim.findings import Finding
-from trnqc.sim.functions.objects import NKIObject
 from trnqc.sim.launch.jit import Kernel
-from trnqc.sim.launch.version import VERSIONS, checked_version
 from trnqc.sim.lint.parser import class_refusals, last_name, refusals
 from trnqc.sim.lint.scopes import BODIES, misuses
 from trnqc.sim.lint.tensor_names import TensorNames
 from trnqc.sim.lint.versions import violations
+from trnqc.sim.machine.findings import Finding
+from trnqc.sim.machine.objects import NKIObject
+from trnqc.sim.machine.version import VERSIONS, checked_version
 from trnqc.sim.nki import isa, language
 
 _DEVICE_LOOPS = (*BODIES, "dynamic_range")

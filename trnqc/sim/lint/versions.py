@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from trnqc.sim.launch.version import ONLY_IN, VERSIONS
+from trnqc.sim.machine.version import ONLY_IN, VERSIONS
 
 # What to use instead of a name that one version lacks or will lose.
 _INSTEAD = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnqc.sim.faults import NkiValidationError
+from trnqc.sim.machine.faults import NkiValidationError
 from trnqc.sim.memory import views
 from trnqc.sim.memory.dynamic import OutOfBounds, VectorOffset, vector_source
 

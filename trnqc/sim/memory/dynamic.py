@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnqc.sim.faults import NkiValidationError
+from trnqc.sim.machine.faults import NkiValidationError
 from trnqc.sim.memory import views
 
 if TYPE_CHECKING:

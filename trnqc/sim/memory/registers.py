@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.sim.faults import NkiValidationError
-from trnqc.sim.launch import machine
+from trnqc.sim.machine import machine
+from trnqc.sim.machine.faults import NkiValidationError
 from trnqc.sim.memory.tensor import NkiTensor
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.sim.faults import NkiValidationError
-from trnqc.sim.launch import machine
-from trnqc.sim.launch.version import needs_version
+from trnqc.sim.machine import machine
+from trnqc.sim.machine.faults import NkiValidationError
+from trnqc.sim.machine.version import needs_version
 from trnqc.sim.memory import dtypes
 from trnqc.sim.memory.dtypes import DType
 from trnqc.sim.memory.registers import loop_depth, one_element, wrap

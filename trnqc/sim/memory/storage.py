@@ -13,11 +13,11 @@ from math import prod
 
 import numpy as np
 
-from trnqc.sim.faults import NkiValidationError
-from trnqc.sim.launch import machine
-from trnqc.sim.launch.machine import Run, TileRecord
-from trnqc.sim.launch.rules import broken
-from trnqc.sim.launch.targets import PARTITIONS, PSUM_BANK_BYTES, PSUM_BANKS, Target
+from trnqc.sim.machine import machine
+from trnqc.sim.machine.faults import NkiValidationError
+from trnqc.sim.machine.machine import Run, TileRecord
+from trnqc.sim.machine.rules import broken
+from trnqc.sim.machine.targets import PARTITIONS, PSUM_BANK_BYTES, PSUM_BANKS, Target
 from trnqc.sim.memory.dtypes import DType, as_dtype, poison
 from trnqc.sim.memory.psum import PsumState
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.sim.faults import NkiValidationError
-from trnqc.sim.functions.objects import NKIObject
-from trnqc.sim.launch.machine import Region
-from trnqc.sim.launch.rules import broken
+from trnqc.sim.machine.faults import NkiValidationError
+from trnqc.sim.machine.machine import Region, current
+from trnqc.sim.machine.objects import NKIObject
+from trnqc.sim.machine.rules import broken
 from trnqc.sim.memory import access, views
 from trnqc.sim.memory.dtypes import DType, as_dtype
 from trnqc.sim.memory.dynamic import OutOfBounds, ScalarOffset, VectorOffset, scalar_source, vector_source
@@ -191,10 +191,7 @@ class NkiTensor(NKIObject):
             "rejected",
             error=TypeError,
         )
-        from trnqc.sim.instructions import dma, vector
-
-        target = self[key]
-        (vector.tensor_copy if target.on_chip and value.on_chip else dma.dma_copy)(target, value)
+        current().assign(self[key], value)
 
     def slice(self, dim: int, start: int, end: int, step: int = 1) -> NkiTensor:
         """Return elements start, start + step, ... below ``end`` of dimension ``dim``."""

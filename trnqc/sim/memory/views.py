@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
 
-from trnqc.sim.faults import NkiValidationError
+from trnqc.sim.machine.faults import NkiValidationError
 
 Dims = tuple[int, ...]
 

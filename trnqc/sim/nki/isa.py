@@ -4,20 +4,6 @@
 
 from __future__ import annotations
 
-from trnqc.sim.faults import NkiValidationError
-from trnqc.sim.functions.enums import (
-    dge_mode,
-    dma_engine,
-    engine,
-    gpsimd_engine,
-    matmul_perf_mode,
-    oob_mode,
-    reduce_cmd,
-    scalar_engine,
-    tensor_engine,
-    unknown_engine,
-    vector_engine,
-)
 from trnqc.sim.instructions.cores import core_barrier, sendrecv
 from trnqc.sim.instructions.dma import dma_compute, dma_copy, dma_transpose
 from trnqc.sim.instructions.gather import local_gather, nc_n_gather, nc_stream_shuffle
@@ -51,7 +37,21 @@ from trnqc.sim.instructions.vector import (
     tensor_scalar,
     tensor_tensor,
 )
-from trnqc.sim.launch.target_query import get_nc_sub_version, get_nc_version
-from trnqc.sim.launch.targets import nc_version
+from trnqc.sim.machine.enums import (
+    dge_mode,
+    dma_engine,
+    engine,
+    gpsimd_engine,
+    matmul_perf_mode,
+    oob_mode,
+    reduce_cmd,
+    scalar_engine,
+    tensor_engine,
+    unknown_engine,
+    vector_engine,
+)
+from trnqc.sim.machine.faults import NkiValidationError
+from trnqc.sim.machine.target_query import get_nc_sub_version, get_nc_version
+from trnqc.sim.machine.targets import nc_version
 from trnqc.sim.memory.registers import VirtualRegister, register_alloc, register_load, register_move, register_store
 from trnqc.sim.memory.scalars import NkiScalar, scalar_load, scalar_store

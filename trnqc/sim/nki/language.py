@@ -47,8 +47,9 @@ from trnqc.sim.functions.loops import (
     while_loop,
 )
 from trnqc.sim.functions.maths import all, broadcast_to, matmul, rms_norm, softmax, transpose, where
-from trnqc.sim.functions.objects import NKIObject
-from trnqc.sim.functions.ops import (
+from trnqc.sim.functions.tile_size import tile_size
+from trnqc.sim.machine.objects import NKIObject
+from trnqc.sim.machine.ops import (
     abs,
     abs_max,
     abs_min,
@@ -117,7 +118,6 @@ from trnqc.sim.functions.ops import (
     trunc,
     var,
 )
-from trnqc.sim.functions.tile_size import tile_size
 from trnqc.sim.memory.dtypes import (
     DType,
     bfloat16,

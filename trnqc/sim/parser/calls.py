@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, NoReturn
 
-from trnqc.sim.faults import NkiValidationError
 from trnqc.sim.functions.loops import fori_loop, while_loop
-from trnqc.sim.launch import machine
-from trnqc.sim.launch.jit import Kernel
+from trnqc.sim.machine import machine
+from trnqc.sim.machine.faults import NkiValidationError
 from trnqc.sim.memory.tensor import NkiTensor
 from trnqc.sim.parser.builtins import BUILTINS, BY_OBJECT, KEYWORDS, MATHS_BY_OBJECT
 from trnqc.sim.parser.classes import make
@@ -77,7 +76,8 @@ class Calls:
             return _of_table(function, args, kwargs)
         if isinstance(function, Bound):
             return self.inline(function.function, (function.receiver, *args), kwargs)
-        if of_simulator(function) and not isinstance(function, Kernel):
+        # A kernel is the function that it wraps.
+        if of_simulator(function) and inspect.unwrap(function) is function:
             return self._simulated(function, args, kwargs, node, frame)
         if isinstance(function, type):
             return make(function, args, kwargs, self.inline)

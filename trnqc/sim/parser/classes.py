@@ -12,7 +12,7 @@ from functools import lru_cache
 from types import FunctionType
 from typing import Any
 
-from trnqc.sim.functions.objects import NKIObject
+from trnqc.sim.machine.objects import NKIObject
 from trnqc.sim.parser.forms import dotted
 from trnqc.sim.parser.operators import Unsupported
 

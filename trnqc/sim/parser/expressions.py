@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from trnqc.sim.launch.rules import RuleWarning
+from trnqc.sim.machine.rules import RuleWarning
 from trnqc.sim.memory.tensor import NkiTensor
 from trnqc.sim.parser import operators
 from trnqc.sim.parser.builtins import OBJECTS

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from trnqc.sim.lint.parser import CONSTRUCTS
+from trnqc.sim.parser.constructs import CONSTRUCTS
 
 Message = str | None
 

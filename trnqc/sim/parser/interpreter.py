@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from trnqc.sim.faults import NkiValidationError
+from trnqc.sim.machine.faults import NkiValidationError
 from trnqc.sim.parser.operators import Unsupported
 from trnqc.sim.parser.source import refusal
 from trnqc.sim.parser.statements import Statements

@@ -7,8 +7,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from trnqc.sim.functions.objects import NKIObject
-from trnqc.sim.launch.targets import nc_version
+from trnqc.sim.machine.objects import NKIObject
+from trnqc.sim.machine.targets import nc_version
 from trnqc.sim.memory.registers import VirtualRegister
 from trnqc.sim.memory.tensor import NkiTensor
 from trnqc.sim.parser.forms import INTEGER_LIMITS

@@ -11,8 +11,8 @@ from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any, NoReturn
 
-from trnqc.sim.faults import NkiValidationError
-from trnqc.sim.launch.rules import Place
+from trnqc.sim.machine.faults import NkiValidationError
+from trnqc.sim.machine.rules import Place
 from trnqc.sim.parser.forms import check_forms
 
 

@@ -9,7 +9,7 @@ from types import GeneratorType
 from typing import Any
 
 from trnqc.sim.functions.loops import no_reorder, while_loop
-from trnqc.sim.launch import machine
+from trnqc.sim.machine import machine
 from trnqc.sim.memory.registers import VirtualRegister
 from trnqc.sim.memory.tensor import NkiTensor
 from trnqc.sim.parser import operators

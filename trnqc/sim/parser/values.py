@@ -8,7 +8,7 @@ from enum import Enum, EnumType
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from trnqc.sim.functions.objects import NKIObject
+from trnqc.sim.machine.objects import NKIObject
 from trnqc.sim.memory.tensor import NkiTensor
 from trnqc.sim.parser.builtins import BY_OBJECT, MATH_CONSTANTS, MATHS, MATHS_BY_OBJECT
 from trnqc.sim.parser.forms import INTEGER_LIMITS

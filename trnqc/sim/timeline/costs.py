@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trnqc.sim.faults import NkiValidationError
+from trnqc.sim.machine.faults import NkiValidationError
 
 DOC, OLD, SEEN, ASSUMED = "documented", "older documentation", "published profile", "assumed"
 

@@ -7,7 +7,7 @@ source of the front end, ``KLR/Trace/ISA.lean``, nc_transpose.
 
 from __future__ import annotations
 
-from trnqc.sim.launch.machine import TileRecord
+from trnqc.sim.machine.machine import TileRecord
 from trnqc.sim.timeline.record import Operand, Recorder, Step, Tile
 
 ROWS = 128

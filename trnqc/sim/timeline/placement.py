@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
-from trnqc.sim.launch.targets import PSUM_BANK_BYTES, PSUM_BANKS, Target
+from trnqc.sim.machine.targets import PSUM_BANK_BYTES, PSUM_BANKS, Target
 from trnqc.sim.timeline.record import Tile
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from trnqc.sim.memory import views
 
 if TYPE_CHECKING:
-    from trnqc.sim.launch.machine import Run
+    from trnqc.sim.machine.machine import Run
     from trnqc.sim.memory.tensor import NkiTensor
 
 

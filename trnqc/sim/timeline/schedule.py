@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trnqc.sim.launch.targets import PSUM_BANK_BYTES, PSUM_BANKS
+from trnqc.sim.machine.targets import PSUM_BANK_BYTES, PSUM_BANKS
 from trnqc.sim.timeline.calendar import Calendar
 from trnqc.sim.timeline.hazards import NO_WAIT, Hazards, Wait
 from trnqc.sim.timeline.record import Loop, Operand, Step

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trnqc.sim.launch.machine import Trace
-from trnqc.sim.launch.targets import PARTITIONS
+from trnqc.sim.machine.machine import Trace
+from trnqc.sim.machine.targets import PARTITIONS
 from trnqc.sim.timeline.totals import ENGINES, SCALAR, TENSOR, VECTOR
 
 _WHO = (*ENGINES, "dma")

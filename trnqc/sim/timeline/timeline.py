@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from trnqc.sim.faults import NkiValidationError
 from trnqc.sim.launch.jit import Kernel
 from trnqc.sim.launch.launch import execute
-from trnqc.sim.launch.machine import Trace
-from trnqc.sim.launch.targets import Target, target_from_environment
-from trnqc.sim.launch.version import parses
+from trnqc.sim.machine.faults import NkiValidationError
+from trnqc.sim.machine.machine import Trace
+from trnqc.sim.machine.targets import Target, target_from_environment
+from trnqc.sim.machine.version import parses
 from trnqc.sim.timeline.costs import constants_for
 from trnqc.sim.timeline.hazards import Hazards
 from trnqc.sim.timeline.identities import IdentityRecorder

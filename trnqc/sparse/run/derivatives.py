@@ -9,10 +9,10 @@ more index of the network.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -21,14 +21,15 @@ from torch.autograd import forward_ad
 from trnqc.arrays import is_tensor, untransformed
 from trnqc.errors import OperandError
 from trnqc.expression.subscripts import is_index
-from trnqc.sparse import api
 from trnqc.sparse.network.network import Indices
-from trnqc.sparse.run.operands import Operands
-from trnqc.sparse.run.plan import Plan, same
+from trnqc.sparse.run.operands import Operands, same
 from trnqc.sparse.tensors.convert import as_tensor, example
 from trnqc.sparse.tensors.patterns import Pattern, pattern_of
 from trnqc.sparse.tensors.storage import SparseTensor, from_dense
 from trnqc.sparse.tensors.torch_values import assembled, by_values, places, values_of
+
+if TYPE_CHECKING:
+    from trnqc.sparse.run.plan import Plan
 
 # Seconds for the search of the loops of one derivative. It is short because a training step needs several derivatives.
 SEARCH = 0.25
@@ -65,6 +66,8 @@ class Job:
         The extent of every index.
     dtype
         The type of the result.
+    planner
+        What plans a derivative: `trnqc.sparse.plan`.
     plans
         Plans of derivatives by the network that they compute. A plan is added when it is first needed.
     threads
@@ -79,6 +82,7 @@ class Job:
     out: Slot
     extents: dict[str, int]
     dtype: torch.dtype
+    planner: Callable[..., Plan]
     plans: dict[Any, Plan]
     threads: int
     plan: Plan | None = None
@@ -119,7 +123,9 @@ class Job:
         if key not in self.plans:
             alike = [x if slot.constant else _alike(x) for slot, x in zip(self.slots, operands)]
             alike += operands[len(self.slots) :]
-            self.plans[key] = api.plan(text, *alike, out="dense" if pattern is None else "sparse", time_limit=SEARCH)
+            self.plans[key] = self.planner(
+                text, *alike, out="dense" if pattern is None else "sparse", time_limit=SEARCH
+            )
         result = self.plans[key].run(*operands, threads=self.threads)
         return _dense(result) if pattern is None else pattern.sampled(result)
 
@@ -131,7 +137,8 @@ class Job:
         # The derivative does not depend on indices that only this operand has, over which the network sums.
         constant = () if mine.pattern is not None else tuple(x for x in mine.labels if x not in shared)
         ones = tuple(Slot((x,), None, from_dense(np.ones(self.extents[x]))) for x in constant)
-        return Job((*others, *ones), Slot(mine.labels, mine.pattern), self.extents, dtype, self.plans, self.threads)
+        slots, out = (*others, *ones), Slot(mine.labels, mine.pattern)
+        return replace(self, slots=slots, out=out, dtype=dtype, plan=None, packed=None, ready=None)
 
     def batched(self, count: int, which: Sequence[bool]) -> Job:
         """Return the network with one more index, which the result and the variables chosen by `which` have."""
@@ -144,7 +151,7 @@ class Job:
         chosen = {t for t, batched in zip(self.variables, which) if batched}
         slots = tuple(widened(s) if t in chosen else s for t, s in enumerate(self.slots))
         extents = self.extents | {letter: count}
-        return Job(slots, widened(self.out), extents, self.dtype, self.plans, self.threads)
+        return replace(self, slots=slots, out=widened(self.out), extents=extents, plan=None, packed=None, ready=None)
 
 
 def differentiable(plan: Plan, operands: Sequence[Any], packed: Operands | None, threads: int) -> torch.Tensor:
@@ -172,7 +179,9 @@ def differentiable(plan: Plan, operands: Sequence[Any], packed: Operands | None,
     packed = packed or plan.exchanged(operands)
     parts = [_slot(labels, x, tensor) for labels, x, tensor in zip(plan.network.inputs, operands, packed.tensors)]
     slots, tensors = tuple(slot for slot, _ in parts), [x for _, x in parts if x is not None]
-    job = Job(slots, Slot(plan.network.output), plan.network.extents, _result_type(operands), plan.derivatives, threads)
+    assert plan.planner is not None
+    out, extents, dtype = Slot(plan.network.output), plan.network.extents, _result_type(operands)
+    job = Job(slots, out, extents, dtype, plan.planner, plan.derivatives, threads)
     (device,) = devices
     if plan.dense or not plan.network.output:
         return (

@@ -121,3 +121,8 @@ def packed(tensor: SparseTensor, labels: Indices, layout: Format) -> SparseTenso
             "last level: compress the level, or choose a format with values"
         )
     return replace(copy, values=None)
+
+
+def same(operands: Sequence[Any]) -> tuple[int, ...]:
+    """Return for each operand the number of the first operand that is the same object."""
+    return tuple(next(m for m, other in enumerate(operands) if other is x) for x in operands)

@@ -5,7 +5,7 @@ operands -> packed in the formats of the steps (kept for later runs) -> steps in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from trnqc.sparse.network.tree import Tree
 from trnqc.sparse.run.coordinates import by_coordinates, say_no_compiler
 from trnqc.sparse.run.dense import by_matrices
 from trnqc.sparse.run.kernel import Kernel, compiled
-from trnqc.sparse.run.operands import Operands, packed
+from trnqc.sparse.run.operands import Operands, packed, same
 from trnqc.sparse.search.estimate import Estimate
 from trnqc.sparse.search.named_nests import Step
 from trnqc.sparse.tensors.convert import as_tensor
@@ -56,6 +56,8 @@ class Plan:
         Other decisions, for the printed plan.
     arguments
         The operands as the caller passed them to `plan`.
+    planner
+        What plans the networks of derivatives: `trnqc.sparse.plan`.
     derivatives
         Plans of the networks of derivatives. One is added when a derivative is first computed.
     """
@@ -69,6 +71,7 @@ class Plan:
     estimate: Estimate | None = None
     notes: tuple[str, ...] = ()
     arguments: tuple[Any, ...] = ()
+    planner: Callable[..., Plan] | None = field(default=None, repr=False)
     derivatives: dict[Any, Plan] = field(default_factory=dict, repr=False)
 
     def run(self, *operands: Any, threads: int = 1) -> Any:
@@ -103,9 +106,9 @@ class Plan:
         if not isinstance(threads, int) or threads < 1:
             raise InputError(f"threads is a number of at least 1; found {threads!r}")
         if is_dynamo_there():
-            from trnqc.sparse.run.untraced import ran as untraced
+            from trnqc.sparse.run.untraced import untraced
 
-            return untraced(self, operands, threads)
+            return untraced(Plan.ran, self, operands, threads)
         return self.ran(operands, threads)
 
     def ran(self, operands: Sequence[Any], threads: int) -> Any:
@@ -196,11 +199,6 @@ def _typed(result: SparseTensor | np.ndarray, dtype: np.dtype) -> SparseTensor |
 
 def _compressed(tensor: SparseTensor) -> SparseTensor:
     return tensor.repack(tensor.order, (*tensor.kinds[:-1], "compressed"))
-
-
-def same(operands: Sequence[Any]) -> tuple[int, ...]:
-    """Return for each operand the number of the first operand that is the same object."""
-    return tuple(next(m for m, other in enumerate(operands) if other is x) for x in operands)
 
 
 def arrays(operands: Sequence[Any]) -> tuple[Any, ...]:

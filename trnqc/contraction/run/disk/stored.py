@@ -19,8 +19,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from trnqc.contraction.cost.estimate import SLOW, quick_seconds
 from trnqc.contraction.cost.rates import machine_rates
+from trnqc.contraction.estimate import SLOW, quick_seconds
 from trnqc.contraction.memory.disk_passes import MOVE_COST, Pass, Passes, plan_passes
 from trnqc.contraction.memory.schedule import ElementLimit
 from trnqc.contraction.run.disk.datasets import RESULT, Sink, Stored, allocated, chunks_of, opened

@@ -13,8 +13,8 @@ from trnqc.host.arrays import empty
 from trnqc.host.threads import in_parallel
 from trnqc.jit import NUMPY, CompiledFunction, Recipe, find_compiler, library
 from trnqc.mace.edges.geometry import programs
+from trnqc.mace.edges.geometry.knots import Knots
 from trnqc.mace.edges.graph import Edges
-from trnqc.mace.edges.splines.knots import Knots
 from trnqc.mace.model import RadialBasis
 
 Basis = RadialBasis | Knots

@@ -17,8 +17,8 @@ from trnqc.gen.build import Builder, dot
 from trnqc.gen.values import cast, lane, lt, minimum, select, sqrt
 from trnqc.mace.edges.geometry.basis import functions
 from trnqc.mace.edges.geometry.harmonics import gradient, harmonics
-from trnqc.mace.edges.splines.knots import Knots
-from trnqc.mace.edges.splines.knots import functions as splines
+from trnqc.mace.edges.geometry.knots import Knots
+from trnqc.mace.edges.geometry.knots import functions as splines
 from trnqc.mace.model import RadialBasis
 
 # Number of edges, and number of a group of as many edges as there are lanes.

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.linalg
 
 from trnqc.errors import InputError
-from trnqc.mace.edges.splines.knots import Knots, b_splines, slopes
+from trnqc.mace.edges.geometry.knots import Knots, b_splines, slopes
 from trnqc.mace.edges.splines.sampling import Sampled
 
 # Samples in an interval. Twice as many unknowns as equations already make the fit stable.

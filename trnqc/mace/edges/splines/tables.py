@@ -13,9 +13,9 @@ import numpy as np
 
 from trnqc.errors import InputError
 from trnqc.mace.edges.geometry.kernels import Geometry
+from trnqc.mace.edges.geometry.knots import Knots
 from trnqc.mace.edges.graph import Edges
 from trnqc.mace.edges.splines.fitting import Fit, factors, fit, refit
-from trnqc.mace.edges.splines.knots import Knots
 from trnqc.mace.edges.splines.sampling import Sampled, sampled, sampled_density
 from trnqc.mace.model import Density, Network, RadialBasis
 

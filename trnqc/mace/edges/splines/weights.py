@@ -15,9 +15,9 @@ from trnqc.gen import Array, Value, const
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
 from trnqc.gen.values import fma
+from trnqc.mace.edges.geometry.knots import DEGREE
 from trnqc.mace.edges.geometry.programs import ELEMENTS, INTERVALS, RECEIVERS, SENDERS
 from trnqc.mace.edges.networks.block import PAIRS, ROWS, edge_of, params
-from trnqc.mace.edges.splines.knots import DEGREE
 
 # Number of vectors that are computed at a time for all edges of a block. Their part of 150 rows takes 38 kB.
 WIDTH = 4

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from itertools import product
 
+from trnqc.contraction.lower.steps import Labels, Packed, Product, Reduction, Side, Step
 from trnqc.contraction.order.symmetric_pairs import Packing, packing, passes
-from trnqc.contraction.run.steps import Labels, Packed, Product, Reduction, Side, Step
 from trnqc.contraction.tree import Node, Pair, Tree, union
 from trnqc.expression.operand import Leaf
 from trnqc.expression.spaces import Index

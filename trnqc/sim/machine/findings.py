@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trnqc.sim.launch.version import VERSIONS
+from trnqc.sim.machine.version import VERSIONS
 
 
 @dataclass(frozen=True, order=True)

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.sim.faults import NkiValidationError
-from trnqc.sim.functions import ops
-from trnqc.sim.functions.enums import member, reduce_cmd
-from trnqc.sim.functions.ops import Op
 from trnqc.sim.instructions import checks
-from trnqc.sim.launch.machine import Run
-from trnqc.sim.launch.targets import PARTITIONS
+from trnqc.sim.machine import ops
+from trnqc.sim.machine.enums import member, reduce_cmd
+from trnqc.sim.machine.faults import NkiValidationError
+from trnqc.sim.machine.machine import Run
+from trnqc.sim.machine.ops import Op
+from trnqc.sim.machine.targets import PARTITIONS
 from trnqc.sim.memory.tensor import NkiTensor
 from trnqc.sim.memory.values import store, widen
 

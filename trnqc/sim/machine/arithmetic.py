@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 
-from trnqc.sim.faults import NkiValidationError
+from trnqc.sim.machine.faults import NkiValidationError
 
 BF16_VARIABLE = "TRNQC_SIM_BF16_PRODUCTS"
 FP32_VARIABLE = "TRNQC_SIM_FP32_PRODUCTS"

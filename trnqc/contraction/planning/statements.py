@@ -17,13 +17,13 @@ from typing import Any
 from trnqc.contraction.computation import Assignment, Part
 from trnqc.contraction.cost.counts import Count
 from trnqc.contraction.ladder.pattern import ladder_of
-from trnqc.contraction.memory.limit import within_bytes
 from trnqc.contraction.order.expansion import expanded
 from trnqc.contraction.order.paths import tree_of_path
-from trnqc.contraction.order.program import best_tree, plan_program, unread
 from trnqc.contraction.order.symmetric_pairs import with_pairs
 from trnqc.contraction.pair_energy import pair_forms
 from trnqc.contraction.plan import Plan
+from trnqc.contraction.planning.limit import within_bytes
+from trnqc.contraction.planning.program import best_tree, plan_program, unread
 from trnqc.contraction.time_limit import planning
 from trnqc.errors import ArgumentError, MemoryLimit
 from trnqc.expression.program import Program

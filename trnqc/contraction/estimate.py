@@ -11,11 +11,11 @@ from math import prod
 
 from trnqc.contraction.computation import Computation
 from trnqc.contraction.cost.rates import Rates
+from trnqc.contraction.lower.axis_orders import axis_orders
+from trnqc.contraction.lower.steps import Packed, Product, Step
 from trnqc.contraction.memory.fusion_graph import Fusion
 from trnqc.contraction.memory.loop_nest import Nest
-from trnqc.contraction.run.axis_orders import axis_orders
-from trnqc.contraction.run.product_plan import Layout, ProductPlan, product_plan, row_major
-from trnqc.contraction.run.steps import Packed, Product, Step
+from trnqc.contraction.products.product_plan import Layout, ProductPlan, product_plan, row_major
 from trnqc.contraction.tree import Tree, union
 from trnqc.expression.operand import Leaf
 

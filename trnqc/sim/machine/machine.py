@@ -11,9 +11,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from trnqc.sim.faults import NkiValidationError
-from trnqc.sim.launch.arithmetic import Arithmetic
-from trnqc.sim.launch.targets import Target
+from trnqc.sim.machine.arithmetic import Arithmetic
+from trnqc.sim.machine.faults import NkiValidationError
+from trnqc.sim.machine.targets import Target
 
 if TYPE_CHECKING:
     from trnqc.sim.memory.tensor import NkiTensor
@@ -121,6 +121,7 @@ class Run:
     tiles: list[TileRecord] = field(default_factory=list)
     records: list[Instruction] = field(default_factory=list)
     lanes: dict[str, Any] = field(default_factory=dict[str, Any])  # reduction registers by engine
+    assign: Any = None  # copies a tensor into another where the rules let a kernel assign to elements
     observer: Any = None  # receives every instruction and device loop, see `trnqc.sim.timeline.record`
 
     def issue(

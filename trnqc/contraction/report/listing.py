@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from trnqc.contraction.computation import Assignment, Computation, Part
 from trnqc.contraction.cost.rates import cache_levels
+from trnqc.contraction.lower.steps import Packed, Product, Step
 from trnqc.contraction.memory.locality import Level, Locality, matrix_blocks
-from trnqc.contraction.run.steps import Packed, Product, Step
 from trnqc.contraction.tree import Tree
 
 # Bytes of an fp64 element.

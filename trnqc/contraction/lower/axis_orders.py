@@ -7,7 +7,7 @@ from itertools import permutations
 
 from trnqc.contraction.memory.fusion_graph import ComputedArray
 from trnqc.contraction.memory.loop_nest import Nest
-from trnqc.contraction.run.product_plan import Layout, product_plan, row_major
+from trnqc.contraction.products.product_plan import Layout, product_plan, row_major
 from trnqc.contraction.tree import union
 from trnqc.expression.operand import Leaf
 

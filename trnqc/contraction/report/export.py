@@ -7,12 +7,12 @@ from typing import Any
 
 from trnqc.contraction.computation import Computation, Part
 from trnqc.contraction.distribute.distribution import Distribution
-from trnqc.contraction.listing import BYTES, largest_products, operation_text
+from trnqc.contraction.lower.steps import Step
 from trnqc.contraction.memory.fusion_graph import Fusion
 from trnqc.contraction.memory.locality import Level
 from trnqc.contraction.memory.loop_nest import nest_of
 from trnqc.contraction.memory.schedule import Schedule
-from trnqc.contraction.run.steps import Step
+from trnqc.contraction.report.listing import BYTES, largest_products, operation_text
 from trnqc.contraction.tree import Tree
 from trnqc.expression.operand import Leaf
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trnqc.sim.launch import machine
-from trnqc.sim.launch.targets import nc_version, target_from_environment
+from trnqc.sim.machine import machine
+from trnqc.sim.machine.targets import nc_version, target_from_environment
 
 
 def get_nc_version() -> nc_version:

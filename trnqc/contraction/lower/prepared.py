@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.contraction.run.arrays import diagonal, for_blas
-from trnqc.contraction.run.steps import Labels, Packed, Product, Reduction, Side, Step
+from trnqc.contraction.lower.steps import Labels, Packed, Product, Reduction, Side, Step
+from trnqc.contraction.products.arrays import diagonal, for_blas
 from trnqc.contraction.tree import Node, Tree
 from trnqc.expression.operand import Leaf
 

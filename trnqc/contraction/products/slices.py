@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from trnqc.contraction.kernels import Gemm
-from trnqc.contraction.run.product_plan import Labels, Layout, ProductPlan, product_plan
+from trnqc.contraction.products.product_plan import Labels, Layout, ProductPlan, product_plan
 
 # Elements of scratch that suffice for any product: one element of each operand and of the result.
 LEAST_SCRATCH = 3

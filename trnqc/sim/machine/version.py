@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 
-from trnqc.sim.faults import NkiValidationError
+from trnqc.sim.machine.faults import NkiValidationError
 
 VARIABLE = "TRNQC_NKI"
 # Versions that the simulator stands for; the first is the default.

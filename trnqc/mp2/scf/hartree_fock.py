@@ -17,8 +17,8 @@ from trnqc.host.blas import single_threaded
 from trnqc.host.files import temporary_place
 from trnqc.mp2.execution import Progress
 from trnqc.mp2.reference.orbitals import check_reference
-from trnqc.mp2.reference.ranks import SharedJK
 from trnqc.mp2.reference.semicanonical import fock_matrices
+from trnqc.mp2.scf.shared_jk import SharedJK
 
 # The kinds of reference.
 REFERENCES = ("RHF", "UHF", "ROHF")

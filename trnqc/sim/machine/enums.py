@@ -8,8 +8,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from trnqc.sim.faults import NkiValidationError
-from trnqc.sim.launch.rules import broken
+from trnqc.sim.machine.faults import NkiValidationError
+from trnqc.sim.machine.rules import broken
 
 
 class engine(Enum):

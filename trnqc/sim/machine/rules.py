@@ -14,10 +14,10 @@ import sys
 import warnings
 from pathlib import Path
 
-from trnqc.sim.faults import NkiValidationError
-from trnqc.sim.findings import Finding
-from trnqc.sim.launch.machine import running
-from trnqc.sim.launch.version import VERSIONS
+from trnqc.sim.machine.faults import NkiValidationError
+from trnqc.sim.machine.findings import Finding
+from trnqc.sim.machine.machine import running
+from trnqc.sim.machine.version import VERSIONS
 
 VARIABLE = "TRNQC_SIM_RULES"
 # Values of the variable; the first is the default.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import total_ordering
 
-from trnqc.sim.faults import NkiValidationError
+from trnqc.sim.machine.faults import NkiValidationError
 
 # Bytes per KiB.
 KIB = 1024

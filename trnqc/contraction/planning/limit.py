@@ -8,8 +8,8 @@ from typing import TypeVar
 import numpy as np
 
 from trnqc.contraction.computation import Computation, Part
-from trnqc.contraction.cost.estimate import step_seconds
 from trnqc.contraction.cost.rates import RELATIVE_RATES
+from trnqc.contraction.estimate import step_seconds
 from trnqc.contraction.ladder.tiles import ladder_loops
 from trnqc.contraction.memory.schedule import BUFFERS, ElementLimit, Schedule, schedule_within
 from trnqc.errors import InputError, MemoryLimit

@@ -1,0 +1,1 @@
+"""How pairs are divided: into blocks of one computation (`blocks`), and over ranks (`distribution`)."""

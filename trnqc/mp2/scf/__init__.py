@@ -1,0 +1,1 @@
+"""The Hartree-Fock reference of a job, by one process (`hartree_fock`) or with J and K on all ranks (`shared_jk`)."""
