@@ -61,7 +61,7 @@ def process(who: str, case: str, cache: Path, gradient: bool, threads: int) -> d
 
 def compiled(cache: Path) -> float:
     """Wait for the processes that compile, which take turns; the seconds that took."""
-    from trnqc.eri.library.builder import End, turn
+    from trnqc.eri.compiled.builder import End, turn
 
     begin = now = time.perf_counter()
     while True:

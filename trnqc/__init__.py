@@ -9,7 +9,6 @@ from trnqc.lazy import lazy_names
 
 if TYPE_CHECKING:
     from trnqc.contraction.api import einsum, einsum_plan
-    from trnqc.eri.pyscf.accelerate import accelerate
     from trnqc.interfaces.counterpoise import counterpoise
     from trnqc.interfaces.extrapolation import extrapolate
     from trnqc.mp2.dfmp2 import DFMP2
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from trnqc.mp2.hybrids.double_hybrid import DH
     from trnqc.mp2.result import MP2Result
     from trnqc.mp2.rings.methods import RPA, SOSMP2
+    from trnqc.pyscf.accelerate import accelerate
 
 # What trnqc does is logged by the loggers trnqc.*; nothing is printed unless the program that imports it asks for it.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
@@ -44,7 +44,7 @@ _HOMES = {
     "MP2Result": "trnqc.mp2.result",
     "RPA": "trnqc.mp2.rings.methods",
     "SOSMP2": "trnqc.mp2.rings.methods",
-    "accelerate": "trnqc.eri.pyscf.accelerate",
+    "accelerate": "trnqc.pyscf.accelerate",
     "counterpoise": "trnqc.interfaces.counterpoise",
     "einsum": "trnqc.contraction.api",
     "einsum_plan": "trnqc.contraction.api",

@@ -20,9 +20,9 @@ import pyscf
 from pyscf import df, gto, lo, scf
 
 from trnqc.eri.integrals import int3c2e
-from trnqc.eri.pyscf.accelerate import accelerate
 from trnqc.errors import NotConverged
 from trnqc.jit.cache import key_of, library_cache
+from trnqc.pyscf.accelerate import accelerate
 from trnqc.sparse.tensors.convert import as_tensor
 from trnqc.sparse.tensors.storage import SparseTensor, from_coo
 

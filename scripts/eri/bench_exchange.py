@@ -27,9 +27,9 @@ from rich.table import Table
 from scripts import vectors
 from scripts.measuring import clocked, heading, in_turns, machine, one_thread, record_file, write_json
 from scripts.workloads.waters import waters
-from trnqc.eri.fitting.density_fitting import DF
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.seminumerical.exchange import SeminumericalExchange
+from trnqc.pyscf.density_fitting import DF
 
 Atom = tuple[str, tuple[float, float, float]]
 

@@ -22,12 +22,12 @@ from pyscf import gto, lib
 from scripts.workloads.quartets import quartet
 from trnqc import jit
 from trnqc.eri.classes import BOUND, QuartetClass
+from trnqc.eri.compiled.programs import lanes
 from trnqc.eri.kernels import boys
 from trnqc.eri.kernels.horizontal import horizontal_function, scratch_size
 from trnqc.eri.kernels.parameters import parameters, work_size
 from trnqc.eri.kernels.quartet import quartet_function
 from trnqc.eri.kernels.variants import FORMS, STANDARD, Variant, primitive_function
-from trnqc.eri.library.programs import lanes
 from trnqc.eri.shells.pairs import ShellPairs, pairs_between
 from trnqc.gen import Array, Var, const
 from trnqc.gen import statements as st

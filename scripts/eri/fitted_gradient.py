@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from pyscf import df, gto, lib
 
+from trnqc.eri.compiled.programs import words
 from trnqc.eri.gradient.three_centre import three_centre_gradient
 from trnqc.eri.gradient.three_centre_pass import CUTOFF
-from trnqc.eri.library.programs import words
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
 
 # Fitting functions of a block of PySCF's integrals.

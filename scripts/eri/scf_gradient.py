@@ -9,9 +9,9 @@ import numpy as np
 from pyscf import lib, scf
 
 import trnqc
+from trnqc.eri.compiled.programs import words
 from trnqc.eri.gradient.fitted.half_transform import rows_of
 from trnqc.eri.gradient.jk_gradient import exact_jk_gradient, fitted_jk_gradient
-from trnqc.eri.library.programs import words
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from pyscf import df, lib
 
 from scripts.measuring import clocked, in_turns, ratio
+from trnqc.eri.compiled.programs import words
 from trnqc.eri.integrals import SCREEN, int3c2e
-from trnqc.eri.library.programs import words
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
 
 ROUNDS = 5

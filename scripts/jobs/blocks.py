@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.eri.fitting.thread_pool import single_threaded_pool
+from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.mp2.execution import Execution, choose
 from trnqc.mp2.factors.auxiliary_basis import auxiliary_basis
 from trnqc.mp2.factors.factors import Factors

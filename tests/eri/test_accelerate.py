@@ -15,9 +15,9 @@ from pyscf.pbc import scf as pbc_scf
 
 import trnqc
 from trnqc.eri.jk.builder import JKBuilder
-from trnqc.eri.pyscf import accelerate as module
-from trnqc.eri.pyscf import coulomb_exchange
 from trnqc.errors import InputError, MoleculeError, UnsupportedError
+from trnqc.pyscf import accelerate as module
+from trnqc.pyscf import coulomb_exchange
 
 # s functions alone: one class of quartets, so that most tests compile one kernel.
 PLAIN = "H 0 0 0; H 0.1 0 0.74; He 0.2 1.5 0.3"

@@ -20,11 +20,12 @@ from trnqc.eri.arrays import filling
 from trnqc.eri.arrays.sides import fitting_side, triangle
 from trnqc.eri.arrays.writer import Writer
 from trnqc.eri.classes import QuartetClass
+from trnqc.eri.compiled import background, builder
+from trnqc.eri.compiled import programs as library
 from trnqc.eri.gradient.derivative_basis import derivative_basis
 from trnqc.eri.gradient.mixed_basis import MixedJK
 from trnqc.eri.jk.builder import JKBuilder
-from trnqc.eri.library import background, builder, needs
-from trnqc.eri.library import programs as library
+from trnqc.eri.prepare import needs
 from trnqc.eri.shells.pairs import pairs_between, pairs_of
 from trnqc.errors import InputError
 from trnqc.jit import Compiler, find_compiler, recipe
@@ -220,7 +221,7 @@ def job(directory: Path, linger: str, then: str) -> list[str]:
     program = f"""
         import os, signal, sys
         sys.path.insert(0, {str(ROOT)!r})
-        from trnqc.eri.library import background
+        from trnqc.eri.compiled import background
         from trnqc.eri.classes import QuartetClass
         from trnqc.eri.arrays.writer import Writer
         wanted = [Writer(QuartetClass(*digits)).program for digits in ((2, 2, 2, 1), (2, 2, 2, 0))]

@@ -11,9 +11,9 @@ from pyscf import gto, scf
 
 from scripts.device.recording_driver import RecordedDevice, RecordingDriver
 from tests.mp2.thread_ranks import on_threads, same
+from trnqc.eri.api import get_jk
 from trnqc.eri.cuda import launches
 from trnqc.eri.cuda.builder import JKBuilder
-from trnqc.eri.jk.builder import get_jk
 from trnqc.errors import BackendUnavailable, CompilerError, InputError, MemoryLimit
 from trnqc.jit.device import cuda_devices
 from trnqc.jit.emulator import ORDERS

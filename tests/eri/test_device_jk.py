@@ -12,7 +12,6 @@ import trnqc
 from tests.eri.test_early_cycles import FITTING, WATER
 from trnqc.backends.nki.fitted_jk import NkiFittedJK
 from trnqc.eri.fitting import on_device
-from trnqc.eri.fitting.density_fitting import DF
 from trnqc.errors import (
     BackendUnavailable,
     InputError,
@@ -21,6 +20,7 @@ from trnqc.errors import (
     UnsupportedError,
     UnsupportedPrecision,
 )
+from trnqc.pyscf.density_fitting import DF
 
 MOLECULES = Path(__file__).parents[2] / "examples" / "molecules"
 
@@ -74,7 +74,7 @@ def test_the_last_cycles_are_on_the_host(monkeypatch):
 @pytest.mark.parametrize("precision", ["fp32", "bf16x3"])
 def test_errors_are_of_the_estimated_size(method, precision):
     """The error of the orbital gradient is at most five times what early cycles estimate."""
-    from trnqc.eri.pyscf.early_cycles import GROWTH, gradient_scale
+    from trnqc.pyscf.early_cycles import GROWTH, gradient_scale
 
     mf = simulated(fitted(method), early_precision=precision).run()
     start, dm = mf.get_init_guess(), mf.make_rdm1()

@@ -11,6 +11,7 @@ from pyscf import gto
 
 from trnqc import jit
 from trnqc.eri.classes import BOUND, COEFFICIENT, CONTRACTION, ZETA, QuartetClass
+from trnqc.eri.compiled import programs as library
 from trnqc.eri.jk import builder as jk
 from trnqc.eri.jk.batch import Batch, driver
 from trnqc.eri.jk.layout import block_maxima, layout_of
@@ -18,7 +19,6 @@ from trnqc.eri.jk.run import Run, Scratch
 from trnqc.eri.jk.screening import _table
 from trnqc.eri.jk.tasks import tasks_of
 from trnqc.eri.kernels.parameters import parameters
-from trnqc.eri.library import programs as library
 from trnqc.eri.shells.pairs import ShellPairs, pair_orbitals, pairs_of
 from trnqc.gen import Var, run
 from trnqc.gen import statements as st

@@ -7,7 +7,7 @@ import pytest
 from pyscf import gto, lib, scf
 
 import trnqc
-from trnqc.eri.pyscf.diis import CDIIS
+from trnqc.pyscf.diis import CDIIS
 
 METHODS = [scf.RHF, scf.UHF, scf.ROHF]
 

@@ -1,4 +1,4 @@
-"""The examples in docstrings give what they say, and the guide names every module of the room."""
+"""The examples in docstrings give what they say, and the guide names every module of the rooms eri and pyscf."""
 
 from __future__ import annotations
 
@@ -30,12 +30,14 @@ def test_the_guide_has_a_line_for_every_module():
             named |= {f"{folder}/{module}".lstrip("/") for module in modules}
     room = ROOT / "trnqc/eri"
     files = {str(path.relative_to(room).with_suffix("")) for path in room.rglob("*.py") if path.stem != "__init__"}
+    objects = (ROOT / "trnqc/pyscf").glob("*.py")
+    files |= {f"trnqc.pyscf/{path.stem}" for path in objects if path.stem != "__init__"}
     assert named == files
 
 
 def test_the_walk_names_functions_that_exist():
     walk = GUIDE.partition("## The walk")[2].partition("## Folders")[0]
-    names = re.findall(r"`((?:shells|kernels|jk|gradient|arrays|library)\.[\w.]+)`", walk)
+    names = re.findall(r"`((?:shells|kernels|jk|gradient|arrays|compiled)\.[\w.]+)`", walk)
     assert len(names) > 10
     for name in names:
         module, *attributes = re.match(r"(\w+\.\w+)(?:\.(.+))?", name).groups()

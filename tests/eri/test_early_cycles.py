@@ -9,10 +9,10 @@ import pytest
 from pyscf import dft, gto, lib, scf
 
 import trnqc
-from trnqc.eri.fitting.density_fitting import DF
-from trnqc.eri.pyscf import accelerate as layer
-from trnqc.eri.pyscf import early_cycles
 from trnqc.errors import InputError
+from trnqc.pyscf import accelerate as layer
+from trnqc.pyscf import early_cycles
+from trnqc.pyscf.density_fitting import DF
 
 WATER = "O 0 0 0.1173; H 0 0.7572 -0.4692; H 0 -0.7572 -0.4692"
 # One shell of each kind up to d, so that few kernels are compiled.

@@ -9,7 +9,8 @@ from hypothesis import strategies as some
 
 from tests.eri.test_jk import density, molecule
 from tests.mp2.thread_ranks import on_threads, same
-from trnqc.eri.jk.builder import JKBuilder, get_jk
+from trnqc.eri.api import get_jk
+from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.jk.exact_sums import ExactSum, Terms
 from trnqc.eri.jk.run import Run
 

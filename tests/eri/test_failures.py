@@ -14,8 +14,9 @@ import pytest
 from pyscf import gto, scf
 
 import trnqc
-from trnqc.eri.jk.builder import JKBuilder, get_jk
-from trnqc.eri.library import programs
+from trnqc.eri.api import get_jk
+from trnqc.eri.compiled import programs
+from trnqc.eri.jk.builder import JKBuilder
 from trnqc.errors import CompilerError, InputError, MoleculeError, UnsupportedClass, UnsupportedError
 from trnqc.jit import compiler, find_compiler, recipe
 
@@ -103,7 +104,7 @@ def test_a_harmed_cache_is_built_again(nothing_compiled):
         """
         import numpy as np
         from pyscf import gto
-        from trnqc.eri.jk.builder import get_jk
+        from trnqc.eri.api import get_jk
         mol = gto.M(atom="H 0 0 0; H 0 0 0.74", basis="sto-3g", verbose=0)
         print(get_jk(mol, np.eye(2))[0][0, 0])
         """

@@ -128,7 +128,7 @@ def test_left_to_pyscf(monkeypatch):
     expected = mf.nuc_grad_method().kernel()
     np.testing.assert_allclose(gradients.kernel(), expected, rtol=0, atol=1e-14)
     assert "raise max_memory" in gradients.ran_on
-    monkeypatch.setattr("trnqc.eri.library.programs.is_compiled", lambda program: False)
+    monkeypatch.setattr("trnqc.eri.compiled.programs.is_compiled", lambda program: False)
     gradients = trnqc.accelerate(mf, kernels="cached").nuc_grad_method()
     np.testing.assert_allclose(gradients.kernel(), expected, rtol=0, atol=1e-14)
     assert "cached" in gradients.ran_on

@@ -13,7 +13,7 @@ from trnqc.eri.hessian.fitted.builder import FittedHessian
 from trnqc.eri.hessian.fitted.coefficients import Coefficients
 from trnqc.eri.hessian.fitted.energy import products_of_changes
 from trnqc.eri.hessian.fitted.integral_derivatives import IntegralDerivatives
-from trnqc.eri.library import prebuild
+from trnqc.eri.prepare import prebuild
 from trnqc.errors import UnsupportedClass
 
 WATER = "O 0 0.1 0.2; H 0.3 1.4 -0.9; H 0 -1.4 -0.8"
@@ -80,7 +80,7 @@ def test_little_memory_divides_the_pairs_of_orbitals() -> None:
 def test_what_does_not_fit_is_left_to_pyscf(monkeypatch: pytest.MonkeyPatch) -> None:
     mf = converged()
     hessian = trnqc.accelerate(mf, kernels="wait").Hessian()
-    monkeypatch.setattr("trnqc.eri.pyscf.hessian_terms.FittedTerms._memory", lambda terms: 1.0)
+    monkeypatch.setattr("trnqc.pyscf.hessian_terms.FittedTerms._memory", lambda terms: 1.0)
     assert np.allclose(hessian.kernel(), mf.Hessian().kernel(), rtol=0, atol=1e-9)
     assert "raise max_memory" in hessian.ran_on
 
@@ -101,7 +101,7 @@ def test_two_kinds_of_functions_are_refused() -> None:
 
 
 def test_programs_are_those_that_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from trnqc.eri.library import programs
+    from trnqc.eri.compiled import programs
 
     used: set[str] = set()
     build = programs.build
@@ -111,7 +111,7 @@ def test_programs_are_those_that_are_needed(monkeypatch: pytest.MonkeyPatch) -> 
         return build(recipes, *words)
 
     monkeypatch.setattr("trnqc.eri.arrays.filling.build", noted)
-    monkeypatch.setattr("trnqc.eri.library.programs.build", noted)
+    monkeypatch.setattr("trnqc.eri.compiled.programs.build", noted)
     mf = converged()
     orbitals = [np.sqrt(2) * mf.mo_coeff[:, mf.mo_occ > 0]]
     hessian = FittedHessian(mf.mol, mf.with_df.auxmol)

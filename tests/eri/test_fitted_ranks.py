@@ -12,9 +12,9 @@ from pyscf import df, gto, lib
 
 from tests.mp2.thread_ranks import on_threads, same
 from trnqc.eri.fitting import jk as fitted_jk
-from trnqc.eri.fitting.density_fitting import DF
 from trnqc.eri.fitting.distributed import DistributedFitting, bytes_of_a_rank, prepared
 from trnqc.eri.fitting.fitted_integrals import columns_of, shell_blocks
+from trnqc.pyscf.density_fitting import DF
 
 WATERS = "O 0 0 0.1; H 0 0.8 -0.5; H 0 -0.8 -0.5; O 0 3 0.2; H 0.1 3.7 -0.4; H 0.3 2.2 -0.5"
 # One shell of each kind up to d, so that few kernels are compiled.

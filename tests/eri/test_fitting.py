@@ -12,12 +12,12 @@ from pyscf import df, dft, gto, lib, scf
 
 import trnqc
 from trnqc.eri.fitting import fitted_integrals, jk
-from trnqc.eri.fitting.density_fitting import DF
 from trnqc.eri.fitting.file_rows import FileRows
 from trnqc.eri.fitting.fitted_integrals import LowerSolver
 from trnqc.eri.fitting.integrals_to_file import division
 from trnqc.eri.fitting.jk import GROUP
 from trnqc.errors import StorageError
+from trnqc.pyscf.density_fitting import DF
 
 WATER = "O 0 0 0.1173; H 0 0.7572 -0.4692; H 0 -0.7572 -0.4692"
 TRIPLET = "O 0 0 0; O 0 0 1.2"

@@ -110,7 +110,7 @@ def test_the_number_of_threads_does_not_change_the_bits() -> None:
 def test_missing_kernels_leave_the_hessian_to_pyscf(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
     mf = converged(molecule("H 0 0 0; H 0 0 0.8"))
     hessian = trnqc.accelerate(mf, kernels="cached").Hessian()
-    monkeypatch.setattr("trnqc.eri.library.programs.is_compiled", lambda program: False)
+    monkeypatch.setattr("trnqc.eri.compiled.programs.is_compiled", lambda program: False)
     assert np.allclose(hessian.kernel(), mf.Hessian().kernel(), rtol=0, atol=1e-9)
     assert hessian.ran_on.startswith("PySCF")
 

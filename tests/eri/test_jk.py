@@ -9,7 +9,8 @@ import pytest
 from pyscf import gto, scf
 from pyscf.scf._vhf import incore
 
-from trnqc.eri.jk.builder import JKBuilder, get_jk
+from trnqc.eri.api import get_jk
+from trnqc.eri.jk.builder import JKBuilder
 from trnqc.errors import BackendUnavailable, InputError, MemoryLimit
 
 WATER = "O 0 0 0.1; H 0 0.75 -0.45; H 0 -0.7 -0.5"

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trnqc.eri.library import programs
+from trnqc.eri.compiled import programs
 from trnqc.errors import CompilerError, ProgramError
 from trnqc.gen import Array, Var, emit_c
 from trnqc.gen import statements as st

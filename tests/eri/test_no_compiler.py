@@ -7,7 +7,7 @@ import pytest
 from pyscf import dft, gto, scf
 
 import trnqc
-from trnqc.eri.library import background
+from trnqc.eri.compiled import background
 from trnqc.errors import CompilerError
 
 

@@ -14,11 +14,11 @@ from pyscf.grad import rks as gradient_of_functional
 from pyscf.hessian import rhf as hessian
 
 import trnqc
-from trnqc.eri.fitting.density_fitting import DF
-from trnqc.eri.pyscf import accelerate as layer
-from trnqc.eri.pyscf import early_cycles
 from trnqc.errors import UnsupportedError
 from trnqc.host.overrides import users_method
+from trnqc.pyscf import accelerate as layer
+from trnqc.pyscf import early_cycles
+from trnqc.pyscf.density_fitting import DF
 
 FITTING = {"H": [[0, [2.0, 0.4], [0.6, 0.7]]], "He": [[0, [3.0, 0.4], [0.9, 0.7]]]}
 # What a user's method multiplies its results with.

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from pyscf import gto
 
+from trnqc.eri.compiled import programs
 from trnqc.eri.gradient.builder import GradientBuilder
 from trnqc.eri.gradient.three_centre import three_centre_gradient, two_centre_gradient
 from trnqc.eri.integrals import int2c2e, int2e, int3c2e
 from trnqc.eri.jk.builder import JKBuilder
-from trnqc.eri.library import prebuild, programs
+from trnqc.eri.prepare import prebuild
 from trnqc.eri.seminumerical.exchange import SeminumericalExchange
 from trnqc.errors import InputError, MoleculeError
 

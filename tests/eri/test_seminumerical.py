@@ -12,13 +12,13 @@ from pyscf import dft, gto, scf
 import trnqc
 from trnqc.eri import get_jk
 from trnqc.eri.operators import Operator
-from trnqc.eri.pyscf.exchange import EARLY_LEVEL, EarlyGrid
 from trnqc.eri.seminumerical import grid, work
 from trnqc.eri.seminumerical.exchange import LEVEL, SeminumericalExchange
 from trnqc.eri.seminumerical.field import Field
 from trnqc.eri.seminumerical.grid import POINTS, Orbitals, blocks_of, grid_of
 from trnqc.eri.seminumerical.overlap_fit import correction
 from trnqc.errors import InputError, UnsupportedError
+from trnqc.pyscf.exchange import EARLY_LEVEL, EarlyGrid
 
 # s (generally contracted), p and d.
 BASIS = [[0, [5.1, 0.2, -0.1], [1.2, 0.7, 0.4], [0.3, 0.2, 0.9]], [1, [0.8, 1.0]], [2, [1.1, 0.6], [0.4, 0.5]]]
@@ -35,7 +35,7 @@ def field_by_pyscf(mol: gto.Mole, points: np.ndarray, f: np.ndarray) -> np.ndarr
 
 @pytest.fixture(scope="module")
 def lanes() -> int:
-    from trnqc.eri.library import programs
+    from trnqc.eri.compiled import programs
 
     return programs.lanes()
 

@@ -18,7 +18,7 @@ ROOM = Path(__file__).resolve().parents[2] / "trnqc"
 # Modules that print: programs of their own, and the function of NKI whose purpose it is.
 PRINTERS = {
     "bench/job.py",
-    "eri/library/builder.py",
+    "eri/compiled/builder.py",
     "host/output.py",
     "profiling/command.py",
     "ranks/watch.py",

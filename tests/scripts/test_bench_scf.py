@@ -11,7 +11,7 @@ from scripts import bench_scf
 from scripts.bench_scf import CASES, enter, medians, part_of, ratios
 from scripts.scf.job import REST, Clock, molecule, mp2, scf_object, watch
 from scripts.scf.plot import COLOURS, plot
-from trnqc.eri.pyscf.early_cycles import why_not
+from trnqc.pyscf.early_cycles import why_not
 
 
 def test_a_part_inside_another_is_counted_once() -> None:

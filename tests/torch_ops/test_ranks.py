@@ -102,7 +102,8 @@ TALK = """
     import sys
     import numpy as np
     from pyscf import gto
-    from trnqc.eri.jk.builder import JKBuilder, get_jk
+    from trnqc.eri.api import get_jk
+    from trnqc.eri.jk.builder import JKBuilder
     from trnqc.ranks.transport import started
 
     with started(timeout=100) as ranks:

@@ -15,8 +15,8 @@ def _mean_field(who: str, molecule: str, basis: str, functional: str, fitted: bo
     """An SCF object of a contestant that has not been run."""
     from pyscf import dft, scf
 
-    from trnqc.eri.pyscf.accelerate import accelerate
     from trnqc.mp2.reference.molecule import build_mole, load_geometry
+    from trnqc.pyscf.accelerate import accelerate
 
     mol = build_mole(load_geometry(molecule), basis)
     mol.verbose = 0

@@ -13,7 +13,8 @@ from rich.table import Table
 
 from trnqc.cli import eri_cubins
 from trnqc.eri.classes import OPERATORS, QuartetClass
-from trnqc.eri.library import prebuild, programs
+from trnqc.eri.compiled import programs
+from trnqc.eri.prepare import prebuild
 from trnqc.errors import CompilerError, InputError, UnsupportedClass
 from trnqc.host.output import add_output, console_of, write_json
 from trnqc.host.progress import StageBars
@@ -65,7 +66,7 @@ class Built:
     Attributes
     ----------
     kind, cls
-        Its purpose, one of those of `trnqc.eri.library.prebuild.programs`, and the class of its integrals.
+        Its purpose, one of those of `trnqc.eri.prepare.prebuild.programs`, and the class of its integrals.
     program
         The program.
     seconds

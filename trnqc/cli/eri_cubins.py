@@ -13,7 +13,7 @@ from rich.table import Table
 
 from trnqc.eri.cuda.forms import first_sound
 from trnqc.eri.jk.batch import Batch
-from trnqc.eri.library import prebuild
+from trnqc.eri.prepare import prebuild
 from trnqc.errors import CompilerError, InputError
 from trnqc.host.output import console_of, write_json
 from trnqc.host.progress import StageBars

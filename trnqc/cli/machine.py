@@ -17,8 +17,8 @@ from typing import Any
 from pyscf import lib
 
 from trnqc.backends import devices
-from trnqc.eri.jk.builder import builder
-from trnqc.eri.library import programs
+from trnqc.eri.api import builder
+from trnqc.eri.compiled import programs
 from trnqc.errors import BackendUnavailable, CompilerError
 from trnqc.host import blas
 from trnqc.host.files import cache_directory

@@ -10,7 +10,7 @@ from math import comb, prod
 import numpy as np
 from pyscf import gto
 
-from trnqc.eri.library import programs
+from trnqc.eri.compiled import programs
 from trnqc.host.arrays import zeros
 from trnqc.jit import Recipe
 from trnqc.xc.blocks import Block, Blocks

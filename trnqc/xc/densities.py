@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.eri.library import programs
+from trnqc.eri.compiled import programs
 from trnqc.host.arrays import zeros
 from trnqc.xc.blocks import Block, Blocks
 from trnqc.xc.programs import point_programs

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from pyscf import gto, lib
 
-from trnqc.eri.fitting.thread_pool import single_threaded_pool
-from trnqc.eri.library import programs
+from trnqc.eri.compiled import programs
 from trnqc.host.arrays import zeros
+from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.jit import Recipe
 from trnqc.xc import ao
 from trnqc.xc.ao import AtomicOrbitals

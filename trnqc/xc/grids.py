@@ -12,7 +12,7 @@ import numpy as np
 from pyscf import gto, lib
 from pyscf.dft import gen_grid, radi
 
-from trnqc.eri.library import background
+from trnqc.eri.compiled import background
 from trnqc.host.arrays import zeros
 from trnqc.host.overrides import users_method
 from trnqc.host.threads import in_parallel, parts_of

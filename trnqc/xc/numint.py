@@ -12,7 +12,7 @@ import numpy as np
 from pyscf import gto, lib
 from pyscf.dft import numint
 
-from trnqc.eri.library import background
+from trnqc.eri.compiled import background
 from trnqc.jit import Recipe
 from trnqc.xc.ao import programs_for
 from trnqc.xc.blocks import Block

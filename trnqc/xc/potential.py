@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trnqc.eri.library import programs
+from trnqc.eri.compiled import programs
 from trnqc.host.arrays import zeros
 from trnqc.host.rank_updates import add_product, add_products
 from trnqc.xc.blocks import Block, Blocks

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from trnqc.eri.fitting.thread_pool import single_threaded_pool
+from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.xc.ao import AtomicOrbitals
 from trnqc.xc.blocks import Block, Blocks
 from trnqc.xc.densities import ORDER, VARIABLES, Density, DensityOnPoints

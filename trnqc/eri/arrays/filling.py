@@ -14,9 +14,9 @@ from pyscf import lib
 from trnqc.eri.arrays.sides import Side
 from trnqc.eri.arrays.writer import Writer
 from trnqc.eri.classes import PRIMITIVE, QuartetClass
+from trnqc.eri.compiled.programs import build, lanes
 from trnqc.eri.kernels import boys
 from trnqc.eri.kernels.parameters import work_size
-from trnqc.eri.library.programs import build, lanes
 from trnqc.eri.operators import Operator
 from trnqc.eri.shells.lane_packing import PackedPairs, packed, row_arguments
 from trnqc.eri.shells.pairs import ShellPairs, quartet_class

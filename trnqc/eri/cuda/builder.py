@@ -18,6 +18,7 @@ from pyscf import gto
 
 from trnqc import backends
 from trnqc.eri.classes import QuartetClass
+from trnqc.eri.compiled import programs
 from trnqc.eri.cuda.forms import first_sound
 from trnqc.eri.cuda.launches import Programs
 from trnqc.eri.cuda.run import DeviceRun, ResidentMemory
@@ -26,7 +27,6 @@ from trnqc.eri.jk.batch import Batch
 from trnqc.eri.jk.run import Run
 from trnqc.eri.jk.screening import Table
 from trnqc.eri.jk.tasks import Task, tasks_of
-from trnqc.eri.library import programs
 from trnqc.errors import CompilerError, InputError
 from trnqc.host.progress import StageBars
 from trnqc.jit import Library, Recipe, build_all

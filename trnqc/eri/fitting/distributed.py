@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 from pyscf import gto, lib
 
+from trnqc.eri.compiled import programs
 from trnqc.eri.fitting import jk
-from trnqc.eri.fitting.density_fitting import memory_left
-from trnqc.eri.fitting.fitted_integrals import MetricFactor, columns_of, shell_blocks
+from trnqc.eri.fitting.fitted_integrals import MetricFactor, columns_of, memory_left, shell_blocks
 from trnqc.eri.fitting.tagged import fitted_jk
 from trnqc.eri.integrals import ThreeCentre, int3c2e
-from trnqc.eri.library import programs
 from trnqc.ranks import Ranks
 
 

@@ -14,9 +14,9 @@ from pyscf import gto, lib
 from pyscf.df.incore import LINEAR_DEP_THR
 from pyscf.lib import logger
 
-from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.eri.integrals import int2c2e, int3c2e
 from trnqc.host.rank_updates import add_general_product
+from trnqc.host.thread_pool import single_threaded_pool
 
 # Rows of a block on the diagonal of L: enough for fast matrix products, and few beside the metric.
 ROWS = 64
@@ -24,6 +24,8 @@ ROWS = 64
 COLUMNS = 2048
 # Where more columns than this share have integrals, copying these columns takes longer than solving for the others.
 WORTH = 0.9
+# The share of the memory below PySCF's max_memory that arrays of fitted integrals may take.
+SHARE_OF_MEMORY = 0.9
 
 
 def fitted_integrals(mol: gto.Mole, auxmol: gto.Mole) -> np.ndarray:
@@ -166,3 +168,8 @@ class LowerSolver:
         self._solve(rows, first, half)
         add_general_product(rows[below], self.negative[below, above], rows[above])
         self._solve(rows, half, last)
+
+
+def memory_left(max_memory: float) -> float:
+    """Return the bytes that arrays may take below PySCF's max_memory, which is in MB and limits the whole process."""
+    return SHARE_OF_MEMORY * 1e6 * max(max_memory - lib.current_memory()[0], 0)

@@ -17,11 +17,11 @@ import numpy as np
 from pyscf import gto, lib
 
 from trnqc.eri.fitting.fitted_integrals import COLUMNS, MetricFactor, columns_of, shell_blocks
-from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.eri.integrals import ThreeCentre
 from trnqc.host.arrays import empty
 from trnqc.host.disk_arrays import added_to
 from trnqc.host.progress import StageBars
+from trnqc.host.thread_pool import single_threaded_pool
 
 # Bytes of a run at most: each row of it is written at once, and larger pieces of the file are not written faster.
 LARGEST = 1 << 26

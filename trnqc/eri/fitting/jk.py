@@ -16,11 +16,11 @@ import numpy as np
 from pyscf import lib
 
 from trnqc.eri.fitting import half_transform
-from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.eri.jk.densities import is_symmetric
 from trnqc.eri.jk.exact_sums import ExactSum, add_all
 from trnqc.host.arrays import empty
 from trnqc.host.rank_updates import add_product
+from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.ranks import ALONE, Ranks
 
 # Auxiliary functions of a group: one task, whose part of J or K is rounded as one term.

@@ -9,7 +9,7 @@ import numpy as np
 from pyscf import gto
 
 from trnqc.eri.classes import COEFFICIENT
-from trnqc.eri.library.programs import lanes
+from trnqc.eri.compiled.programs import lanes
 from trnqc.eri.shells.lane_packing import PackedPairs, packed
 from trnqc.eri.shells.pairs import ShellPairs, fitting_shells, pair_orbitals
 

@@ -14,13 +14,13 @@ import numpy as np
 from pyscf import lib
 
 from trnqc.eri.classes import PRIMITIVE, QuartetClass
+from trnqc.eri.compiled import programs as library
 from trnqc.eri.gradient import digest
 from trnqc.eri.jk.builder import CUTOFF
 from trnqc.eri.jk.exact_sums import ExactSum, add_all
 from trnqc.eri.jk.tasks import cost_of_group, grouped, relative_cost
 from trnqc.eri.kernels import boys
 from trnqc.eri.kernels.parameters import work_size
-from trnqc.eri.library import programs as library
 from trnqc.eri.operators import Operator
 from trnqc.eri.shells.lane_packing import PackedPairs, packed, row_arguments
 from trnqc.eri.shells.pairs import ShellPairs, pair_orbitals, quartet_class

@@ -10,11 +10,11 @@ import numpy as np
 from pyscf import gto
 
 from trnqc.eri.classes import PRIMITIVE
+from trnqc.eri.compiled import programs as library
 from trnqc.eri.gradient.fitting_blocks import FittingBlock, FittingShells
 from trnqc.eri.gradient.three_centre_classes import GradientClass, class_of, work_size
 from trnqc.eri.gradient.three_centre_program import program
 from trnqc.eri.kernels import boys
-from trnqc.eri.library import programs as library
 from trnqc.eri.operators import Operator
 from trnqc.eri.shells.pairs import ShellPairs
 from trnqc.host.arrays import zeros

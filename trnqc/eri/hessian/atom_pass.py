@@ -16,13 +16,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from trnqc.eri.classes import PRIMITIVE, QuartetClass
+from trnqc.eri.compiled import programs as library
 from trnqc.eri.gradient.digest import BRA
 from trnqc.eri.hessian import digest
 from trnqc.eri.hessian.passes import Pass
 from trnqc.eri.hessian.sides import Ket, Side
 from trnqc.eri.kernels import boys
 from trnqc.eri.kernels.parameters import work_size
-from trnqc.eri.library import programs as library
 from trnqc.eri.operators import Operator
 from trnqc.eri.shells.lane_packing import row_arguments
 from trnqc.eri.shells.pairs import quartet_class

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from trnqc.eri.library import programs as library
+from trnqc.eri.compiled import programs as library
 from trnqc.eri.shells.lane_packing import PackedPairs, packed
 from trnqc.eri.shells.pairs import ShellPairs, pair_orbitals
 

@@ -7,7 +7,6 @@ density -> symmetric and antisymmetric parts (densities.py) -> blocks (layout.py
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -15,8 +14,8 @@ from typing import Any
 import numpy as np
 from pyscf import gto, lib
 
-from trnqc.backends import program_backend
 from trnqc.eri.classes import QuartetClass
+from trnqc.eri.compiled import programs
 from trnqc.eri.jk import densities
 from trnqc.eri.jk.batch import Batch
 from trnqc.eri.jk.exact_sums import ExactSum, add_all
@@ -24,10 +23,9 @@ from trnqc.eri.jk.layout import Layout, block_maxima, layout_of
 from trnqc.eri.jk.run import Run
 from trnqc.eri.jk.screening import Table, tables
 from trnqc.eri.jk.tasks import Task, groups_of
-from trnqc.eri.library import programs
 from trnqc.eri.operators import Operator
 from trnqc.eri.shells.pairs import pair_orbitals, pairs_of, quartet_class
-from trnqc.errors import BackendUnavailable, MemoryLimit
+from trnqc.errors import MemoryLimit
 from trnqc.jit import Library
 from trnqc.ranks import ALONE, Ranks, dealt
 
@@ -37,81 +35,13 @@ CUTOFF = 1e-13
 Matrices = tuple[np.ndarray | None, np.ndarray | None]
 
 
-def get_jk(
-    mol: gto.Mole,
-    dm: np.ndarray,
-    hermi: int = 1,
-    with_j: bool = True,
-    with_k: bool = True,
-    omega: float | None = None,
-    backend: str = "auto",
-    cutoff: float = CUTOFF,
-    threads: int | None = None,
-    ranks: Ranks = ALONE,
-    schedule: str = "dynamic",
-) -> Matrices:
-    """Compute J and K of density matrices, as PySCF's `scf.hf.get_jk` does.
-
-    Parameters
-    ----------
-    mol : pyscf.gto.Mole
-        The molecule.
-    dm : array_like [..., nao, nao]
-        Density matrices, real or complex, with or without symmetry.
-    hermi : int
-        0 for K itself. 1 for a symmetric and 2 for an antisymmetric matrix with the lower triangle of K; that is K
-        itself if `dm` has the same symmetry. J does not depend on `hermi`, nor does K of complex densities.
-    with_j, with_k : bool
-        What is wanted.
-    omega : float, optional
-        In 1/Bohr: positive for erf(omega r)/r, negative for erfc(|omega| r)/r, 0 for 1/r; None for the molecule's own.
-    backend : str
-        "cpu", "cuda" or "auto", which is the CPU.
-    cutoff : float
-        Products of an integral and a density element below this are left out.
-    threads : int, optional
-        Threads of the CPU, by default PySCF's `lib.num_threads()`. An error for GPUs.
-    ranks : Ranks
-        Processes of one job, all of which call this function with the same arguments and get the whole J and K.
-    schedule : str
-        How ranks share the work, see `trnqc.ranks.dealt`.
-
-    Returns
-    -------
-    vj, vk : ndarray [..., nao, nao] or None
-        J_ij = sum_kl (ij|kl) D_lk and K_il = sum_jk (ij|kl) D_jk in Hartree; None for what is not wanted. On the CPU
-        the bits depend on neither the ranks nor the threads.
-
-    Raises
-    ------
-    InputError
-        For arrays that cannot be densities of this molecule.
-    MemoryLimit
-        If J and K of one density do not fit into `mol.max_memory`.
-    BackendUnavailable, CompilerError, CommunicationError
-        If J and K cannot be computed.
-    """
-    jk = builder(backend)(mol, omega=omega, cutoff=cutoff, threads=threads, ranks=ranks, schedule=schedule)
-    return jk.get_jk(dm, hermi, with_j, with_k)
-
-
-def builder(backend: str = "auto") -> type[JKBuilder]:
-    """Return the class that computes J and K on a backend; "auto" is the CPU."""
-    if program_backend(backend) == "cpu":
-        return JKBuilder
-    try:
-        return importlib.import_module("trnqc.eri.cuda.builder").JKBuilder
-    except ImportError as error:
-        raise BackendUnavailable(f"the cuda backend cannot be imported: {error}; use backend='cpu'") from error
-
-
 class JKBuilder:
     """J and K of one molecule for any number of densities. It keeps pairs, bounds and compiled functions.
 
     Parameters
     ----------
     mol, omega, cutoff, threads, ranks, schedule
-        As in `get_jk`.
+        As in `trnqc.eri.get_jk`.
 
     Raises
     ------

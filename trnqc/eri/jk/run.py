@@ -11,6 +11,7 @@ import numpy as np
 from pyscf import gto
 
 from trnqc.eri.classes import PRIMITIVE, QuartetClass
+from trnqc.eri.compiled import programs
 from trnqc.eri.jk.batch import NUMBERS, REALS, Batch
 from trnqc.eri.jk.digest import BLOCKS
 from trnqc.eri.jk.exact_sums import Add
@@ -18,7 +19,6 @@ from trnqc.eri.jk.layout import Layout, block_maxima
 from trnqc.eri.jk.tasks import Task
 from trnqc.eri.kernels import boys
 from trnqc.eri.kernels.parameters import work_size
-from trnqc.eri.library import programs
 from trnqc.host.arrays import zeros
 from trnqc.jit import Library
 

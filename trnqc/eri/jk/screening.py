@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 
 from trnqc.eri.classes import BOUND, QuartetClass
+from trnqc.eri.compiled.programs import lanes
 from trnqc.eri.jk.batch import CENTRE, COUNT, MEASURES, PLACE_A, PLACE_B, PLACES, SCHWARZ, SHELL_A, SHELL_B
 from trnqc.eri.jk.layout import Layout
 from trnqc.eri.kernels import boys
 from trnqc.eri.kernels.parameters import work_size
-from trnqc.eri.library.programs import lanes
 from trnqc.eri.shells.pairs import ShellPairs, general_records
 from trnqc.host.arrays import zeros
 from trnqc.jit import Library

@@ -20,15 +20,15 @@ from typing import Any
 import numpy as np
 from pyscf import gto, lib
 
-from trnqc.eri.fitting.thread_pool import single_threaded_pool
+from trnqc.eri.compiled import programs
 from trnqc.eri.jk import densities
-from trnqc.eri.library import programs
 from trnqc.eri.operators import Operator
 from trnqc.eri.seminumerical.field import Field
 from trnqc.eri.seminumerical.grid import Block, Orbitals, blocks_of, grid_of
 from trnqc.eri.seminumerical.overlap_fit import correction
 from trnqc.eri.seminumerical.pairs import cartesian_matrix
 from trnqc.host.arrays import zeros
+from trnqc.host.thread_pool import single_threaded_pool
 
 # The level of PySCF's grids for this purpose; with it the error is below 1e-5 Hartree an atom.
 LEVEL = 2

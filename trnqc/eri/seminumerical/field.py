@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from pyscf import gto
 
+from trnqc.eri.compiled import programs
 from trnqc.eri.kernels import boys
-from trnqc.eri.library import programs
 from trnqc.eri.operators import Operator
 from trnqc.eri.seminumerical.grid import Block
 from trnqc.eri.seminumerical.pairs import PointPairs, first_cartesians, point_pairs

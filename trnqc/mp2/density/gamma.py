@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trnqc.eri.fitting.thread_pool import single_threaded_pool
+from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.mp2.factors.metric import CholeskyMetric, Metric
 from trnqc.mp2.storage.disk_arrays import RowsOnDisk
 from trnqc.mp2.storage.store import Scratch, Store

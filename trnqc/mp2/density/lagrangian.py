@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 from pyscf import gto, lib
 
-from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.errors import MemoryLimit
 from trnqc.host.memory import gigabytes
+from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.mp2.density.gamma import Gamma
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.shell_blocks import shell_blocks, three_centre_integrals

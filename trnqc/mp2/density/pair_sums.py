@@ -27,8 +27,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.errors import TrnqcError
+from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.mp2.density.gamma import Gamma
 from trnqc.mp2.density.pair_pass import PairPass, read
 from trnqc.mp2.density.sectors import Sector, SpinEnergies, sectors, spin_energies

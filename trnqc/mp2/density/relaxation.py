@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from pyscf import gto
 
-from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.errors import InputError, TrnqcError
+from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.mp2.density.lagrangian import Lagrangian, lagrangians
 from trnqc.mp2.density.one_particle import CorrelationDensity, check_factors, unrelaxed
 from trnqc.mp2.density.pair_sums import PairSums, pair_sums

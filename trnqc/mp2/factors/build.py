@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 from pyscf import gto
 
-from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.host.memory import gigabytes, release_freed_memory
+from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.disk import finished, stored_factors
 from trnqc.mp2.factors.factors import Factors, SpinFactors

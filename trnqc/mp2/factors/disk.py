@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.errors import StorageError
 from trnqc.host.disk_arrays import DiskArray
 from trnqc.host.memory import release_freed_memory
+from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.metric import Metric, factorise
 from trnqc.mp2.factors.shell_blocks import HalfFitted

@@ -17,9 +17,9 @@ from math import prod
 
 import numpy as np
 
-from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.errors import MemoryLimit
 from trnqc.host.memory import gigabytes
+from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.disk import finished
 from trnqc.mp2.factors.factors import Factors

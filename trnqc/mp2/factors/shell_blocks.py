@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from pyscf import gto, lib
 
+from trnqc.eri.compiled.programs import lanes, words
 from trnqc.eri.integrals import ThreeCentre
-from trnqc.eri.library.programs import lanes, words
 from trnqc.errors import CompilerError, UnsupportedClass
 
 # Number of integrals (mu nu|P) from which on our kernels are used. PySCF needs one to two seconds for as many, which is

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from pyscf import gto
 
-from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.eri.gradient.fitted.half_transform import rows_of
 from trnqc.eri.gradient.fitted.products import BlockProducts
 from trnqc.eri.gradient.jk_gradient import exact_jk_gradient, fitted_jk_gradient
 from trnqc.eri.gradient.three_centre import three_centre_gradient, two_centre_gradient
+from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.mp2.density.relaxation import Relaxation
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.gradient.energy_weighted import EffectiveDensities

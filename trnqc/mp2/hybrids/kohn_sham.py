@@ -9,9 +9,9 @@ from typing import Any
 
 from pyscf import dft, gto, scf
 
-from trnqc.eri.pyscf.accelerate import accelerate
 from trnqc.errors import InputError, UnsupportedError
 from trnqc.mp2.hybrids.recipes import Recipe
+from trnqc.pyscf.accelerate import accelerate
 
 
 def kohn_sham(mol: gto.Mole, functional: Recipe, density_fit: bool | str) -> Any:

@@ -21,8 +21,8 @@ import numpy as np
 from pyscf import lib
 
 from trnqc.eri.fitting.half_transform import HalfTransform
-from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.host.blas import single_threaded
+from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.mp2.reference.spins import SpinOrbitals
 from trnqc.ranks import ALONE, Ranks, in_order
 

@@ -14,12 +14,12 @@ import numpy as np
 from pyscf import scf
 from pyscf.df.df_jk import _DFHF
 
-from trnqc.eri.pyscf.accelerate import accelerate
-from trnqc.eri.pyscf.exchange import users_jk
 from trnqc.errors import CompilerError, UnsupportedError
 from trnqc.host.overrides import users_method
 from trnqc.mp2.reference.spins import SpinOrbitals
 from trnqc.mp2.response.fitted import FittedResponse
+from trnqc.pyscf.accelerate import accelerate
+from trnqc.pyscf.exchange import users_jk
 from trnqc.ranks import ALONE, Ranks
 
 Densities = Sequence[np.ndarray]

@@ -11,7 +11,6 @@ from typing import Any
 
 from pyscf import df, gto, lib, scf
 
-from trnqc.eri.pyscf.accelerate import accelerate
 from trnqc.errors import InputError, UnsupportedError
 from trnqc.host.blas import single_threaded
 from trnqc.host.files import temporary_place
@@ -19,6 +18,7 @@ from trnqc.mp2.execution import Progress
 from trnqc.mp2.reference.orbitals import check_reference
 from trnqc.mp2.reference.semicanonical import fock_matrices
 from trnqc.mp2.scf.shared_jk import SharedJK
+from trnqc.pyscf.accelerate import accelerate
 
 # The kinds of reference.
 REFERENCES = ("RHF", "UHF", "ROHF")

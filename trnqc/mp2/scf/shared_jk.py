@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from pyscf import df, gto, lib
 
-from trnqc.eri.fitting.density_fitting import DF, memory_left
 from trnqc.eri.fitting.distributed import DistributedFitting, bytes_of_a_rank, prepared
-from trnqc.eri.fitting.fitted_integrals import MetricFactor
+from trnqc.eri.fitting.fitted_integrals import MetricFactor, memory_left
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.operators import signed_omega
 from trnqc.errors import CompilerError, UnsupportedClass
+from trnqc.pyscf.density_fitting import DF
 from trnqc.ranks import Ranks
 
 

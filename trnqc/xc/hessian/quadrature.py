@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 import numpy as np
 from pyscf import gto
 
-from trnqc.eri.fitting.thread_pool import single_threaded_pool
-from trnqc.eri.library import programs
+from trnqc.eri.compiled import programs
 from trnqc.errors import UnsupportedError
+from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.xc.ao import AtomicOrbitals
 from trnqc.xc.blocks import Block, Blocks
 from trnqc.xc.hessian.block_densities import ORDER, SECOND, THIRD, VARIABLES, BlockDensities, half_potentials

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trnqc.eri.library import programs
+from trnqc.eri.compiled import programs
 from trnqc.xc.ao import AtomicOrbitals
 from trnqc.xc.blocks import Block, Blocks
 from trnqc.xc.hessian.block_densities import VARIABLES

@@ -13,10 +13,10 @@ import numpy as np
 from pyscf import gto, lib
 
 from trnqc.eri.fitting.fitted_integrals import MetricFactor
-from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.eri.gradient.fitted.densities import SpinDensities
 from trnqc.eri.integrals import ThreeCentre, int3c2e
 from trnqc.eri.operators import signed_omega
+from trnqc.host.thread_pool import single_threaded_pool
 
 # The fewest fitting functions whose integrals a thread computes at once: each call takes milliseconds.
 FUNCTIONS = 32

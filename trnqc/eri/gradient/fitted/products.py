@@ -7,8 +7,8 @@ from math import prod
 import numpy as np
 from scipy.linalg.blas import dgemm
 
-from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.host.arrays import empty
+from trnqc.host.thread_pool import single_threaded_pool
 
 # Rows p of a task: enough for fast matrix products, and several tasks for each thread.
 ROWS = 128

@@ -16,12 +16,12 @@ import numpy as np
 from pyscf import gto
 
 from trnqc.eri.fitting.fitted_integrals import LowerSolver, MetricFactor
-from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.eri.gradient.fitted.densities import DensityPair, SpinDensities, by_spin
 from trnqc.eri.gradient.fitted.half_transform import FittedRows, Integrals, half_transformed
 from trnqc.eri.gradient.fitted.products import BlockProducts
 from trnqc.errors import InputError, MemoryLimit
 from trnqc.host.memory import gigabytes
+from trnqc.host.thread_pool import single_threaded_pool
 
 # Columns for which a thread solves at once: they stay in its cache and are enough for matrix products.
 COLUMNS = 1024

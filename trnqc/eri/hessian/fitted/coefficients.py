@@ -9,10 +9,10 @@ from functools import cached_property
 import numpy as np
 
 from trnqc.eri.fitting.fitted_integrals import COLUMNS, LowerSolver, MetricFactor
-from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.eri.gradient.fitted.densities import SpinDensities
 from trnqc.eri.gradient.fitted.half_transform import Integrals, half_transformed
 from trnqc.eri.hessian.fitted.integral_derivatives import IntegralDerivatives
+from trnqc.host.thread_pool import single_threaded_pool
 
 
 @dataclass(frozen=True, eq=False)

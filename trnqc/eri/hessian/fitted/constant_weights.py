@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from pyscf import gto
 
-from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.eri.gradient.fitting_blocks import FittingBlock, blocks_of, segmented
 from trnqc.eri.gradient.three_centre_pass import CUTOFF, Bra, Task, ThreeCentrePass, compiled_kernels
 from trnqc.eri.hessian.blocks import completed
 from trnqc.eri.hessian.fitted.integral_derivatives import IntegralDerivatives
 from trnqc.eri.operators import Operator
 from trnqc.eri.shells.pairs import ShellPairs, pairs_between
+from trnqc.host.thread_pool import single_threaded_pool
 
 # Bytes that the weights of one block of fitting functions take for one direction of a derivative.
 BLOCK_BYTES = 1e8

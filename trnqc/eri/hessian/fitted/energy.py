@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import numpy as np
 from pyscf import lib
 
-from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.eri.hessian.fitted.coefficients import Coefficients
 from trnqc.eri.hessian.fitted.integral_derivatives import IntegralDerivatives
+from trnqc.host.thread_pool import single_threaded_pool
 
 # Parts into which threads divide the rows of a product. The sums of the parts do not depend on the number of threads.
 PARTS = 32

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from pyscf import lib
 
-from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.eri.gradient.fitted.half_transform import Integrals
 from trnqc.eri.hessian.fitted.coefficients import Coefficients
 from trnqc.eri.hessian.fitted.integral_derivatives import IntegralDerivatives
+from trnqc.host.thread_pool import single_threaded_pool
 
 
 def fock_derivatives(

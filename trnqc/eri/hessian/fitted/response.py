@@ -17,9 +17,9 @@ import numpy as np
 from pyscf import lib
 from scipy.linalg.blas import dgemm
 
-from trnqc.eri.fitting.thread_pool import single_threaded_pool
 from trnqc.errors import MemoryLimit
 from trnqc.host.memory import gigabytes
+from trnqc.host.thread_pool import single_threaded_pool
 
 # Parts into which threads divide the rows Q. The sums of the parts do not depend on the number of threads.
 PARTS = 8

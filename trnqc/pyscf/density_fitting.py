@@ -15,24 +15,17 @@ from pyscf import df, gto, lib
 from pyscf.df import df_jk
 from pyscf.lib import logger
 
+from trnqc.eri.compiled import background, programs
 from trnqc.eri.fitting import half_transform, jk
 from trnqc.eri.fitting.file_rows import FileRows
-from trnqc.eri.fitting.fitted_integrals import fitted_integrals
+from trnqc.eri.fitting.fitted_integrals import fitted_integrals, memory_left
 from trnqc.eri.fitting.integrals_to_file import write_fitted_integrals
 from trnqc.eri.fitting.rounded import HostProducts, ReducedProducts, RoundedJK
 from trnqc.eri.fitting.tagged import fitted_jk, has_orbitals
-from trnqc.eri.library import background, needs, programs
+from trnqc.eri.prepare import needs
 from trnqc.errors import CompilerError, InputError, StorageError, UnsupportedClass
 from trnqc.host.memory import gigabytes
 from trnqc.host.overrides import users_method
-
-# The share of the memory below PySCF's max_memory that arrays of this module may take.
-SHARE_OF_MEMORY = 0.9
-
-
-def memory_left(max_memory: float) -> float:
-    """Return the bytes that arrays may take below PySCF's max_memory, which is in MB and limits the whole process."""
-    return SHARE_OF_MEMORY * 1e6 * max(max_memory - lib.current_memory()[0], 0)
 
 
 class DF(df.DF):

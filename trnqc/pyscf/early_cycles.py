@@ -21,10 +21,11 @@ from pyscf.df.df_jk import _DFHF
 from pyscf.lib import logger
 
 from trnqc.eri.fitting import on_device
-from trnqc.eri.fitting.density_fitting import DF, memory_left
+from trnqc.eri.fitting.fitted_integrals import memory_left
 from trnqc.eri.fitting.rounded import RoundedJK
 from trnqc.errors import MemoryLimit, UnsupportedError
 from trnqc.host.overrides import users_method
+from trnqc.pyscf.density_fitting import DF
 
 # The error of the orbital gradient in units of the rounding error of a number and of `gradient_scale`. Measured errors
 # in single precision were 0.4 to 1.3 times this in all cycles of benzene, its cation, aspirin and caffeine with

@@ -16,23 +16,23 @@ from pyscf import df, gto, lib, scf
 from pyscf.df.df_jk import _DFHF
 from pyscf.lib import logger
 
+from trnqc.eri.api import builder
+from trnqc.eri.compiled import background
 from trnqc.eri.fitting import on_device
-from trnqc.eri.fitting.density_fitting import DF
-from trnqc.eri.jk.builder import builder
-from trnqc.eri.library import background
-from trnqc.eri.pyscf import early_cycles
-from trnqc.eri.pyscf import exchange as exchange_methods
-from trnqc.eri.pyscf.coulomb_exchange import COVERED, CoulombExchange
-from trnqc.eri.pyscf.diis import CDIIS
-from trnqc.eri.pyscf.early_cycles import SMALLEST, EarlyCycles
-from trnqc.eri.pyscf.fitted_gradients import accelerate_fitted_gradients
-from trnqc.eri.pyscf.gradients import accelerate_gradients
-from trnqc.eri.pyscf.hessians import accelerate_hessian
-from trnqc.eri.pyscf.molecule_cache import MoleculeCache
-from trnqc.eri.pyscf.quadratures import accelerate_quadratures, accelerate_xc_gradients, undo_quadratures
-from trnqc.eri.pyscf.timings import Timings
 from trnqc.errors import InputError, UnsupportedError
 from trnqc.host.blas import single_threaded
+from trnqc.pyscf import early_cycles
+from trnqc.pyscf import exchange as exchange_methods
+from trnqc.pyscf.coulomb_exchange import COVERED, CoulombExchange
+from trnqc.pyscf.density_fitting import DF
+from trnqc.pyscf.diis import CDIIS
+from trnqc.pyscf.early_cycles import SMALLEST, EarlyCycles
+from trnqc.pyscf.fitted_gradients import accelerate_fitted_gradients
+from trnqc.pyscf.gradients import accelerate_gradients
+from trnqc.pyscf.hessians import accelerate_hessian
+from trnqc.pyscf.molecule_cache import MoleculeCache
+from trnqc.pyscf.quadratures import accelerate_quadratures, accelerate_xc_gradients, undo_quadratures
+from trnqc.pyscf.timings import Timings
 
 # Functions up to which several threads make the matrix products and eigenvectors of an SCF slower rather than faster,
 # because they wait for each other. J and K have threads of their own.

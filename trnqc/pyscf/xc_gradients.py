@@ -16,9 +16,10 @@ from pyscf.dft import numint
 from pyscf.grad.rks import _initialize_grids
 from pyscf.lib import logger
 
-from trnqc.eri.library import background, needs
-from trnqc.eri.pyscf.molecule_cache import MoleculeCache
+from trnqc.eri.compiled import background
+from trnqc.eri.prepare import needs
 from trnqc.host.overrides import users_method
+from trnqc.pyscf.molecule_cache import MoleculeCache
 from trnqc.xc.densities import VARIABLES
 from trnqc.xc.forces import nonlocal_gradient, nonlocal_programs_for, programs_for, xc_gradient
 from trnqc.xc.grid_response import xc_gradient_of_moving_grid

@@ -8,7 +8,8 @@ import numpy as np
 from pyscf import df, gto
 from pyscf.df.df_jk import _DFHF
 
-from trnqc.eri.library import background, needs
+from trnqc.eri.compiled import background
+from trnqc.eri.prepare import needs
 from trnqc.eri.seminumerical.exchange import LEVEL, SeminumericalExchange
 from trnqc.eri.seminumerical.field import programs_for
 from trnqc.eri.seminumerical.work import is_cheaper

@@ -11,14 +11,15 @@ from pyscf.df.df_jk import _DFHF
 from pyscf.lib import logger
 from pyscf.scf._response_functions import _gen_rhf_response, _gen_uhf_response
 
+from trnqc.eri.compiled import background, programs
 from trnqc.eri.hessian.one_electron import one_electron_energy
-from trnqc.eri.library import background, needs, programs
-from trnqc.eri.pyscf.exchange import users_jk
-from trnqc.eri.pyscf.hessian_terms import ExactTerms, FittedTerms, Orbitals
-from trnqc.eri.pyscf.molecule_cache import MoleculeCache
-from trnqc.eri.pyscf.orbital_response import OrbitalResponse
+from trnqc.eri.prepare import needs
 from trnqc.errors import MemoryLimit
 from trnqc.host.overrides import users_method
+from trnqc.pyscf.exchange import users_jk
+from trnqc.pyscf.hessian_terms import ExactTerms, FittedTerms, Orbitals
+from trnqc.pyscf.molecule_cache import MoleculeCache
+from trnqc.pyscf.orbital_response import OrbitalResponse
 from trnqc.xc.ao import programs_for
 from trnqc.xc.hessian.quadrature import Functional, HessianQuadrature
 from trnqc.xc.hessian.response import PotentialResponse

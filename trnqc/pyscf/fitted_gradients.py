@@ -16,12 +16,13 @@ from pyscf import df, gto, lib
 from pyscf.lib import logger
 
 from trnqc.eri.classes import LMAX, LMAX_FITTING
+from trnqc.eri.compiled import background, programs
 from trnqc.eri.gradient.fitted.half_transform import rows_of
 from trnqc.eri.gradient.jk_gradient import exact_jk_gradient, fitted_jk_gradient
-from trnqc.eri.library import background, needs, programs
-from trnqc.eri.pyscf.molecule_cache import MoleculeCache, is_covered
+from trnqc.eri.prepare import needs
 from trnqc.errors import MemoryLimit
 from trnqc.host.overrides import users_method
+from trnqc.pyscf.molecule_cache import MoleculeCache, is_covered
 
 # Methods that would see zeros in the place of derivatives of J and K. A user's gets PySCF's matrices.
 STEPS = ("grad_elec", "get_veff", "get_jk", "get_j", "get_k", "extra_force")

@@ -10,11 +10,12 @@ from pyscf import gto, lib
 from pyscf.lib import logger
 
 from trnqc.eri.classes import LMAX
+from trnqc.eri.compiled import background, programs
 from trnqc.eri.gradient.builder import GradientBuilder
-from trnqc.eri.library import background, needs, programs
 from trnqc.eri.operators import signed_omega
-from trnqc.eri.pyscf.molecule_cache import MoleculeCache, is_covered
+from trnqc.eri.prepare import needs
 from trnqc.host.overrides import users_method
+from trnqc.pyscf.molecule_cache import MoleculeCache, is_covered
 
 
 def accelerate_gradients(gradients: Any) -> Any:

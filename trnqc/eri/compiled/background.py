@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from trnqc import jit
-from trnqc.eri.library import programs as library
+from trnqc.eri.compiled import programs as library
 from trnqc.errors import CompilerError, InputError
 from trnqc.host.files import DIRECTORY_VARIABLE, cache_directory
 from trnqc.jit import Recipe, find_compiler
@@ -36,7 +36,7 @@ NO_COMPILER = "there is no C compiler"
 _START = """
 import pickle, sys
 sys.path[:] = pickle.load(sys.stdin.buffer)
-from trnqc.eri.library.builder import main
+from trnqc.eri.compiled.builder import main
 sys.exit(main(sys.stdin.buffer))
 """
 

@@ -19,10 +19,10 @@ from trnqc.eri.hessian.fitted.builder import FittedHessian
 from trnqc.eri.hessian.fitted.response import FittedResponse
 from trnqc.eri.hessian.two_electron import HessianBuilder
 from trnqc.eri.jk.builder import JKBuilder
-from trnqc.eri.library import needs
 from trnqc.eri.operators import signed_omega
-from trnqc.eri.pyscf.molecule_cache import MoleculeCache, is_covered
-from trnqc.eri.pyscf.orbital_response import DensityResponse, Term
+from trnqc.eri.prepare import needs
+from trnqc.pyscf.molecule_cache import MoleculeCache, is_covered
+from trnqc.pyscf.orbital_response import DensityResponse, Term
 
 
 @dataclass(frozen=True)

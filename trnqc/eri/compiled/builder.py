@@ -144,7 +144,7 @@ def clear_up(directory: Path) -> None:
 
 def compile_all(programs: list[Any], end: End) -> int:
     """Compile programs in order, as many at a time as there are cores. Returns 1 if one fails, else 0."""
-    from trnqc.eri.library import programs as library
+    from trnqc.eri.compiled import programs as library
 
     cores = cpus()
     rationed = has_quota()
@@ -165,7 +165,7 @@ def compile_all(programs: list[Any], end: End) -> int:
 
 
 def _compile(store: Callable[..., Path], program: Any, end: End, pauses: float) -> None:
-    from trnqc.eri.library import programs as library
+    from trnqc.eri.compiled import programs as library
 
     # A job that waits for this program compiles it by itself, at full speed.
     while not end and library_cache().is_being_built(library.entry(program)):

@@ -47,6 +47,6 @@ def accelerate_xc_gradients(gradients: Any) -> Any:
     """Return a gradients object with exchange and correlation by our programs; that of Hartree-Fock as it is."""
     if "_numint" not in gradients.base.__dict__:
         return gradients
-    from trnqc.eri.pyscf.xc_gradients import accelerate_xc_gradients
+    from trnqc.pyscf.xc_gradients import accelerate_xc_gradients
 
     return accelerate_xc_gradients(gradients)

@@ -13,7 +13,7 @@ from pyscf import gto
 from trnqc.eri.fitting import half_transform
 from trnqc.eri.jk.batch import Batch
 from trnqc.eri.jk.builder import JKBuilder
-from trnqc.eri.library import prebuild
+from trnqc.eri.prepare import prebuild
 from trnqc.jit import Recipe
 
 Programs = tuple[Recipe, ...]

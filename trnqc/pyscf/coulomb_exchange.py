@@ -13,18 +13,20 @@ from pyscf import gto, lib, scf
 from pyscf.df.df_jk import _DFHF
 from pyscf.lib import logger
 
+from trnqc.eri.api import builder
+from trnqc.eri.compiled import background
 from trnqc.eri.fitting import on_device
-from trnqc.eri.fitting.density_fitting import DF
 from trnqc.eri.integrals import int2e
-from trnqc.eri.jk.builder import JKBuilder, builder
-from trnqc.eri.library import background, needs
+from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.operators import signed_omega
-from trnqc.eri.pyscf import exchange as exchange_methods
-from trnqc.eri.pyscf.molecule_cache import MoleculeCache, is_covered
-from trnqc.eri.pyscf.timings import Timings
+from trnqc.eri.prepare import needs
 from trnqc.eri.seminumerical.exchange import LEVEL
 from trnqc.errors import MemoryLimit
 from trnqc.host.overrides import users_method
+from trnqc.pyscf import exchange as exchange_methods
+from trnqc.pyscf.density_fitting import DF
+from trnqc.pyscf.molecule_cache import MoleculeCache, is_covered
+from trnqc.pyscf.timings import Timings
 
 # The classes that can be accelerated, with their subclasses ROHF, RKS, UKS and ROKS.
 COVERED = (scf.hf.RHF, scf.uhf.UHF)

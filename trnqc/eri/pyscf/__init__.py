@@ -1,1 +1,0 @@
-"""Mean-field objects of PySCF with J, K, integrals and gradients of this package."""
