@@ -89,7 +89,7 @@ def test_a_stack_is_one_product_and_two_copies():
     def calls(count: int) -> tuple[int, ...]:
         backend = RecordedCuda()
         backend.blas("bf16x3").product(random(count, 13, 7), random(count, 13, 5), None, 1.0, 0.0)
-        return tuple(backend.driver.count(name) for name in ("launch", "cuMemcpyHtoD", "cuMemcpyDtoH"))
+        return tuple(backend.driver.count(name) for name in ("launch", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync"))
 
     assert calls(2) == calls(9) == (2, 2, 1)
 
