@@ -170,6 +170,11 @@ class RecordedSolvers(CusolverSolvers):
         with self._emulation():
             return super().cholesky(a)
 
+    @property
+    def eigen_label(self):
+        with self._emulation():
+            return super().eigen_label
+
     def eigenvectors(self, a, values):
         with self._emulation():
             return super().eigenvectors(a, values)

@@ -134,6 +134,11 @@ class DeviceRun:
             self.release()
             raise
 
+    @property
+    def arrays(self) -> dict[str, DeviceArray]:
+        """The arrays of the pass: densities, the numbers of tasks, J and K."""
+        return self._pass
+
     def launch(self) -> None:
         """Queue all tasks, without waiting for any."""
         own = [self._pass | self.resident.buffers[stream] for stream in self.streams]
