@@ -2,10 +2,10 @@
 
     python -m scripts.device.host_costs [--molecules water5 water20] [--basis 6-31g*] [--out FILE]
 
-All code of the host runs, and kernels do not, so that the wall time is what the host takes for a build of J and K, an
-energy of MP2, or energy and forces of a MACE model, while a GPU computes. Of MACE only our operators are timed, since
-PyTorch's run on a stand-in (mace_step.py). A first call, which compiles and uploads tables, is counted apart. The
-record is profiles/counted/host_costs.json.
+All code of the host runs, and kernels do not, so that its CPU time is what the host takes for a build of J and K, an
+energy of MP2, or energy and forces of a MACE model, while a GPU computes; other programs on the machine change it
+little. Of MACE only our operators are timed, since PyTorch's run on a stand-in (mace_step.py). A first call, which
+compiles and uploads tables, is counted apart. The record is profiles/counted/host_costs.json.
 """
 
 from __future__ import annotations
@@ -79,15 +79,15 @@ class _IdleBlas:
         self.driver.calls.append(Call("gemm_strided_batched_ex"))
 
 
-def wall(work: Callable[[], Any]) -> float:
-    """The seconds of one call."""
-    begin = time.perf_counter()
+def seconds_of(work: Callable[[], Any]) -> float:
+    """The CPU seconds of one call, on all threads."""
+    begin = time.process_time()
     work()
-    return time.perf_counter() - begin
+    return time.process_time() - begin
 
 
 def counted(
-    driver: RecordingDriver, work: Callable[[], Any], timed: Callable[[Callable[[], Any]], float] = wall
+    driver: RecordingDriver, work: Callable[[], Any], timed: Callable[[Callable[[], Any]], float] = seconds_of
 ) -> dict[str, Any]:
     """Counts of one call, and the least seconds of several by `timed`."""
     driver.calls.clear()
@@ -118,9 +118,7 @@ def coulomb_exchange(title: str, basis: str) -> dict[str, Any]:
     driver = RecordingDriver()
     builder = JKBuilder(mol, devices=[IdleDevice(driver, lanes=1024)])
     dm = scf.hf.init_guess_by_minao(mol)
-    begin = time.perf_counter()
-    builder.get_jk(dm)
-    first = time.perf_counter() - begin
+    first = seconds_of(lambda: builder.get_jk(dm))
     row = counted(driver, lambda: builder.get_jk(dm))
     return {"case": f"J and K, {title}/{basis}", "orbitals": mol.nao_nr(), "first_seconds": first} | row
 
@@ -132,9 +130,7 @@ def pair_energies(preset: str, precision: str) -> dict[str, Any]:
     B, eps_occ, eps_vir = factors(*PRESETS[preset])
     with _idle_products(driver):
         step = CudaPairStep((Gpu(device, CublasProducts(device), CusolverSolvers(device)),), PairOptions(precision))
-        begin = time.perf_counter()
-        step.triangle(B, eps_occ, eps_vir, None)
-        first = time.perf_counter() - begin
+        first = seconds_of(lambda: step.triangle(B, eps_occ, eps_vir, None))
         row = counted(driver, lambda: step.triangle(B, eps_occ, eps_vir, None))
     return {"case": f"MP2, {preset}, {precision}", "shape": PRESETS[preset], "first_seconds": first} | row
 

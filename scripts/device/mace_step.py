@@ -96,7 +96,7 @@ class Model(nn.Module):
 
 
 class Clock:
-    """The seconds within our operators, without those of PyTorch's operators that they call."""
+    """The CPU seconds within our operators, without those of PyTorch's operators that they call."""
 
     def __init__(self) -> None:
         self.seconds, self._inside = 0.0, False
@@ -111,9 +111,9 @@ class Clock:
         """Return one of our operators, which lets the clock run."""
 
         def timed(*arguments: Any) -> Any:
-            begin, self._inside = time.perf_counter(), True
+            begin, self._inside = time.process_time(), True
             result = operator(*arguments)
-            self.seconds, self._inside = self.seconds + time.perf_counter() - begin, False
+            self.seconds, self._inside = self.seconds + time.process_time() - begin, False
             return result
 
         return timed
@@ -122,9 +122,9 @@ class Clock:
         """Return an operator of PyTorch, during which the clock stands still."""
 
         def timed(*arguments: Any) -> Any:
-            begin = time.perf_counter()
+            begin = time.process_time()
             result = operator(*arguments)
-            self.seconds -= (time.perf_counter() - begin) * self._inside
+            self.seconds -= (time.process_time() - begin) * self._inside
             return result
 
         return timed
