@@ -2,9 +2,12 @@
 
     python -m scripts.device.host_costs [--molecules water5 water20] [--basis 6-31g*] [--out FILE]
 
-All code of the host runs, and kernels do not, so that the wall time is what the host takes for a build of J and K, or
-energy of MP2, while a GPU computes. A first call, which compiles and uploads tables, is counted apart. The record is
-profiles/counted/host_costs.json.
+All code of the host runs, and kernels do not, so that its CPU time is what the host takes for a build of J and K, a
+cycle of an SCF, an energy of MP2, or energy and forces of a MACE model, while a GPU computes; other programs on the
+machine change it little. Cycles of an SCF are counted with all matrices on the GPU, and with those of J and K alone,
+for which PySCF extrapolates, diagonalises and makes the density. Of MACE only our operators are timed, since PyTorch's
+run on a stand-in (mace_step.py). A first call, which
+compiles and uploads tables, is counted apart. The record is profiles/counted/host_costs.json.
 """
 
 from __future__ import annotations
@@ -14,32 +17,36 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from statistics import median
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+import numpy as np
 from pyscf import scf
 from rich.console import Console
 from rich.table import Table
 
 from scripts import ROOT
+from scripts.device.mace_step import SIZES, mace_step
 from scripts.device.recording_driver import Call, RecordedDevice, RecordingDriver
 from scripts.device.shapes import PRESETS, factors
 from scripts.measuring import heading, machine, write_json
-from trnqc.backends.cuda import products
+from trnqc.backends.cuda import products, solvers
 from trnqc.backends.cuda.pairs import CudaPairStep
 from trnqc.backends.cuda.products import CublasProducts, Gpu
 from trnqc.backends.cuda.solvers import CusolverSolvers
 from trnqc.backends.pair_step import PairOptions
 from trnqc.eri.cuda.builder import JKBuilder
+from trnqc.eri.cuda.scf.extrapolation import Coefficients
+from trnqc.eri.cuda.scf.matrices import Matrices, Place, Problem
 from trnqc.jit.device import Built, CudaDevice
 from trnqc.jit.recipe import Recipe
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
 
-ROUNDS = 5
+# The least of so many times counts, because other programs may run beside.
+ROUNDS = 15
 
 
 class IdleDevice(RecordedDevice):
@@ -57,6 +64,7 @@ class _IdleBlas:
     Operation = SimpleNamespace(N=0, T=1)
     ComputeType = SimpleNamespace(COMPUTE_32F=68, COMPUTE_64F=70)
     GemmAlgo = SimpleNamespace(DFALT=-1)
+    FillMode = SimpleNamespace(LOWER=0, UPPER=1)
 
     def __init__(self, driver: RecordingDriver) -> None:
         self.driver = driver
@@ -77,29 +85,47 @@ class _IdleBlas:
         self.driver.calls.append(Call("gemm_strided_batched_ex"))
 
 
-def counted(driver: RecordingDriver, work: Callable[[], Any]) -> dict[str, Any]:
-    """Counts of one call, and the median seconds of several."""
+class _IdleSolver(_IdleBlas):
+    """cuSOLVER whose eigenvectors are not computed. Its workspace has about the size that two matrices have."""
+
+    def dsyevd_buffer_size(self, handle: int, mode: int, triangle: int, n: int, *places: int) -> int:
+        return 2 * n * n
+
+    def dsyevd(self, *arguments: Any) -> None:
+        self.driver.calls.append(Call("dsyevd"))
+
+
+def seconds_of(work: Callable[[], Any]) -> float:
+    """The CPU seconds of one call, on all threads."""
+    begin = time.process_time()
+    work()
+    return time.process_time() - begin
+
+
+def counted(
+    driver: RecordingDriver, work: Callable[[], Any], timed: Callable[[Callable[[], Any]], float] = seconds_of
+) -> dict[str, Any]:
+    """Counts of one call, and the least seconds of several by `timed`."""
     driver.calls.clear()
     work()
-    calls, seconds = list(driver.calls), []
-    for _ in range(ROUNDS):
-        begin = time.perf_counter()
-        work()
-        seconds.append(time.perf_counter() - begin)
+    calls = list(driver.calls)
+    seconds = min(timed(work) for _ in range(ROUNDS))
     by_name = {
         name: [call for call in calls if call.name == name] for name in dict.fromkeys(call.name for call in calls)
     }
     return {
         "launches": len(by_name.get("launch", [])),
+        "operators of PyTorch": len(by_name.get("torch", [])),
         "products": len(by_name.get("gemm_ex", [])) + len(by_name.get("gemm_strided_batched_ex", [])),
-        "uploads": len(by_name.get("cuMemcpyHtoD", [])),
-        "uploaded_bytes": sum(call.nbytes for call in by_name.get("cuMemcpyHtoD", [])),
-        "downloads": len(by_name.get("cuMemcpyDtoH", [])),
-        "downloaded_bytes": sum(call.nbytes for call in by_name.get("cuMemcpyDtoH", [])),
+        "eigenproblems": len(by_name.get("dsyevd", [])),
+        "uploads": len(by_name.get("cuMemcpyHtoDAsync", [])),
+        "uploaded_bytes": sum(call.nbytes for call in by_name.get("cuMemcpyHtoDAsync", [])),
+        "downloads": len(by_name.get("cuMemcpyDtoHAsync", [])),
+        "downloaded_bytes": sum(call.nbytes for call in by_name.get("cuMemcpyDtoHAsync", [])),
         "allocations": len(by_name.get("Device.allocate", [])),
-        "waits": len(by_name.get("Stream.sync", [])),
-        "host_seconds": median(seconds),
-        "host_seconds_a_launch": median(seconds) / max(1, len(by_name.get("launch", []))),
+        "waits": len(by_name.get("Stream.sync", [])) + len(by_name.get("cuStreamSynchronize", [])),
+        "host_seconds": seconds,
+        "host_seconds_a_launch": seconds / max(1, len(by_name.get("launch", []))),
     }
 
 
@@ -109,11 +135,70 @@ def coulomb_exchange(title: str, basis: str) -> dict[str, Any]:
     driver = RecordingDriver()
     builder = JKBuilder(mol, devices=[IdleDevice(driver, lanes=1024)])
     dm = scf.hf.init_guess_by_minao(mol)
-    begin = time.perf_counter()
-    builder.get_jk(dm)
-    first = time.perf_counter() - begin
+    first = seconds_of(lambda: builder.get_jk(dm))
     row = counted(driver, lambda: builder.get_jk(dm))
     return {"case": f"J and K, {title}/{basis}", "orbitals": mol.nao_nr(), "first_seconds": first} | row
+
+
+def cycle_on_gpu(title: str, basis: str) -> dict[str, Any]:
+    """A cycle of an RHF whose matrices are all on the GPU, with eight vectors of DIIS."""
+    mf = scf.RHF(build_mole(load_geometry(title), basis))
+    driver = RecordingDriver(memory=1 << 36)
+    overlap = mf.get_ovlp()
+    occupied = (mf.mol.nelectron // 2,)
+    x = mf.check_linear_dependency(overlap)
+    density = mf.get_init_guess()[None]
+    problem = Problem(mf.get_hcore(), overlap, x, density, occupied, incremental=True)
+    with _idle_products(driver):
+        place = Place.of(JKBuilder(mf.mol, devices=[IdleDevice(driver, lanes=1024)]))
+        begin = time.perf_counter()
+        with Matrices(place, problem, Coefficients(mf, mf.diis_space)) as matrices:
+            matrices.start(True)
+
+            def cycle() -> None:
+                matrices.orbitals(True)
+                matrices.step(True)
+
+            for _ in range(mf.diis_space):
+                cycle()
+            first = time.perf_counter() - begin
+            row = counted(driver, cycle)
+    return _cycle_row(f"SCF cycle, {title}/{basis}", mf.mol, first, row)
+
+
+def cycle_on_host(title: str, basis: str) -> dict[str, Any]:
+    """The same with J and K alone on the GPU, by the steps of PySCF's `scf.hf.kernel`."""
+    mf = scf.RHF(build_mole(load_geometry(title), basis))
+    driver = RecordingDriver()
+    builder = JKBuilder(mf.mol, devices=[IdleDevice(driver, lanes=1024)])
+    mf.get_jk = lambda mol, dm, hermi=1, **options: builder.get_jk(dm, hermi)
+    s, h, begin = mf.get_ovlp(), mf.get_hcore(), time.perf_counter()
+    x, first_dm, random = mf.check_linear_dependency(s), mf.get_init_guess(), np.random.default_rng(0)
+    diis, vhf = mf.DIIS(mf), mf.get_veff(mf.mol, first_dm)
+    diis.Corth = x
+
+    def cycle() -> None:
+        # J and K of kernels that do not run are zero: without other densities, all errors of DIIS would be the same.
+        noise = 0.01 * random.normal(size=first_dm.shape)
+        last = first_dm + noise + noise.T
+        energies, orbitals = mf.eig(mf.get_fock(h, s, vhf, last, 1, diis), s, x=x)
+        occupations = mf.get_occ(energies, orbitals)
+        dm = mf.make_rdm1(orbitals, occupations)
+        fock = mf.get_fock(h, s, mf.get_veff(mf.mol, dm, last, vhf), dm)
+        mf.energy_tot(dm, h, vhf)
+        mf.get_grad(orbitals, occupations, fock)
+
+    for _ in range(mf.diis_space):
+        cycle()
+    first = time.perf_counter() - begin
+    row = counted(driver, cycle)
+    return _cycle_row(f"SCF cycle, {title}/{basis}, J and K alone on the GPU", mf.mol, first, row)
+
+
+def _cycle_row(case: str, mol: Any, first: float, row: dict[str, Any]) -> dict[str, Any]:
+    moved = row["uploaded_bytes"] + row["downloaded_bytes"]
+    sizes = {"orbitals": mol.nao_nr(), "matrix_bytes": 8 * mol.nao_nr() ** 2, "moved_bytes": moved}
+    return {"case": case, "first_seconds": first} | sizes | row | {"moved_bytes_a_function": moved / mol.nao_nr()}
 
 
 def pair_energies(preset: str, precision: str) -> dict[str, Any]:
@@ -123,43 +208,61 @@ def pair_energies(preset: str, precision: str) -> dict[str, Any]:
     B, eps_occ, eps_vir = factors(*PRESETS[preset])
     with _idle_products(driver):
         step = CudaPairStep((Gpu(device, CublasProducts(device), CusolverSolvers(device)),), PairOptions(precision))
-        begin = time.perf_counter()
-        step.triangle(B, eps_occ, eps_vir, None)
-        first = time.perf_counter() - begin
+        first = seconds_of(lambda: step.triangle(B, eps_occ, eps_vir, None))
         row = counted(driver, lambda: step.triangle(B, eps_occ, eps_vir, None))
     return {"case": f"MP2, {preset}, {precision}", "shape": PRESETS[preset], "first_seconds": first} | row
 
 
+def energy_and_forces(title: str) -> dict[str, Any]:
+    """Energy and forces of a MACE model, whose edges are those of the step before."""
+    driver = RecordingDriver()
+    with mace_step(SIZES[title], IdleDevice(driver, lanes=1024)) as (step, clock):
+        first = clock.of(step)
+        row = counted(driver, step, clock.of)
+    return {"case": f"MACE step, {title}", "size": asdict(SIZES[title]), "first_seconds": first} | row
+
+
 @contextmanager
 def _idle_products(driver: RecordingDriver) -> Iterator[None]:
-    with mock.patch.object(products, "cublas", lambda: _IdleBlas(driver)):
+    with (
+        mock.patch.object(products, "cublas", lambda: _IdleBlas(driver)),
+        mock.patch.object(solvers, "cublas", lambda: _IdleBlas(driver)),
+        mock.patch.object(solvers, "cusolver", lambda: _IdleSolver(driver)),
+    ):
         yield
 
 
 def table(rows: Sequence[dict[str, Any]]) -> Table:
     """Rows for people."""
     printed = Table(
-        "case", "launches", "products", "MB up", "MB down", "allocations", "waits", "host ms", "us a launch"
+        "case", "launches", "PyTorch", "products", "kB up", "kB down", "allocations", "waits", "host ms", "us a launch"
     )
     for row in rows:
-        megabytes = (f"{row[name] / 1e6:.2f}" for name in ("uploaded_bytes", "downloaded_bytes"))
+        kilobytes = (f"{row[name] / 1e3:.1f}" for name in ("uploaded_bytes", "downloaded_bytes"))
         times = f"{row['host_seconds'] * 1e3:.1f}", f"{row['host_seconds_a_launch'] * 1e6:.0f}"
-        counts = (str(row[name]) for name in ("launches", "products"))
-        printed.add_row(row["case"], *counts, *megabytes, str(row["allocations"]), str(row["waits"]), *times)
+        counts = (str(row[name]) for name in ("launches", "operators of PyTorch", "products"))
+        printed.add_row(row["case"], *counts, *kilobytes, str(row["allocations"]), str(row["waits"]), *times)
     return printed
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--molecules", nargs="+", default=["water5", "water20"])
+    parser.add_argument("--molecules", nargs="*", default=["water5", "water20"])
     parser.add_argument("--basis", default="6-31g*")
-    parser.add_argument("--presets", nargs="+", choices=PRESETS, default=["small", "medium"])
+    parser.add_argument("--presets", nargs="*", choices=PRESETS, default=["small", "medium"])
+    parser.add_argument("--mace", nargs="*", choices=SIZES, default=["mace-medium"])
     parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "counted" / "host_costs.json")
     asked = parser.parse_args(argv)
     record: dict[str, Any] = heading() | {"machine": machine(), "rows": []}
     jobs: list[Callable[[], dict[str, Any]]] = [
         *(lambda title=title: coulomb_exchange(title, asked.basis) for title in asked.molecules),
+        *(
+            lambda title=title, cycle=cycle: cycle(title, asked.basis)
+            for title in asked.molecules
+            for cycle in (cycle_on_host, cycle_on_gpu)
+        ),
         *(lambda preset=preset: pair_energies(preset, "fp32") for preset in asked.presets),
+        *(lambda title=title: energy_and_forces(title) for title in asked.mace),
     ]
     for job in jobs:
         record["rows"].append(job())

@@ -81,6 +81,8 @@ class RecordingDriver:
         The version of NVRTC.
     compiles_for : tuple of int
         The compute capabilities, times ten, for which NVRTC compiles.
+    page_locks : bool
+        Whether memory of the host can be page-locked.
 
     Attributes
     ----------
@@ -97,8 +99,10 @@ class RecordingDriver:
         capability: int = 80,
         nvrtc: tuple[int, int] = (13, 0),
         compiles_for: tuple[int, ...] = (75, 80, 90),
+        page_locks: bool = True,
     ) -> None:
         self.memory, self.devices, self.used = memory, devices, 0
+        self.page_locks, self._host = page_locks, dict[int, np.ndarray]()
         self.capability, self.nvrtc, self.compiles_for = capability, nvrtc, compiles_for
         self.calls: list[Call] = []
         self._capture: tuple[int, Graph] | None = None
@@ -115,7 +119,10 @@ class RecordingDriver:
             Stream=SimpleNamespace(from_handle=lambda handle: _Stream(self, handle)),
             launch=self._launch,
         )
-        names = ("cuMemGetInfo", "cuMemcpyHtoD", "cuMemcpyDtoH", "cuStreamSynchronize")
+        names = (
+            "cuMemGetInfo", "cuMemHostAlloc", "cuMemFreeHost", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync",
+            "cuStreamSynchronize",
+        )  # fmt: skip
         functions = {name: getattr(self, f"_{name}") for name in names}
         nvrtc = SimpleNamespace(
             nvrtcVersion=lambda: (0, *self.nvrtc), nvrtcGetSupportedArchs=lambda: (0, self.compiles_for)
@@ -167,17 +174,40 @@ class RecordingDriver:
     def _cuMemGetInfo(self) -> tuple[int, int, int]:
         return 0, self.memory - self.used, self.memory
 
-    def _cuMemcpyHtoD(self, to: int, source: int, nbytes: int) -> tuple[int]:
-        self.do(Call("cuMemcpyHtoD", nbytes=nbytes), lambda: ctypes.memmove(to, source, nbytes))
+    def _cuMemHostAlloc(self, nbytes: int, flags: int) -> tuple[Any, ...]:
+        if not self.page_locks:
+            return _Failed("CUDA_ERROR_OUT_OF_MEMORY"), None
+        self.do(Call("cuMemHostAlloc", nbytes=nbytes), lambda: None)
+        array = np.empty(nbytes, np.uint8)
+        self._host[array.ctypes.data] = array
+        return 0, array.ctypes.data
+
+    def _cuMemFreeHost(self, address: int) -> tuple[int]:
+        del self._host[address]
+        return (0,)
+
+    def _cuMemcpyHtoDAsync(self, to: int, source: int, nbytes: int, stream: int) -> tuple[int]:
+        self.do(Call("cuMemcpyHtoDAsync", stream=stream, nbytes=nbytes), lambda: ctypes.memmove(to, source, nbytes))
         return (0,)
 
     def _cuStreamSynchronize(self, stream: int) -> tuple[int]:
         self.do(Call("cuStreamSynchronize", stream=stream), lambda: None)
         return (0,)
 
-    def _cuMemcpyDtoH(self, to: int, source: int, nbytes: int) -> tuple[int]:
-        self.do(Call("cuMemcpyDtoH", nbytes=nbytes), lambda: ctypes.memmove(to, source, nbytes))
+    def _cuMemcpyDtoHAsync(self, to: int, source: int, nbytes: int, stream: int) -> tuple[int]:
+        self.do(Call("cuMemcpyDtoHAsync", stream=stream, nbytes=nbytes), lambda: ctypes.memmove(to, source, nbytes))
         return (0,)
+
+
+class _Failed(str):
+    """The status of a call that failed."""
+
+    @property
+    def name(self) -> str:
+        return str(self)
+
+    def __int__(self) -> int:
+        return 2
 
 
 class RecordedDevice(CudaDevice):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,9 @@ class CountingDevice:
         self.write(memory, array)
         return memory
 
+    def upload_all(self, arrays: Sequence[np.ndarray]) -> list[DeviceArray]:
+        return [self.upload(array) for array in arrays]
+
     def zeros(self, *shape: int, dtype: Any = np.float64) -> DeviceArray:
         memory = DeviceArray(None, shape, np.dtype(dtype))
         if memory.nbytes > self.free_memory():
@@ -72,6 +75,9 @@ class CountingDevice:
     def download(self, memory: DeviceArray) -> np.ndarray:
         self.copied["out"] += memory.nbytes
         return np.zeros(memory.shape, memory.dtype)
+
+    def download_all(self, memories: Sequence[DeviceArray]) -> list[np.ndarray]:
+        return [self.download(memory) for memory in memories]
 
     def release(self, *memories: DeviceArray) -> None:
         self.used -= sum(memory.nbytes for memory in memories)

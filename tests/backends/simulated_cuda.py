@@ -111,7 +111,7 @@ class ColumnMajorBlas:
 
 
 class ColumnMajorSolver:
-    """cusolverDnDpotrf and cusolverDnSpotrf by LAPACK, on matrices in the order of Fortran at addresses."""
+    """Functions of cuSOLVER by LAPACK, on matrices in the order of Fortran at addresses."""
 
     WORKSPACE = 5
 
@@ -128,6 +128,24 @@ class ColumnMajorSolver:
 
     def spotrf(self, handle, uplo, n, a, lda, workspace, lwork, dev_info) -> None:
         self._potrf(handle, uplo, n, a, lda, workspace, lwork, dev_info, 0)
+
+    def dsyevd_buffer_size(self, handle, jobz, uplo, n, a, lda, w) -> int:
+        return self.WORKSPACE
+
+    ssyevd_buffer_size = dsyevd_buffer_size
+
+    def dsyevd(self, handle, jobz, uplo, n, a, lda, w, work, lwork, info) -> None:
+        self._syevd(handle, jobz, uplo, n, a, lda, w, work, lwork, info, 1)
+
+    def ssyevd(self, handle, jobz, uplo, n, a, lda, w, work, lwork, info) -> None:
+        self._syevd(handle, jobz, uplo, n, a, lda, w, work, lwork, info, 0)
+
+    def _syevd(self, handle, jobz, uplo, n, a, lda, w, work, lwork, info, kind) -> None:
+        assert handle in self.cublas.streams and jobz == 1 and work and lwork == self.WORKSPACE
+        matrix, values = self.cublas.matrix(a, kind, lda, n, n), self.cublas.matrix(w, kind, n, n, 1)
+        numbers, vectors, report = (lapack.ssyevd, lapack.dsyevd)[kind](matrix, lower=1 - uplo)
+        matrix[...], values[:, 0] = vectors, numbers
+        (ctypes.c_int32).from_address(info).value = report
 
     def _potrf(self, handle, uplo, n, a, lda, workspace, lwork, dev_info, kind) -> None:
         assert handle in self.cublas.streams and workspace and lwork == self.WORKSPACE
@@ -151,6 +169,15 @@ class RecordedSolvers(CusolverSolvers):
     def cholesky(self, a):
         with self._emulation():
             return super().cholesky(a)
+
+    @property
+    def eigen_label(self):
+        with self._emulation():
+            return super().eigen_label
+
+    def eigenvectors(self, a, values):
+        with self._emulation():
+            return super().eigenvectors(a, values)
 
     @contextmanager
     def _emulation(self):

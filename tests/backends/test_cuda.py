@@ -154,14 +154,14 @@ def test_what_a_job_asks_of_the_driver():
     result = two.pair_step("fp64").triangle(B, eps_occ, eps_vir)
     np.testing.assert_allclose(result.os, energies(SimulatedCuda())[0], rtol=0, atol=1e-14)
     calls = two.driver.calls
-    sizes = [call.nbytes for call in calls if call.name == "cuMemcpyHtoD"]
+    sizes = [call.nbytes for call in calls if call.name == "cuMemcpyHtoDAsync"]
     assert set(sizes) == {B[0].nbytes, eps_occ.nbytes, eps_vir.nbytes}
     assert 13 < sizes.count(B[0].nbytes) <= 26
     launches = [call for call in calls if call.name == "launch"]
     assert {call.stream for call in launches if call.detail == "pack"} == {0}
     assert {call.stream for call in launches if call.detail == "same_spin_energies"} == {1, 2}
     # The sums of all pairs are downloaded once from each GPU, and all memory is freed.
-    assert two.driver.count("cuMemcpyDtoH") == 2 and two.driver.used == 0
+    assert two.driver.count("cuMemcpyDtoHAsync") == 2 and two.driver.used == 0
 
 
 def test_gpus_of_several_generations():

@@ -89,9 +89,26 @@ def test_a_stack_is_one_product_and_two_copies():
     def calls(count: int) -> tuple[int, ...]:
         backend = RecordedCuda()
         backend.blas("bf16x3").product(random(count, 13, 7), random(count, 13, 5), None, 1.0, 0.0)
-        return tuple(backend.driver.count(name) for name in ("launch", "cuMemcpyHtoD", "cuMemcpyDtoH"))
+        return tuple(backend.driver.count(name) for name in ("launch", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync"))
 
     assert calls(2) == calls(9) == (2, 2, 1)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("make", [SimulatedCuda, RecordedCuda])
+@pytest.mark.parametrize("n", [1, 2, 7])
+def test_eigenvectors_are_rows_and_the_upper_triangle_is_not_read(make, n, dtype):
+    (gpu,), a = make().gpus(), positive(n).astype(dtype)
+    held = gpu.device.upload(
+        np.stack([np.full((n, n), np.nan, dtype), np.tril(a) + np.triu(np.full_like(a, np.nan), 1)])
+    )
+    values = gpu.device.zeros(n + 1, dtype=dtype)
+    assert gpu.solvers.eigenvectors(Matrix(held, n, n, n, n * n), Matrix(values, 1, n, n, 1)) == 0
+    found, vectors = gpu.device.download(values), gpu.device.download(held)[1]
+    error = 50 * np.finfo(dtype).eps * np.linalg.norm(a)
+    np.testing.assert_allclose(found, [0.0, *np.linalg.eigvalsh(a)], rtol=0, atol=error)
+    np.testing.assert_allclose(vectors @ a @ vectors.T, np.diag(found[1:]), rtol=0, atol=error)
+    assert np.isnan(gpu.device.download(held)[0]).all()
 
 
 def test_memory_is_released_after_results_and_errors():
@@ -137,4 +154,4 @@ def test_a_library_that_does_not_start_is_named(monkeypatch, library):
     with pytest.raises(
         BackendUnavailable, match=rf"{library} does not start on recorded 0 .*NOT_INITIALIZED.*pip install"
     ):
-        own.solve(memory, memory) if library == "cuBLAS" else own.cholesky(memory)
+        own.solve(memory, memory) if library == "cuBLAS" else own.eigen_label

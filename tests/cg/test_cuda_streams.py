@@ -81,8 +81,8 @@ def test_waiting_for_the_device_is_an_error_here():
                 wait()
         device = torch.cuda.current_stream()
         assert device.cuda_stream == STREAM
-    with pytest.raises(CaptureError, match="cuMemcpyHtoD"), driver.capture(STREAM):
-        driver._cuMemcpyHtoD(0, 0, 0)
+    with pytest.raises(CaptureError, match="cuMemcpyHtoDAsync"), driver.capture(STREAM):
+        driver._cuMemcpyHtoDAsync(0, 0, 0, 0)
 
 
 @pytest.mark.parametrize("edges", [0, 1, 7, 65, 500])

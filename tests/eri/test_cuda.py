@@ -156,8 +156,8 @@ def test_launches_and_copies_do_not_depend_on_the_number_of_quartets():
         names = [call.name for call in driver.calls if call.name != "Device.set_current"]
         launches = [n for n, name in enumerate(names) if name == "launch"]
         assert launches == list(range(launches[0], launches[-1] + 1))
-        counts.append({name: names.count(name) for name in ("launch", "cuMemcpyHtoD", "cuMemcpyDtoH")})
-    assert counts[0] == counts[1] == {"launch": 2, "cuMemcpyHtoD": 5, "cuMemcpyDtoH": 2}
+        counts.append({name: names.count(name) for name in ("launch", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync")})
+    assert counts[0] == counts[1] == {"launch": 2, "cuMemcpyHtoDAsync": 5, "cuMemcpyDtoHAsync": 2}
 
 
 def test_gpus_of_two_generations_share_the_work():

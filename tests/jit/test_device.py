@@ -137,8 +137,10 @@ def test_the_bindings_have_what_is_called():
         driver: (
             "cuInit",
             "cuDeviceGetCount",
-            "cuMemcpyHtoD",
-            "cuMemcpyDtoH",
+            "cuMemHostAlloc",
+            "cuMemFreeHost",
+            "cuMemcpyHtoDAsync",
+            "cuMemcpyDtoHAsync",
             "cuMemGetInfo",
             "cuStreamSynchronize",
         ),

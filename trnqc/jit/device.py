@@ -6,7 +6,7 @@ the memory of the device. `simulated_device.SimulatedDevice` is a device for tes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,8 +16,10 @@ import numpy as np
 from trnqc.errors import BackendUnavailable, MemoryLimit
 from trnqc.jit import gpu
 from trnqc.jit.cubins import cubin_of
+from trnqc.jit.cuda_copies import CudaCopies
 from trnqc.jit.recipe import Recipe
 from trnqc.jit.signature import GROUPS, NUMPY, Parameter, Signature
+from trnqc.jit.staging import Staging
 
 # Threads of a block on every GPU (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
 MOST_LANES = 1024
@@ -131,6 +133,9 @@ class Device(Protocol):
     def upload(self, array: np.ndarray) -> DeviceArray:
         """Copy an array to the memory of the device. Raises MemoryLimit if it does not fit."""
 
+    def upload_all(self, arrays: Sequence[np.ndarray]) -> list[DeviceArray]:
+        """Copy arrays as `upload` does, and wait once. Raises MemoryLimit, after which none of them is there."""
+
     def zeros(self, *shape: int, dtype: Any = np.float64) -> DeviceArray:
         """Allocate an array of zeros. Raises MemoryLimit if it does not fit."""
 
@@ -139,6 +144,9 @@ class Device(Protocol):
 
     def download(self, memory: DeviceArray) -> np.ndarray:
         """Wait for all launches so far, and copy an array from the device."""
+
+    def download_all(self, memories: Sequence[DeviceArray]) -> list[np.ndarray]:
+        """Copy arrays as `download` does, and wait once."""
 
     def release(self, *memories: DeviceArray) -> None:
         """Wait for all launches so far, and free the memory of arrays."""
@@ -194,6 +202,8 @@ class CudaDevice:
         except Exception as error:  # The bindings raise a different class for each library.
             raise BackendUnavailable(f"CUDA device {index} cannot be used: {error}") from error
         self._core, self.streams, self.most_lanes = core, streams, MOST_LANES
+        free, new_stream = self._driver_functions.cuMemFreeHost, self._device.create_stream
+        self.staging = Staging(CudaCopies(self.name, self._driver, free, new_stream))
 
     def free_memory(self) -> int:
         # The pool from which arrays are allocated keeps the memory of those that have been released.
@@ -227,18 +237,16 @@ class CudaDevice:
             ) from error
 
     def upload(self, array: np.ndarray) -> DeviceArray:
-        memory = self._allocate(array.shape, array.dtype)
-        self.write(memory, array)
-        return memory
+        return self.upload_all([array])[0]
+
+    def upload_all(self, arrays: Sequence[np.ndarray]) -> list[DeviceArray]:
+        return uploaded(self, self.staging, arrays, self._allocate)
 
     def write(self, memory: DeviceArray, array: np.ndarray) -> None:
         array = np.ascontiguousarray(array, memory.dtype)
         if array.nbytes > memory.nbytes:
             raise no_memory(f"an array of {self.name}", array.nbytes, memory.nbytes)
-        if array.nbytes:
-            self._driver("cuMemcpyHtoD", int(memory.handle.handle), array.ctypes.data, array.nbytes)
-            # The call may return while the last part is still on its way, and our streams do not wait for stream 0.
-            self._driver("cuStreamSynchronize", 0)
+        self.staging.upload([(memory, array)])
 
     def zeros(self, *shape: int, dtype: Any = np.float64) -> DeviceArray:
         memory = self._allocate(shape, np.dtype(dtype))
@@ -247,11 +255,13 @@ class CudaDevice:
         return memory
 
     def download(self, memory: DeviceArray) -> np.ndarray:
+        return self.download_all([memory])[0]
+
+    def download_all(self, memories: Sequence[DeviceArray]) -> list[np.ndarray]:
         self.synchronize()
-        array = np.empty(memory.shape, memory.dtype)
-        if memory.nbytes:
-            self._driver("cuMemcpyDtoH", array.ctypes.data, int(memory.handle.handle), memory.nbytes)
-        return array
+        arrays = [np.empty(memory.shape, memory.dtype) for memory in memories]
+        self.staging.download(zip(memories, arrays))
+        return arrays
 
     def release(self, *memories: DeviceArray) -> None:
         self.synchronize()
@@ -307,6 +317,24 @@ class CudaDevice:
         if int(status) != 0:
             raise BackendUnavailable(f"{self.name}: the driver function {function} returned {status.name}")
         return tuple(results)
+
+
+def uploaded(
+    device: Device,
+    staging: Staging,
+    arrays: Sequence[np.ndarray],
+    allocate: Callable[[tuple[int, ...], np.dtype], DeviceArray],
+) -> list[DeviceArray]:
+    """Copy arrays to new ones of a device, and release these if memory for one of them is missing."""
+    memories: list[DeviceArray] = []
+    try:
+        for array in arrays:
+            memories.append(allocate(array.shape, array.dtype))
+        staging.upload((m, np.ascontiguousarray(array)) for m, array in zip(memories, arrays))
+    except BaseException:
+        device.release(*memories)
+        raise
+    return memories
 
 
 def no_memory(name: str, needed: int, free: int) -> MemoryLimit:

@@ -7,15 +7,16 @@ runs out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from trnqc.errors import BackendUnavailable, InputError
 from trnqc.jit import emulator
-from trnqc.jit.device import Argument, Built, DeviceArray, ExternalStream, no_memory
+from trnqc.jit.device import Argument, Built, DeviceArray, ExternalStream, no_memory, uploaded
 from trnqc.jit.recipe import Recipe
+from trnqc.jit.staging import Staging
 
 # Groups of a multiprocessor that run at once, for what depends on their number.
 BLOCKS = 2
@@ -52,6 +53,8 @@ class SimulatedDevice:
         Bytes that are allocated now, and the most that were allocated at once.
     launches : int
         The number of launches so far.
+    staging : Staging
+        Copies go through it as on a GPU; it counts them.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class SimulatedDevice:
         self.multiprocessors, self.memory = 2, memory
         self.order, self.checked = order, checked
         self.used = self.most_used = self.launches = 0
+        self.staging = Staging(_SimulatedCopies(name))
         # Bytes of all arrays by their addresses.
         self._arrays: dict[int, int] = {}
 
@@ -81,9 +85,10 @@ class SimulatedDevice:
         return Built(kernel.signature, lanes, kernel, blocks=BLOCKS)
 
     def upload(self, array: np.ndarray) -> DeviceArray:
-        memory = self.zeros(*array.shape, dtype=array.dtype)
-        memory.handle[...] = array
-        return memory
+        return self.upload_all([array])[0]
+
+    def upload_all(self, arrays: Sequence[np.ndarray]) -> list[DeviceArray]:
+        return uploaded(self, self.staging, arrays, lambda shape, dtype: self.zeros(*shape, dtype=dtype))
 
     def zeros(self, *shape: int, dtype: Any = np.float64) -> DeviceArray:
         memory = DeviceArray(None, shape, np.dtype(dtype))
@@ -96,10 +101,15 @@ class SimulatedDevice:
         return memory
 
     def write(self, memory: DeviceArray, array: np.ndarray) -> None:
-        memory.handle.reshape(-1)[: array.size] = array.reshape(-1)
+        self.staging.upload([(memory, np.ascontiguousarray(array, memory.dtype))])
 
     def download(self, memory: DeviceArray) -> np.ndarray:
-        return memory.handle.copy()
+        return self.download_all([memory])[0]
+
+    def download_all(self, memories: Sequence[DeviceArray]) -> list[np.ndarray]:
+        arrays = [np.empty(memory.shape, memory.dtype) for memory in memories]
+        self.staging.download(zip(memories, arrays))
+        return arrays
 
     def release(self, *memories: DeviceArray) -> None:
         self.used -= sum(m.nbytes for m in memories)
@@ -121,3 +131,26 @@ class SimulatedDevice:
 
     def synchronize(self, stream: int | None = None) -> None:
         """Nothing to do: `launch` returns when the kernel has finished."""
+
+
+class _SimulatedCopies:
+    """Copies that are there at once; see `trnqc.jit.staging.Copier`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def lock(self, nbytes: int) -> np.ndarray:
+        return np.empty(nbytes, np.uint8)
+
+    def to_device(self, buffer: int, piece: np.ndarray, memory: DeviceArray, begin: int) -> None:
+        _bytes(memory)[begin : begin + piece.size] = piece
+
+    def to_host(self, buffer: int, piece: np.ndarray, memory: DeviceArray, begin: int) -> None:
+        piece[...] = _bytes(memory)[begin : begin + piece.size]
+
+    def wait(self, buffer: int) -> None:
+        """Nothing to do: the copies have ended."""
+
+
+def _bytes(memory: DeviceArray) -> Any:
+    return memory.handle.reshape(-1).view(np.uint8)

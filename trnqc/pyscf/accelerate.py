@@ -21,7 +21,7 @@ from trnqc.eri.compiled import background
 from trnqc.eri.fitting import on_device
 from trnqc.errors import InputError, UnsupportedError
 from trnqc.host.blas import single_threaded
-from trnqc.pyscf import early_cycles
+from trnqc.pyscf import early_cycles, resident
 from trnqc.pyscf import exchange as exchange_methods
 from trnqc.pyscf.coulomb_exchange import COVERED, CoulombExchange
 from trnqc.pyscf.density_fitting import DF
@@ -55,8 +55,10 @@ def accelerate(
         X2C. Call `newton()` and make scanners afterwards.
     backend : str
         Where J and K are computed: "auto" (the CPU), "cpu", "cuda" (see `trnqc.eri.get_jk`), or with density fitting
-        also "neuron" and "simulator". These compute the J and K of early cycles by NKI kernels in `early_precision`;
-        integrals, and J and K of the cycles that follow, are computed on the host in double precision.
+        also "neuron" and "simulator". With "cuda", RHF and UHF run on a GPU altogether, if nothing else was asked for
+        than PySCF's defaults; `ran_on` says so, or why not. The last two compute the J and K of early cycles by NKI
+        kernels in `early_precision`; integrals, and J and K of the cycles that follow, are computed on the host in
+        double precision.
     kernels : str, optional
         What happens while the kernels of the basis set are not compiled yet. $TRNQC_KERNELS sets the default.
 
@@ -245,9 +247,12 @@ class _Accelerated(CoulombExchange):
             if self._on_grid(self.mol) and exchange_methods.EarlyGrid.suits(self, dm0):
                 self._early_grid = exchange_methods.EarlyGrid(self.max_cycle)
             try:
-                energy = super().scf(dm0, **options)
+                on_host = self._on_gpu(dm0, options) if self.backend == "cuda" else ""
+                energy = self.e_tot if on_host is None else super().scf(dm0, **options)
             finally:
                 self._run = self._early_grid = None
+        if on_host:
+            self.ran_on += f"; the other matrices on the host: {on_host}"
         if self.backend in on_device.BACKENDS:
             words = early.words if early else f"no J and K on {self.backend} ({early_cycles.why_not(self, dm0)})"
             self.ran_on = f"{words}; the others in fp64: {self.ran_on}"
@@ -255,6 +260,15 @@ class _Accelerated(CoulombExchange):
             self.ran_on += f"; the potentials after cycles {_list(self.reduced_cycles)} in single precision"
         logger.info(self, "%s", self.timings)
         return energy
+
+    def _on_gpu(self, dm0: Any, options: dict[str, Any]) -> str | None:
+        """Run the SCF with all matrices on a GPU, or return why that cannot be."""
+        ran, words = resident.on_gpu(self, self._place, dm0, **options)
+        if ran:
+            self.ran_on = words
+            return None
+        logger.note(self, "The matrices of the SCF stay on the host, but for those of J and K: %s", words)
+        return words
 
     def _may_round(self, dm0: Any) -> bool:
         """Return whether early cycles are in reduced precision."""

@@ -21,7 +21,7 @@ from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.operators import signed_omega
 from trnqc.eri.prepare import needs
 from trnqc.eri.seminumerical.exchange import LEVEL
-from trnqc.errors import MemoryLimit
+from trnqc.errors import MemoryLimit, UnsupportedError
 from trnqc.host.overrides import users_method
 from trnqc.pyscf import exchange as exchange_methods
 from trnqc.pyscf.density_fitting import DF
@@ -167,6 +167,23 @@ class CoulombExchange(lib.StreamObject):
             return ""
         needed = self._cache.get(mol, ("needed", purpose), lambda: background.Needed(programs, self.kernels))
         return "" if needed.ready() else f"PySCF ({needed.reason})"
+
+    def _place(self) -> Any:
+        """Return the GPU on which all matrices of an SCF can stay.
+
+        Raises BackendUnavailable, or UnsupportedError if the GPU does not compute all J and K.
+        """
+        from trnqc.eri.cuda.scf.matrices import Place
+
+        mol = self.mol
+        if self._on_grid(mol) or not self._cache.get(mol, "covered", lambda: is_covered(mol)):
+            raise UnsupportedError("J and K are not computed on the GPU alone")
+        signed = signed_omega(mol, None)
+        key = ("direct", signed, self.direct_scf_tol)
+        own: Any = self._cache.get(mol, key, lambda: self._builder(mol, None))
+        if len(own.devices) > 1:
+            raise UnsupportedError(f"{len(own.devices)} GPUs share J and K")
+        return self._cache.get(mol, ("place", *key), lambda: Place.of(own))
 
     def _is_for_memory(self, mol: gto.Mole) -> bool:
         """Return whether integrals are kept in memory: by PySCF's rule, but not for a device that was asked for."""

@@ -308,6 +308,19 @@ API cuMemcpyDtoH_v2(void *to, Address from, size_t bytes) {
     if (!context) return INVALID_CONTEXT;
     return drain_with_legacy(current()), require(from, bytes, "copy to the host"), memcpy(to, (void *)from, bytes), SUCCESS;
 }
+API cuMemHostAlloc(void **out, size_t bytes, unsigned) { return context ? (*out = malloc(bytes), SUCCESS) : INVALID_CONTEXT; }
+API cuMemFreeHost(void *memory) { return free(memory), SUCCESS; }
+// The host's memory is read and written when the work runs, so that a piece that is used again too early is a wrong one.
+API cuMemcpyHtoDAsync_v2(Address to, const void *from, size_t bytes, void *s) {
+    LOCK;
+    if (!context) return INVALID_CONTEXT;
+    return queue(s, [=] { require(to, bytes, "copy from the host"), memcpy((void *)to, from, bytes); }), SUCCESS;
+}
+API cuMemcpyDtoHAsync_v2(void *to, Address from, size_t bytes, void *s) {
+    LOCK;
+    if (!context) return INVALID_CONTEXT;
+    return queue(s, [=] { require(from, bytes, "copy to the host"), memcpy(to, (void *)from, bytes); }), SUCCESS;
+}
 API cuMemcpyAsync(Address to, Address from, size_t bytes, void *s) { LOCK; return queue(s, [=] { memcpy((void *)to, (void *)from, bytes); }), SUCCESS; }
 API cuPointerGetAttribute(void *out, int attribute, Address) { return *(int *)out = attribute == 2 ? 2 : 0, SUCCESS; }
 API cuPointerGetAttributes(unsigned count, int *attributes, void **out, Address) {

@@ -100,7 +100,16 @@ class Gpu:
 
 
 class Solvers(Protocol):
-    """Triangular systems and Cholesky factors of fp64 or fp32 matrices on one device, on its first stream."""
+    """Triangular systems, factors and eigenvectors of fp64 or fp32 matrices on one device, on its first stream.
+
+    Attributes
+    ----------
+    eigen_label : str
+        What computes eigenvectors, in words.
+    """
+
+    @property
+    def eigen_label(self) -> str: ...
 
     def solve(self, l: Matrix, b: Matrix) -> None:
         """Replace b by the solution X of l X = b, for a lower triangular l; the other triangle is not read."""
@@ -110,6 +119,14 @@ class Solvers(Protocol):
         """Replace the lower triangle of a by that of l with l l.T = a; the other one is undefined.
 
         Returns 0, or the order of the first leading minor that is not positive. Waits for the result.
+        """
+        ...
+
+    def eigenvectors(self, a: Matrix, values: Matrix) -> int:
+        """Replace a symmetric matrix, of which the lower triangle is read, by its eigenvectors, one in each row.
+
+        values: one row, for the eigenvalues in ascending order. Returns 0, or how many off-diagonal elements did not
+        converge. Waits for the result.
         """
         ...
 

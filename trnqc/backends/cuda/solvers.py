@@ -1,4 +1,7 @@
-"""Triangular systems and Cholesky factors in the memory of a device: by cuBLAS and cuSOLVER on GPUs, by SciPy else."""
+"""Triangular systems, Cholesky factors and eigenvectors in the memory of a device.
+
+They are computed by cuBLAS and cuSOLVER on GPUs, and by SciPy on simulated devices.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack, solve_triangular
+from scipy.linalg import eigh, lapack, solve_triangular
 
 from trnqc.backends.cuda.products import Matrix, cublas, view
 from trnqc.errors import BackendUnavailable
@@ -16,6 +19,8 @@ from trnqc.jit.simulated_device import SimulatedDevice
 
 # The first letter of the functions for a dtype.
 LETTERS = {"float64": "d", "float32": "s"}
+# CUSOLVER_EIG_MODE_VECTOR of cusolver_common.h: eigenvectors are wanted too.
+WITH_VECTORS = 1
 
 
 class CusolverSolvers:
@@ -44,16 +49,31 @@ class CusolverSolvers:
 
     def cholesky(self, a: Matrix) -> int:
         solver, handle = self._cusolver
-        letter, upper = LETTERS[a.dtype.name], int(cublas().FillMode.UPPER)
-        arguments = (handle, upper, a.rows, self._place(a), a.stride)
+        arguments = (handle, int(cublas().FillMode.UPPER), a.rows, self._place(a), a.stride)
+        return self._run(solver, f"{LETTERS[a.dtype.name]}potrf", a.dtype, arguments)
+
+    @property
+    def eigen_label(self) -> str:
+        # A library that does not start is an error here already, and not in the midst of a calculation.
+        _ = self._cusolver
+        return f"eigenvectors by cuSOLVER on {self.device.name}"
+
+    def eigenvectors(self, a: Matrix, values: Matrix) -> int:
+        solver, handle = self._cusolver
+        upper = int(cublas().FillMode.UPPER)
+        arguments = (handle, WITH_VECTORS, upper, a.rows, self._place(a), a.stride, self._place(values))
+        # The columns of eigenvectors that cuSOLVER writes are our rows.
+        return self._run(solver, f"{LETTERS[a.dtype.name]}syevd", a.dtype, arguments)
+
+    def _run(self, solver: Any, function: str, dtype: np.dtype, arguments: tuple[int, ...]) -> int:
+        """Call a function of cuSOLVER with a workspace, and return the number by which it reports its success."""
         self.device.make_current()
-        size = int(getattr(solver, f"{letter}potrf_buffer_size")(*arguments))
-        workspace, info = self.device.zeros(max(size, 1), dtype=a.dtype), self.device.zeros(1, dtype=np.int32)
-        addresses = (self.device.address(workspace), size, self.device.address(info))
-        getattr(solver, f"{letter}potrf")(*arguments, *addresses)
-        minor = int(self.device.download(info)[0])
+        size = int(getattr(solver, f"{function}_buffer_size")(*arguments))
+        workspace, info = self.device.zeros(max(size, 1), dtype=dtype), self.device.zeros(1, dtype=np.int32)
+        getattr(solver, function)(*arguments, self.device.address(workspace), size, self.device.address(info))
+        report = int(self.device.download(info)[0])
         self.device.release(workspace, info)
-        return minor
+        return report
 
     def _place(self, matrix: Matrix) -> int:
         return self.device.address(matrix.memory) + matrix.start * matrix.dtype.itemsize
@@ -105,3 +125,13 @@ class SimulatedSolvers:
         lower, minor = getattr(lapack, f"{LETTERS[a.dtype.name]}potrf")(target, lower=1, clean=0)
         target[...] = lower
         return int(minor)
+
+    @property
+    def eigen_label(self) -> str:
+        return f"eigenvectors by SciPy on {self.device.name}"
+
+    def eigenvectors(self, a: Matrix, values: Matrix) -> int:
+        target = view(a)[0]
+        numbers, vectors = eigh(target, lower=True, driver="evd", check_finite=False)
+        target[...], view(values)[0][...] = vectors.T, numbers
+        return 0

@@ -12,6 +12,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 from pyscf import gto
@@ -127,6 +128,19 @@ class JKBuilder(builder.JKBuilder):
     def _note(self, text: str) -> None:
         self.notes.append(text)
         warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+    def resident_run(self, count: int) -> tuple[DeviceRun, tuple[Table, ...]]:
+        """Return a pass for J and K of `count` densities that are written into the memory of the only device.
+
+        Also returns the tables of the pairs. Raises MemoryLimit if the device has too little memory.
+        """
+        libraries = self.build()
+        tables, n = self._table(libraries), self.mol.nao_nr()
+        pairs = np.zeros((count, sum(table.elements for table in tables)))
+        options: dict[str, Any] = {"with_j": True, "with_k": True, "cutoff": self.cutoff, "omega": self.operator.omega}
+        run = Run.of(self.mol, self.layout, np.zeros((count, n, n)), pairs, **options)
+        tasks = self._own_tasks(tables)
+        return DeviceRun(self._residents[0], self._kernels[0], run, tasks, 0, 1, self._note), tables
 
     def _summed(
         self, run: Run, tables: tuple[Table, ...], libraries: dict[QuartetClass, Library]

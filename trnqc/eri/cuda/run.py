@@ -134,6 +134,11 @@ class DeviceRun:
             self.release()
             raise
 
+    @property
+    def arrays(self) -> dict[str, DeviceArray]:
+        """The arrays of the pass: densities, the numbers of tasks, J and K."""
+        return self._pass
+
     def launch(self) -> None:
         """Queue all tasks, without waiting for any."""
         own = [self._pass | self.resident.buffers[stream] for stream in self.streams]
@@ -146,7 +151,8 @@ class DeviceRun:
     def results(self) -> tuple[np.ndarray, np.ndarray]:
         """Return J by pairs and K by blocks, once all launches have ended."""
         self.device.synchronize()
-        return self.device.download(self._pass["vj"]), self.device.download(self._pass["vk"])
+        vj, vk = self.device.download_all([self._pass["vj"], self._pass["vk"]])
+        return vj, vk
 
     def memory(self) -> dict[str, int]:
         """Return the bytes of the pairs ("tables"), of each array of the pass, and of each buffer on all streams."""
@@ -165,8 +171,7 @@ class DeviceRun:
         lanes = [self.kernels[Batch(t.cls, run.with_j, run.with_k)].work.lanes for t in self.tasks]
         numbers = np.array([run.numbers(*each) for each in zip(self.tasks, lanes)], np.int64)
         arrays = {"reals": run.reals, "dm_max": run.maxima, "dm_pairs": run.pairs, "dm": run.blocks, "numbers": numbers}
-        for name, array in arrays.items():
-            self._pass[name] = self.device.upload(array)
+        self._pass = dict(zip(arrays, self.device.upload_all(list(arrays.values()))))
         for name, like in (("vj", run.pairs), ("vk", run.blocks)):
             self._pass[name] = self.device.zeros(*like.shape)
 
