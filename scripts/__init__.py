@@ -3,6 +3,7 @@
     python -m scripts.bench_eri --quick
 
 =============================  ====================================================================
+``registry``                   all benchmarks of this machine
 ``bench_*``                    time our kernels beside their peers on this machine
 ``device``                     the same on a GPU or a Trainium device; capture a profile there
 ``model``                      what the timeline model says of kernels, and projections to many ranks
