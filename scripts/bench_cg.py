@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from scripts.measuring import process
-from scripts.registry import PYTHON, SWITCH, Benchmark, Rows, main, number, speedup_table, speedups
+from scripts.registry import PYTHON, SWITCH, Benchmark, Rows, main, named, number, speedup_table, speedups
 from scripts.workloads.tensor_products import CHANNELWISE, FULL
 from trnqc.bench import Figure
 from trnqc.host.files import DIRECTORY_VARIABLE
@@ -156,18 +156,7 @@ def figures(row: dict[str, Any]) -> Iterator[Figure]:
 BENCHMARK = Benchmark(
     "cg",
     __doc__,
-    {
-        "batch": batch,
-        "tuned": tuned,
-        "uvw": uvw,
-        "half": half,
-        "conv": conv,
-        "cue": cue,
-        "mace": mace,
-        "training": training,
-        "threads": threads,
-        "build": build,
-    },
+    named(batch, tuned, uvw, half, conv, cue, mace, training, threads, build),
     {"--rounds": number(10), "--quick": SWITCH | {"help": "a few cases of a few seconds"}, "--python": PYTHON},
     apart=ELSEWHERE,
     line=speedups,

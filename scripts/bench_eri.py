@@ -22,7 +22,7 @@ from typing import Any
 
 from rich.table import Table
 
-from scripts.registry import SWITCH, Benchmark, Rows, main, several, verdict
+from scripts.registry import SWITCH, Benchmark, Rows, main, named, several, verdict
 from scripts.workloads.quartets import quartet
 
 CLASSES = ("0000", "1000", "1010", "1111", "2111", "2121", "2211", "2221", "2222", "3322", "3333")
@@ -123,7 +123,7 @@ def table(part: str, rows: list[dict[str, Any]]) -> Table:
 BENCHMARK = Benchmark(
     "eri_cpu",
     __doc__,
-    {"classes": classes, "jk": jk, "fitting": fitting, "gradient": gradient, "scf_gradient": scf_gradient},
+    named(classes, jk, fitting, gradient, scf_gradient),
     {
         "--classes": several(CLASSES, "DIGITS"),
         "--threads": several([1, 2]),

@@ -35,7 +35,7 @@ import numpy as np
 from examples.data.helium_lattice import SETS, lattice
 from scripts import vectors
 from scripts.measuring import clocked, in_turns, ratio
-from scripts.registry import SWITCH, Benchmark, Rows, main, number, speedup_table, speedups
+from scripts.registry import SWITCH, Benchmark, Rows, main, named, number, speedup_table, speedups
 from scripts.sparse import factors as factor_cases
 from scripts.sparse import known, plot, rivals, taco
 from scripts.sparse.contestants import ONE, TWO, Work, as_array, integrals
@@ -217,14 +217,7 @@ def figures(row: dict[str, Any]) -> Iterator[Figure]:
 BENCHMARK = Benchmark(
     "sparse",
     __doc__,
-    {
-        "integrals25": integrals25,
-        "integrals100": integrals100,
-        "density": density,
-        "factors": factors,
-        "solver": solver,
-        "threads": threads,
-    },
+    named(integrals25, integrals100, density, factors, solver, threads),
     {
         "--rounds": number(9),
         "--quick": SWITCH | {"help": "small tensors, for which the targets do not hold"},

@@ -1,4 +1,4 @@
-"""All benchmarks of this machine: an entry each, from which its command, its record and its figures on the page follow.
+"""All benchmarks of this machine: an entry each, from which its command, record and figures on the page follow.
 
     python -m scripts.registry        names the commands, their parts and their records
 
@@ -23,8 +23,9 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts import vectors
-from scripts.measuring import heading, machine, one_thread, record_file, write_json
+from scripts.measuring import heading, machine, one_thread, record_file, slug, write_json
 from trnqc.bench import Figure
+from trnqc.errors import TrnqcError
 from trnqc.jit import find_compiler
 
 MODULES = (
@@ -44,6 +45,9 @@ MODULES = (
     "scripts.scf.bench_hessian",
     "scripts.scf.quadrature",
     "scripts.soak.__main__",
+    "scripts.device.bench_cg",
+    "scripts.device.bench_eri",
+    "scripts.device.bench_mp2_cuda",
 )
 
 Row = dict[str, Any]
@@ -69,6 +73,11 @@ def several(default: Sequence[Any], what: str | None = None, **settings: Any) ->
     return {"nargs": "+", "type": type(default[0]), "default": list(default), "metavar": what} | settings
 
 
+def named(*parts: Part) -> dict[str, Part]:
+    """Parts that have the names of their functions."""
+    return {part.__name__: part for part in parts}
+
+
 @dataclass(frozen=True)
 class Benchmark:
     """A command that measures parts of a record, one row after another.
@@ -88,10 +97,11 @@ class Benchmark:
     keys
         Fields that tell rows apart. Each row is then written as soon as it is measured, with command and machine of its
         own, and takes the place of the one with the same fields; rows of other cases are kept. Without keys the rows of
-        a part take the place of all that the record had.
+        a part take the place of all that the record had, when the part is done.
     place
         Where rows stand: the name of the mapping of parts, and that of the list in a part. Without a mapping the list
-        is in the record itself; without a list a part has one row, whose fields it takes over.
+        is in the record itself, which is written after each row; without a list a part has one row, whose fields it
+        takes over.
     line, table
         What is printed of a row as soon as it is measured, and the table of a part.
     facts
@@ -104,6 +114,9 @@ class Benchmark:
         The SVG of a record, written beside it.
     failed
         Whether a row makes the command fail.
+    device
+        Opens the GPUs that are measured, or simulated ones with `--simulate`, and returns a name. The record goes to
+        the folder of that name, and that of simulated ones to `--out` only.
     shown
         Figures of parts on the page of records.
     """
@@ -122,6 +135,7 @@ class Benchmark:
     single_thread: bool = False
     figure: Callable[[Row], str] | None = None
     failed: Callable[[Row], bool] = lambda row: False
+    device: Callable[[argparse.Namespace], str] | None = None
     shown: Mapping[str, Shown] = field(default_factory=dict)
 
     def parser(self) -> argparse.ArgumentParser:
@@ -130,13 +144,18 @@ class Benchmark:
         parser = argparse.ArgumentParser(description=self.about, formatter_class=shape)
         if len(self.parts) > 1:
             usual = [part for part in self.parts if part not in self.apart]
-            parser.add_argument(f"--{self.place[0] or 'parts'}", nargs="+", choices=self.parts, default=usual)
+            flag = f"--{self.place[0] or 'parts'}"
+            parser.add_argument(flag, nargs="+", choices=self.parts, default=usual, dest="parts_asked")
         if self.keys:
             parser.add_argument("--missing", **SWITCH, help="leave out what the record has already")
         for name, settings in self.options.items():
             parser.add_argument(name, **settings)
-        parser.add_argument("--out", type=Path, default=record_file(self.record))
-        vectors.add_arguments(parser)
+        if self.device:
+            parser.add_argument("--simulate", **SWITCH, help="on this CPU: every step but the GPU, no figure counts")
+            parser.add_argument("--out", type=Path, help=f"default: profiles/measured/GPU/{self.record}.json")
+        else:
+            parser.add_argument("--out", type=Path, default=record_file(self.record))
+            vectors.add_arguments(parser)
         return parser
 
     def identity(self, row: Row) -> tuple[Any, ...]:
@@ -165,8 +184,16 @@ class Benchmark:
 
 
 def main(benchmark: Benchmark, argv: Sequence[str] | None = None) -> int:
-    """Run the command of a benchmark; the exit status is 1 if a row has failed."""
+    """Run the command of a benchmark; the exit status is 1 if a row has failed, and 2 if a GPU cannot be measured."""
     asked = benchmark.parser().parse_args(argv)
+    if benchmark.device:
+        try:
+            name = benchmark.device(asked)
+            asked.out = asked.out or (None if asked.simulate else record_file(benchmark.record, slug(name)))
+            return run(benchmark, asked)
+        except (TrnqcError, AssertionError) as error:
+            Console(soft_wrap=True).print(str(error), markup=False, highlight=False, style="red")
+            return 2
     vectors.keep_to(asked.vectors, asked.blas)
     if benchmark.single_thread:
         one_thread()
@@ -176,30 +203,36 @@ def main(benchmark: Benchmark, argv: Sequence[str] | None = None) -> int:
 
 def run(benchmark: Benchmark, asked: argparse.Namespace) -> int:
     """Measure the parts that are asked for, print them, and enter them in the record."""
-    console, out, failed = Console(soft_wrap=True), vectors.beside(asked.out), False
-    for part in getattr(asked, benchmark.place[0] or "parts", benchmark.parts):
+    console, failed = Console(soft_wrap=True), False
+    out = vectors.beside(asked.out) if asked.out else None
+    for part in asked.parts_asked if len(benchmark.parts) > 1 else benchmark.parts:
         began, rows = time.perf_counter(), []
-        known = benchmark.rows_of(stored(out), part) if benchmark.keys else []
+        known = benchmark.rows_of(stored(out), part) if out and benchmark.keys else []
         asked.measured = {benchmark.identity(row) for row in known}
         for row in benchmark.parts[part](asked):
             rows.append(row)
             failed |= benchmark.failed(row)
             console.print(f"{part} {benchmark.line(row)}", markup=False)
-            if benchmark.keys:
-                store(benchmark, asked, part, [row], began)
-        if not benchmark.keys:
-            store(benchmark, asked, part, rows, began)
+            if out and benchmark.keys:
+                store(benchmark, asked, out, part, [row], began)
+            elif out and not benchmark.place[0]:
+                store(benchmark, asked, out, part, rows, began)
+        if out and benchmark.place[0] and not benchmark.keys:
+            store(benchmark, asked, out, part, rows, began)
         if rows and benchmark.table:
             console.print(benchmark.table(part, rows))
-    console.print(f"written to {out}")
+    console.print(f"written to {out}" if out else "nothing is written without --out")
     return int(failed)
 
 
-def store(benchmark: Benchmark, asked: argparse.Namespace, part: str, rows: list[Row], began: float) -> None:
+def store(benchmark: Benchmark, asked: argparse.Namespace, out: Path, part: str, rows: list[Row], began: float) -> None:
     """Enter rows in the record's file, and draw its figure."""
-    out = vectors.beside(asked.out)
-    record, facts = stored(out), {"compiler": find_compiler().label, "seconds": time.perf_counter() - began}
-    benchmark.enter(record, part, rows, **facts, **benchmark.facts(asked))
+    record, seconds = stored(out), time.perf_counter() - began
+    if benchmark.device:
+        ran = {"kind": "simulated device, no figure counts" if asked.simulate else "measured"}
+    else:
+        ran = {"compiler": find_compiler().label}
+    benchmark.enter(record, part, rows, **ran, seconds=seconds, **benchmark.facts(asked))
     write_json(record, out)
     if benchmark.figure:
         out.with_suffix(".svg").write_text(benchmark.figure(record), encoding="utf-8")

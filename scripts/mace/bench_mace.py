@@ -30,7 +30,7 @@ from typing import Any
 
 from scripts.mace.systems import FAMILIES, SYSTEMS, VARIANTS
 from scripts.measuring import process
-from scripts.registry import PYTHON, SWITCH, Benchmark, Rows, main, number, speedup_table, speedups
+from scripts.registry import PYTHON, SWITCH, Benchmark, Rows, main, named, number, speedup_table, speedups
 from trnqc.bench import Figure
 from trnqc.host.files import DIRECTORY_VARIABLE
 
@@ -136,14 +136,7 @@ def figures(row: dict[str, Any]) -> Iterator[Figure]:
 BENCHMARK = Benchmark(
     "mace",
     __doc__,
-    {
-        "model": model,
-        "variants": variants,
-        "threads": threads,
-        "memory": memory,
-        "ready": ready,
-        "conservation": conservation,
-    },
+    named(model, variants, threads, memory, ready, conservation),
     {
         "--rounds": number(5),
         "--quick": SWITCH | {"help": "fewer cases"},

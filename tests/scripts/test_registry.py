@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from scripts import ROOT, vectors
 from scripts.registry import Benchmark, Rows, benchmarks, main, number, wanted
 
 ALL = dict(benchmarks())
+PEERS = ("torch", "e3nn", "opt_einsum", "cotengra", "geometric", "ase", "optuna", "mace", "pytest", "hypothesis")
 COMMAND = r"python -m scripts\.[\w.]+[^\"`\n\[(…]*"
 
 
@@ -41,7 +44,8 @@ def measured(benchmark: Benchmark, path: Path, *words: str) -> dict[str, Any]:
 def test_every_command_has_its_help_and_is_the_only_writer_of_its_record(command: str) -> None:
     benchmark = ALL[command]
     assert f"python -m {command} " in benchmark.parser().format_help()
-    assert [one.record for one in ALL.values()].count(benchmark.record) == 1
+    writers = [(one.record, one.device is None) for one in ALL.values()]
+    assert writers.count((benchmark.record, benchmark.device is None)) == 1
     assert set(benchmark.shown) | set(benchmark.apart) <= set(benchmark.parts)
 
 
@@ -126,3 +130,15 @@ def commands() -> list[str]:
 def test_commands_of_records_and_pages_can_be_repeated(line: str) -> None:
     _, _, command, *words = shlex.split(line, comments=True)
     ALL[command].parser().parse_args(words)
+
+
+def test_the_page_is_made_without_the_peers() -> None:
+    """The site is built in an environment that has what trnqc requires and nothing else."""
+    program = (
+        "import sys\n"
+        f"for peer in {PEERS}: sys.modules[peer] = None\n"
+        "from scripts.site.benchmarks import MEASURED, recorded\n"
+        "assert '</html>' in recorded(MEASURED)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert not done.returncode, done.stderr
