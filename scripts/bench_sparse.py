@@ -94,7 +94,8 @@ def compared(case: str, works: Mapping[str, Work], ours: dict[str, float], round
     pairs = {("trnqc", name) for name in works if name != "trnqc"} | {tuple(pair.split(" over ")) for pair in ours}
     speedup = {f"{a} over {b}": ratio(times[b], times[a])["cpu"] for a, b in sorted(pairs) if b in times}
     milliseconds = {name: 1e3 * median(cpu for _, cpu in values) for name, values in times.items()}
-    return {"case": case, "rounds": rounds, "milliseconds": milliseconds, "speedup": speedup, "target": ours}
+    targets = {pair: least for pair, least in ours.items() if pair in speedup}
+    return {"case": case, "rounds": rounds, "milliseconds": milliseconds, "speedup": speedup, "target": targets}
 
 
 def errors(works: Mapping[str, Work], shape: tuple[int, ...]) -> dict[str, float]:
