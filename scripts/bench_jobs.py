@@ -56,9 +56,9 @@ def resident(what: str) -> int:
 
 def of_molecule(args: argparse.Namespace, cap: float, stages: Stages) -> dict[str, Any]:
     """The whole job, as the command line runs it."""
-    from trnqc.mp2.jobs.job import Job
-    from trnqc.mp2.jobs.run import run
+    from trnqc.mp2.job import Job
     from trnqc.mp2.reference.molecule import load_geometry
+    from trnqc.mp2.run import run
 
     job = Job(
         load_geometry(args.case),

@@ -98,8 +98,13 @@ def place(error: BaseException, root: Path) -> str:
 
 
 def reports(root: Path) -> tuple[str, ...]:
-    """What lenient runs of this process reported, with places relative to the checkout."""
-    return tuple(f"{f.effect}: {str(f).removeprefix(str(root)).lstrip('/')}" for f in trnqc.sim.reported())
+    """What lenient runs of this process reported."""
+    return tuple(f"{f.effect}: {relative(str(f), root)}" for f in trnqc.sim.reported())
+
+
+def relative(text: str, root: Path) -> str:
+    """Return a text whose paths are relative to the checkout, wherever it lies."""
+    return text.replace(f"{root}{os.sep}", "")
 
 
 def isolated(case: Case, root: Path, limit: float, version: str) -> Outcome:
@@ -121,7 +126,7 @@ def isolated(case: Case, root: Path, limit: float, version: str) -> Outcome:
     seconds = time.perf_counter() - start
     process.kill()
     process.join()
-    refusal = case.refusal(version)
+    refusal, why = case.refusal(version), relative(why, root)
     expected = outcome == "pass" if not refusal else outcome == "refused" and refusal in why
     why = f"on record: {refusal}. {why}" if refusal and expected else why
     error = error if error is None or np.isfinite(error) else None

@@ -77,7 +77,7 @@ def measure(
 ) -> dict[str, Any]:
     """One record; raises TrnqcError if the device's energies fail the gate, before anything is timed."""
     arrays = factors(*shape)
-    reference = backends.get("cpu").mp2_pairs(*arrays, precision="fp64")
+    reference = backends.get("cpu").pair_step("fp64").triangle(*arrays)
     exact_os, exact_ss = float(reference.os.sum()), float(reference.ss.sum())
     launches = Launches(device, *arrays, precision)
     first, results = launches.run()

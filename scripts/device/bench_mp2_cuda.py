@@ -59,7 +59,7 @@ def rates(seconds: float, dollars_per_hour: float | None) -> dict[str, float]:
 def measure(gpus: Sequence[Gpu], preset: str, precision: str, repeats: int, price: float | None) -> dict[str, Any]:
     """One record. Raises TrnqcError if the energies fail the gate, before anything is timed."""
     B, eps_occ, eps_vir = factors(*PRESETS[preset])
-    exact = backends.get("cpu").mp2_pairs(B, eps_occ, eps_vir, precision="fp64")
+    exact = backends.get("cpu").pair_step("fp64").triangle(B, eps_occ, eps_vir)
     step = CudaPairStep(tuple(gpus), PairOptions(precision))
     seconds = []
     for n in range(repeats + 1):

@@ -2,9 +2,11 @@
 
     python -m scripts.device.host_costs [--molecules water5 water20] [--basis 6-31g*] [--out FILE]
 
-All code of the host runs, and kernels do not, so that the wall time is what the host takes for a build of J and K, a
-cycle of an SCF, or an energy of MP2, while a GPU computes. Cycles of an SCF are counted with all matrices on the GPU,
-and with those of J and K alone, for which PySCF extrapolates, diagonalises and makes the density. A first call, which
+All code of the host runs, and kernels do not, so that its CPU time is what the host takes for a build of J and K, a
+cycle of an SCF, an energy of MP2, or energy and forces of a MACE model, while a GPU computes; other programs on the
+machine change it little. Cycles of an SCF are counted with all matrices on the GPU, and with those of J and K alone,
+for which PySCF extrapolates, diagonalises and makes the density. Of MACE only our operators are timed, since PyTorch's
+run on a stand-in (mace_step.py). A first call, which
 compiles and uploads tables, is counted apart. The record is profiles/counted/host_costs.json.
 """
 
@@ -15,9 +17,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from statistics import median
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -28,6 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts import ROOT
+from scripts.device.mace_step import SIZES, mace_step
 from scripts.device.recording_driver import Call, RecordedDevice, RecordingDriver
 from scripts.device.shapes import PRESETS, factors
 from scripts.measuring import heading, machine, write_json
@@ -43,7 +45,8 @@ from trnqc.jit.device import Built, CudaDevice
 from trnqc.jit.recipe import Recipe
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
 
-ROUNDS = 5
+# The least of so many times counts, because other programs may run beside.
+ROUNDS = 15
 
 
 class IdleDevice(RecordedDevice):
@@ -92,24 +95,27 @@ class _IdleSolver(_IdleBlas):
         self.driver.calls.append(Call("dsyevd"))
 
 
-def counted(driver: RecordingDriver, work: Callable[[], Any]) -> dict[str, Any]:
-    """Counts of one call, and the median seconds of several, by the clock and of the processor.
+def seconds_of(work: Callable[[], Any]) -> float:
+    """The CPU seconds of one call, on all threads."""
+    begin = time.process_time()
+    work()
+    return time.process_time() - begin
 
-    Other programs of the machine lengthen the former, and threads that wait for each other the latter.
-    """
+
+def counted(
+    driver: RecordingDriver, work: Callable[[], Any], timed: Callable[[Callable[[], Any]], float] = seconds_of
+) -> dict[str, Any]:
+    """Counts of one call, and the least seconds of several by `timed`."""
     driver.calls.clear()
     work()
-    calls, seconds, busy = list(driver.calls), [], []
-    for _ in range(ROUNDS):
-        begin = time.perf_counter(), time.process_time()
-        work()
-        seconds.append(time.perf_counter() - begin[0])
-        busy.append(time.process_time() - begin[1])
+    calls = list(driver.calls)
+    seconds = min(timed(work) for _ in range(ROUNDS))
     by_name = {
         name: [call for call in calls if call.name == name] for name in dict.fromkeys(call.name for call in calls)
     }
     return {
         "launches": len(by_name.get("launch", [])),
+        "operators of PyTorch": len(by_name.get("torch", [])),
         "products": len(by_name.get("gemm_ex", [])) + len(by_name.get("gemm_strided_batched_ex", [])),
         "eigenproblems": len(by_name.get("dsyevd", [])),
         "uploads": len(by_name.get("cuMemcpyHtoDAsync", [])),
@@ -118,9 +124,8 @@ def counted(driver: RecordingDriver, work: Callable[[], Any]) -> dict[str, Any]:
         "downloaded_bytes": sum(call.nbytes for call in by_name.get("cuMemcpyDtoHAsync", [])),
         "allocations": len(by_name.get("Device.allocate", [])),
         "waits": len(by_name.get("Stream.sync", [])) + len(by_name.get("cuStreamSynchronize", [])),
-        "host_seconds": median(seconds),
-        "host_cpu_seconds": median(busy),
-        "host_seconds_a_launch": median(seconds) / max(1, len(by_name.get("launch", []))),
+        "host_seconds": seconds,
+        "host_seconds_a_launch": seconds / max(1, len(by_name.get("launch", []))),
     }
 
 
@@ -130,9 +135,7 @@ def coulomb_exchange(title: str, basis: str) -> dict[str, Any]:
     driver = RecordingDriver()
     builder = JKBuilder(mol, devices=[IdleDevice(driver, lanes=1024)])
     dm = scf.hf.init_guess_by_minao(mol)
-    begin = time.perf_counter()
-    builder.get_jk(dm)
-    first = time.perf_counter() - begin
+    first = seconds_of(lambda: builder.get_jk(dm))
     row = counted(driver, lambda: builder.get_jk(dm))
     return {"case": f"J and K, {title}/{basis}", "orbitals": mol.nao_nr(), "first_seconds": first} | row
 
@@ -205,11 +208,18 @@ def pair_energies(preset: str, precision: str) -> dict[str, Any]:
     B, eps_occ, eps_vir = factors(*PRESETS[preset])
     with _idle_products(driver):
         step = CudaPairStep((Gpu(device, CublasProducts(device), CusolverSolvers(device)),), PairOptions(precision))
-        begin = time.perf_counter()
-        step.triangle(B, eps_occ, eps_vir, None)
-        first = time.perf_counter() - begin
+        first = seconds_of(lambda: step.triangle(B, eps_occ, eps_vir, None))
         row = counted(driver, lambda: step.triangle(B, eps_occ, eps_vir, None))
     return {"case": f"MP2, {preset}, {precision}", "shape": PRESETS[preset], "first_seconds": first} | row
+
+
+def energy_and_forces(title: str) -> dict[str, Any]:
+    """Energy and forces of a MACE model, whose edges are those of the step before."""
+    driver = RecordingDriver()
+    with mace_step(SIZES[title], IdleDevice(driver, lanes=1024)) as (step, clock):
+        first = clock.of(step)
+        row = counted(driver, step, clock.of)
+    return {"case": f"MACE step, {title}", "size": asdict(SIZES[title]), "first_seconds": first} | row
 
 
 @contextmanager
@@ -224,20 +234,23 @@ def _idle_products(driver: RecordingDriver) -> Iterator[None]:
 
 def table(rows: Sequence[dict[str, Any]]) -> Table:
     """Rows for people."""
-    printed = Table("case", "launches", "products", "kB up", "kB down", "allocations", "waits", "host ms", "CPU ms")
+    printed = Table(
+        "case", "launches", "PyTorch", "products", "kB up", "kB down", "allocations", "waits", "host ms", "us a launch"
+    )
     for row in rows:
         kilobytes = (f"{row[name] / 1e3:.1f}" for name in ("uploaded_bytes", "downloaded_bytes"))
-        times = f"{row['host_seconds'] * 1e3:.1f}", f"{row['host_cpu_seconds'] * 1e3:.1f}"
-        counts = (str(row[name]) for name in ("launches", "products"))
+        times = f"{row['host_seconds'] * 1e3:.1f}", f"{row['host_seconds_a_launch'] * 1e6:.0f}"
+        counts = (str(row[name]) for name in ("launches", "operators of PyTorch", "products"))
         printed.add_row(row["case"], *counts, *kilobytes, str(row["allocations"]), str(row["waits"]), *times)
     return printed
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--molecules", nargs="+", default=["water5", "water20"])
+    parser.add_argument("--molecules", nargs="*", default=["water5", "water20"])
     parser.add_argument("--basis", default="6-31g*")
-    parser.add_argument("--presets", nargs="+", choices=PRESETS, default=["small", "medium"])
+    parser.add_argument("--presets", nargs="*", choices=PRESETS, default=["small", "medium"])
+    parser.add_argument("--mace", nargs="*", choices=SIZES, default=["mace-medium"])
     parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "counted" / "host_costs.json")
     asked = parser.parse_args(argv)
     record: dict[str, Any] = heading() | {"machine": machine(), "rows": []}
@@ -249,6 +262,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             for cycle in (cycle_on_host, cycle_on_gpu)
         ),
         *(lambda preset=preset: pair_energies(preset, "fp32") for preset in asked.presets),
+        *(lambda title=title: energy_and_forces(title) for title in asked.mace),
     ]
     for job in jobs:
         record["rows"].append(job())

@@ -106,14 +106,14 @@ def _on_host(func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
     """Run an ATen operator on the data of its arguments."""
     tensors: list[DeviceTensor] = []
     tree_map(lambda a: tensors.append(a) if isinstance(a, DeviceTensor) else None, (args, kwargs))
-    driver = tensors[0].driver
+    driver, place = tensors[0].driver, tensors[0].host.device
     if name in WAITS:
         raise HostWaits(f"aten::{name} waits for the device")
 
     def run() -> Any:
         others = {name: value for name, value in kwargs.items() if name != "device"}
         host_args, host_kwargs = tree_map(lambda a: a.host if isinstance(a, DeviceTensor) else a, (args, others))
-        return func(*host_args, **host_kwargs, **({"device": "cpu"} if "device" in kwargs else {}))
+        return func(*host_args, **host_kwargs, **({"device": place} if "device" in kwargs else {}))
 
     results = run()
     known = {id(t.host): t for t in tensors}
@@ -137,7 +137,9 @@ def _overwrite(old: Any, new: Any) -> None:
 
 
 @contextmanager
-def torch_on(driver: RecordingDriver, lanes: int = 4) -> Iterator[Callable[[torch.Tensor], DeviceTensor]]:
+def torch_on(
+    driver: RecordingDriver, lanes: int = 4, device: RecordedDevice | None = None
+) -> Iterator[Callable[[torch.Tensor], DeviceTensor]]:
     """Let PyTorch's device cuda:0 be the driver's; yields the function that moves a tensor there.
 
     Parameters
@@ -145,8 +147,10 @@ def torch_on(driver: RecordingDriver, lanes: int = 4) -> Iterator[Callable[[torc
     driver : RecordingDriver
     lanes : int
         The number of lanes of a group.
+    device : RecordedDevice, optional
+        A device of the driver, by default one with so many lanes.
     """
-    device = RecordedDevice(driver, lanes)
+    device = RecordedDevice(driver, lanes) if device is None else device
     stream = SimpleNamespace(cuda_stream=STREAM, synchronize=_refuse)
     arange = torch.arange
     changes = (

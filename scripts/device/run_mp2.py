@@ -14,9 +14,9 @@ import sys
 from pathlib import Path
 
 from trnqc.errors import TrnqcError
-from trnqc.mp2.jobs.job import Job
-from trnqc.mp2.jobs.run import run
+from trnqc.mp2.job import Job
 from trnqc.mp2.reference.molecule import load_geometry
+from trnqc.mp2.run import run
 
 
 def parse() -> argparse.Namespace:

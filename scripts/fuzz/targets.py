@@ -142,7 +142,7 @@ def _results() -> list[bytes]:
 def _checkpoint(path: Path) -> Any:
     """The file, without its first line, is the description or the records of a checkpoint, as that line says."""
     from trnqc.host.files import Records
-    from trnqc.mp2.jobs.checkpoint import Checkpoint
+    from trnqc.mp2.checkpoint import Checkpoint
 
     kept = path.parent / "kept"
     shutil.rmtree(kept, ignore_errors=True)

@@ -14,9 +14,9 @@ from pyscf import scf
 
 from scripts.workloads.waters import waters
 from trnqc.eri.jk.builder import JKBuilder
-from trnqc.mp2.jobs.job import Job
-from trnqc.mp2.jobs.run import run
+from trnqc.mp2.job import Job
 from trnqc.mp2.reference.molecule import build_mole
+from trnqc.mp2.run import run
 
 INTERVAL = 0.01
 

@@ -105,7 +105,7 @@ class Trnqc(Contestant):
         from trnqc import backends
 
         cpu = backends.get("cpu")
-        run = timed(lambda: cpu.mp2_pairs(self.B, self.eps_occ, self.eps_vir, precision=precision, threads=threads))
+        run = timed(lambda: cpu.pair_step(precision, threads=threads).triangle(self.B, self.eps_occ, self.eps_vir))
         energies = run.pop("value")
         return run | {"os": energies.os.sum(), "ss": energies.ss.sum(), "ran_on": energies.ran_on}
 

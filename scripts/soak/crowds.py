@@ -53,7 +53,7 @@ def mixed(jobs: int) -> str:
 
 def crowd(place: Path, processes: int) -> str:
     """Processes that start together, compile the same kernels into one cache and want the same checkpoint."""
-    import trnqc.mp2.jobs.run  # noqa: F401  # what the forked processes share
+    import trnqc.mp2.run  # noqa: F401  # what the forked processes share
 
     (place / "cache").mkdir()
     outcomes = place / "outcomes"

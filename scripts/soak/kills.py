@@ -132,9 +132,9 @@ def sealed_are_whole(folder: Path) -> None:
 
 def checkpointed_job(folder: Path) -> None:
     """A DF-MP2 job with a checkpoint, whose energy is known."""
-    from trnqc.mp2.jobs.job import Job
-    from trnqc.mp2.jobs.run import run
+    from trnqc.mp2.job import Job
     from trnqc.mp2.reference.molecule import load_geometry
+    from trnqc.mp2.run import run
 
     job = Job(load_geometry("water"), "sto-3g", "cc-pvdz-ri", backend="cpu", threads=1, checkpoint=folder / "kept")
     energy, known = run(job).e_tot, folder.parent / "energy"

@@ -185,7 +185,7 @@ class BackendContract:
             self.backend.blas(precision).cholesky(a)
 
     def test_pair_energies(self, precision, size, fused):
-        result = self.backend.mp2_pairs(*random_factors(*size), precision=precision, fused=fused)
+        result = self.backend.pair_step(precision, fused=fused).triangle(*random_factors(*size))
         assert isinstance(result, PairEnergies)
         os, ss, scale = reference_pairs(*size)
         for actual, exact in ((result.os, os), (result.ss, ss)):
@@ -195,30 +195,30 @@ class BackendContract:
             assert np.all(np.triu(actual, 1) == 0)
 
     def test_says_what_ran(self, precision):
-        result = self.backend.mp2_pairs(*random_factors(1, 7, 13), precision=precision)
+        result = self.backend.pair_step(precision).triangle(*random_factors(1, 7, 13))
         assert len(result.ran_on.split()) > 1
 
     def test_one_virtual_has_no_same_spin_energy(self, precision):
-        result = self.backend.mp2_pairs(*random_factors(3, 1, 5), precision=precision)
+        result = self.backend.pair_step(precision).triangle(*random_factors(3, 1, 5))
         # T[a,b] with a = b only: direct and exchange terms are the same for every pair.
         assert np.all(abs(result.ss) <= 2 * PAIR_ENERGY[precision] * abs(result.os).max())
 
     def test_leaves_its_input_alone(self, precision, fused):
         B, eps_occ, eps_vir = (x.copy() for x in random_factors(3, 32, 127))
-        self.backend.mp2_pairs(B, eps_occ, eps_vir, precision=precision, fused=fused)
+        self.backend.pair_step(precision, fused=fused).triangle(B, eps_occ, eps_vir)
         for actual, inputs in zip((B, eps_occ, eps_vir), random_factors(3, 32, 127)):
             np.testing.assert_array_equal(actual, inputs)
 
     def test_repeats_itself_to_the_bit(self, precision, fused):
         first, second = (
-            self.backend.mp2_pairs(*random_factors(3, 32, 127), precision=precision, fused=fused) for _ in range(2)
+            self.backend.pair_step(precision, fused=fused).triangle(*random_factors(3, 32, 127)) for _ in range(2)
         )
         np.testing.assert_array_equal(first.os, second.os)
         np.testing.assert_array_equal(first.ss, second.ss)
 
     def block(self, rows: slice, columns: slice, size: tuple[int, int, int], **options) -> PairEnergies:
         B, eps_occ, eps_vir = random_factors(*size)
-        return self.backend.mp2_pair_block(B[rows], B[columns], eps_occ[rows], eps_occ[columns], eps_vir, **options)
+        return self.backend.pair_step(**options).block(B[rows], B[columns], eps_occ[rows], eps_occ[columns], eps_vir)
 
     @pytest.mark.parametrize(("rows", "columns"), [((2, 3), (0, 1)), ((3, 5), (0, 3)), ((0, 2), (2, 5))])
     def test_a_block_of_pairs(self, precision, fused, rows, columns):
@@ -260,14 +260,14 @@ class BackendContract:
 
     def test_bytes_of_a_block_grow_with_it(self, precision, fused):
         def needed(m: int, n: int, nvir: int = 33, naux: int = 129) -> int:
-            return self.backend.pair_block_bytes(m, n, nvir, naux, precision=precision, fused=fused, threads=2)
+            return self.backend.pair_step(precision, fused=fused, threads=2).block_bytes(m, n, nvir, naux)
 
         assert 0 < needed(1, 1) <= needed(2, 1) <= needed(2, 2)
         assert needed(1, 1) < needed(1, 1, nvir=300)
 
     def test_opposite_spin(self, precision, fused, spins):
         (left, right), eps_occ, eps_vir = arrays = random_spins(*spins)
-        result = self.backend.mp2_opposite_spin(left, right, eps_occ, eps_vir, precision=precision, fused=fused)
+        result = self.backend.pair_step(precision, fused=fused).opposite_spin(left, right, eps_occ, eps_vir)
         exact = reference_opposite_spin(arrays)
         assert result.os.shape == result.ss.shape == exact.shape and result.os.dtype == np.float64
         assert np.all(abs(result.os - exact) <= 2 * PAIR_ENERGY[precision] * abs(exact))
@@ -275,8 +275,8 @@ class BackendContract:
 
     def test_opposite_spin_of_equal_orbitals_is_that_of_the_closed_shell(self, precision, fused):
         B, eps_occ, eps_vir = random_factors(4, 31, 128)
-        both = self.backend.mp2_opposite_spin(
-            B, B, (eps_occ, eps_occ), (eps_vir, eps_vir), precision=precision, fused=fused
+        both = self.backend.pair_step(precision, fused=fused).opposite_spin(
+            B, B, (eps_occ, eps_occ), (eps_vir, eps_vir)
         )
         closed, _, scale = reference_pairs(4, 31, 128)
         folded = np.tril(both.os + both.os.T) - np.diag(np.diag(both.os))
@@ -286,35 +286,25 @@ class BackendContract:
         (left, right), eps_occ, eps_vir = random_spins(3, 2, (31, 33), 65)
         seen, runs = [], []
         for threads in (1, 2):
-            energies = self.backend.mp2_opposite_spin(
-                left,
-                right,
-                eps_occ,
-                eps_vir,
-                precision=precision,
-                fused=fused,
-                threads=threads,
-                progress=lambda *step: seen.append(step),
-            )
+            energies = self.backend.pair_step(
+                precision, fused=fused, threads=threads, progress=lambda *step: seen.append(step)
+            ).opposite_spin(left, right, eps_occ, eps_vir)
             runs.append(energies.os)
         np.testing.assert_array_equal(*runs)
         assert seen[-1] == (6, 6)
 
     def test_bytes_of_opposite_spin_grow_with_it(self, precision, fused):
         def needed(m: int, n: int, nvir: tuple[int, int] = (33, 31)) -> int:
-            return self.backend.opposite_spin_bytes(m, n, nvir, 129, precision=precision, fused=fused, threads=2)
+            return self.backend.pair_step(precision, fused=fused, threads=2).opposite_spin_bytes(m, n, nvir, 129)
 
         assert 0 < needed(1, 1) <= needed(2, 1) <= needed(2, 2)
         assert needed(1, 1) < needed(1, 1, nvir=(300, 300))
 
     def test_reports_progress_to_the_end(self, fused):
         seen = []
-        self.backend.mp2_pairs(
-            *random_factors(5, 7, 13),
-            precision=self.backend.precisions[0],
-            fused=fused,
-            progress=lambda done, total: seen.append((done, total)),
-        )
+        self.backend.pair_step(
+            self.backend.precisions[0], fused=fused, progress=lambda done, total: seen.append((done, total))
+        ).triangle(*random_factors(5, 7, 13))
         assert seen[-1] == (15, 15)
         assert [done for done, _ in seen] == sorted({done for done, _ in seen})
 
@@ -331,9 +321,9 @@ class BackendContract:
     def test_refuses_an_unknown_precision(self):
         arrays = random_factors(1, 1, 1)
         for refused in (
-            lambda: self.backend.mp2_pairs(*arrays, precision="fp8"),
+            lambda: self.backend.pair_step("fp8").triangle(*arrays),
             lambda: self.block(slice(0, 1), slice(1, 2), (2, 1, 1), precision="fp8"),
-            lambda: self.backend.pair_block_bytes(1, 1, 1, 1, precision="fp8"),
+            lambda: self.backend.pair_step("fp8").block_bytes(1, 1, 1, 1),
             lambda: self.backend.gemm(np.eye(2), np.eye(2), precision="fp8"),
             lambda: self.backend.batched_contraction(np.eye(2)[None], np.eye(2)[None], precision="fp8"),
         ):
@@ -342,7 +332,7 @@ class BackendContract:
 
     def test_refuses_a_limit_that_cannot_do(self, precision, fused):
         with pytest.raises(MemoryLimit) as caught:
-            self.backend.mp2_pairs(*random_factors(3, 32, 127), precision=precision, fused=fused, max_memory=1000)
+            self.backend.pair_step(precision, fused=fused).triangle(*random_factors(3, 32, 127), max_memory=1000)
         assert "the limit is 0.001 MB" in str(caught.value)
         # Needed and allowed: two figures.
         assert sum(word.replace(".", "", 1).isdigit() for word in str(caught.value).split()) >= 2

@@ -132,10 +132,10 @@ def test_a_cache_that_cannot_be_written_only_costs_time(tmp_path, monkeypatch):
     assert core.launches == 2
 
 
-@pytest.mark.parametrize("use", ["gemm", "batched_contraction", "mp2_pairs", "select"])
+@pytest.mark.parametrize("use", ["gemm", "batched_contraction", "pair_step", "select"])
 def test_every_way_to_a_product_is_closed(use, monkeypatch):
     monkeypatch.setenv("TRNQC_SIM_BF16_PRODUCTS", "rounded")
-    shapes = {"gemm": [(4, 3), (4, 2)], "batched_contraction": [(2, 4, 3), (2, 4, 2)], "mp2_pairs": [(2, 3, 4), 2, 3]}
+    shapes = {"gemm": [(4, 3), (4, 2)], "batched_contraction": [(2, 4, 3), (2, 4, 2)], "pair_step": []}
     with pytest.raises(UnsupportedPrecision, match="was measured"):
         if use == "select":
             backends.select("simulator", "bf16x3")

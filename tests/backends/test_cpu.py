@@ -34,7 +34,7 @@ class TestContract(BackendContract):
 
 @pytest.mark.parametrize("precision", FORMATS)
 def test_any_number_of_threads_gives_the_same_bits(precision):
-    runs = [BACKEND.mp2_pairs(*random_factors(*SIZE), precision=precision, threads=n) for n in (1, 2, 5)]
+    runs = [BACKEND.pair_step(precision, threads=n).triangle(*random_factors(*SIZE)) for n in (1, 2, 5)]
     for run in runs[1:]:
         np.testing.assert_array_equal(run.os, runs[0].os)
         np.testing.assert_array_equal(run.ss, runs[0].ss)
@@ -45,7 +45,7 @@ def test_any_number_of_threads_gives_the_same_bits(precision):
 def test_rows_on_disk_give_the_same_bits(tmp_path, precision, fused):
     h5py = pytest.importorskip("h5py")
     B, eps_occ, eps_vir = random_factors(*SIZE)
-    in_memory = BACKEND.mp2_pairs(B, eps_occ, eps_vir, precision=precision, fused=fused)
+    in_memory = BACKEND.pair_step(precision, fused=fused).triangle(B, eps_occ, eps_vir)
     np.save(tmp_path / "B.npy", B)
     mapped = np.load(tmp_path / "B.npy", mmap_mode="r")
     with h5py.File(tmp_path / "B.h5", "w") as file:
@@ -56,8 +56,8 @@ def test_rows_on_disk_give_the_same_bits(tmp_path, precision, fused):
         assert not plan.whole
         for source in (mapped, dataset):
             for limit in (tight, None):
-                run = BACKEND.mp2_pairs(
-                    source, eps_occ, eps_vir, precision=precision, fused=fused, threads=1, max_memory=limit
+                run = BACKEND.pair_step(precision, fused=fused, threads=1).triangle(
+                    source, eps_occ, eps_vir, max_memory=limit
                 )
                 np.testing.assert_array_equal(run.os, in_memory.os)
                 np.testing.assert_array_equal(run.ss, in_memory.ss)
@@ -66,11 +66,11 @@ def test_rows_on_disk_give_the_same_bits(tmp_path, precision, fused):
 def test_the_limit_counts_b_and_its_copy():
     B, eps_occ, eps_vir = random_factors(*SIZE)
     limit = B.nbytes + 5 * 8 * 67 * 67
-    run = BACKEND.mp2_pairs(B, eps_occ, eps_vir, precision="fp64", fused=False, threads=1, max_memory=limit)
+    run = BACKEND.pair_step("fp64", fused=False, threads=1).triangle(B, eps_occ, eps_vir, max_memory=limit)
     assert run.os.sum() < 0
     for precision, fused in (("fp32", False), ("fp64", True)):
         with pytest.raises(MemoryLimit):
-            BACKEND.mp2_pairs(B, eps_occ, eps_vir, precision=precision, fused=fused, threads=1, max_memory=limit)
+            BACKEND.pair_step(precision, fused=fused, threads=1).triangle(B, eps_occ, eps_vir, max_memory=limit)
 
 
 @pytest.mark.parametrize(("precision", "fused"), [("fp64", True), ("fp64", False), ("fp32", True), ("bf16x3", True)])
@@ -82,7 +82,7 @@ def test_what_is_allocated_stays_within_the_plan(precision, fused):
     for limit in (None, tight):
         plan = plan_triangle(9, products, threads=2, limit=limit, fixed=fixed)
         tracemalloc.start()
-        BACKEND.mp2_pairs(B, eps_occ, eps_vir, precision=precision, fused=fused, threads=2, max_memory=limit)
+        BACKEND.pair_step(precision, fused=fused, threads=2).triangle(B, eps_occ, eps_vir, max_memory=limit)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert B.nbytes + peak <= plan.bytes + 2e5  # of Python objects
@@ -168,9 +168,9 @@ def test_sums_and_columns_of_a_product_stay_in_registers(tmp_path, target, real)
 def test_blocks_of_pairs_change_no_bit(precision, fused, cut):
     B, o, v = random_factors(*SIZE)
     options = {"precision": precision, "fused": fused}
-    whole = BACKEND.mp2_pairs(B, o, v, **options)
-    top, bottom = (BACKEND.mp2_pairs(B[s].copy(), o[s], v, **options) for s in (slice(cut), slice(cut, None)))
-    block = BACKEND.mp2_pair_block(B[cut:].copy(), B[:cut].copy(), o[cut:], o[:cut], v, **options)
+    whole = BACKEND.pair_step(**options).triangle(B, o, v)
+    top, bottom = (BACKEND.pair_step(**options).triangle(B[s].copy(), o[s], v) for s in (slice(cut), slice(cut, None)))
+    block = BACKEND.pair_step(**options).block(B[cut:].copy(), B[:cut].copy(), o[cut:], o[:cut], v)
     for name in ("os", "ss"):
         parts = [[getattr(top, name), np.zeros((cut, len(o) - cut))], [getattr(block, name), getattr(bottom, name)]]
         np.testing.assert_array_equal(np.block(parts), getattr(whole, name))
@@ -180,15 +180,13 @@ def test_blocks_of_pairs_change_no_bit(precision, fused, cut):
 def test_a_block_allocates_what_it_says(precision, fused):
     B, o, v = random_factors(9, 120, 300)
     left, right = B[5:], B[:5]
-    run = functools.partial(
-        BACKEND.mp2_pair_block, left, right, o[5:], o[:5], v, precision=precision, fused=fused, threads=2
-    )
+    run = functools.partial(BACKEND.pair_step(precision, fused, threads=2).block, left, right, o[5:], o[:5], v)
     run()  # what is compiled and imported once
     tracemalloc.start()
     run()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    said = BACKEND.pair_block_bytes(4, 5, 120, 300, precision=precision, fused=fused, threads=2)
+    said = BACKEND.pair_step(precision, fused=fused, threads=2).block_bytes(4, 5, 120, 300)
     assert 0.3 * said < peak < said + 2e5
 
 
@@ -224,7 +222,7 @@ def test_an_interrupted_run_stops():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        BACKEND.mp2_pairs(*random_factors(*SIZE), precision="fp64", progress=interrupt)
+        BACKEND.pair_step("fp64", progress=interrupt).triangle(*random_factors(*SIZE))
 
 
 def test_without_a_compiler_numpy_takes_the_place_of_kernels_that_a_wheel_lacks(monkeypatch):
@@ -235,18 +233,18 @@ def test_without_a_compiler_numpy_takes_the_place_of_kernels_that_a_wheel_lacks(
     pairs._warn_of_numpy.cache_clear()
     arrays = random_factors(2, 5, 7)
     with pytest.warns(RuntimeWarning, match="NumPy instead of compiled code: .*not among those"):
-        result = BACKEND.mp2_pairs(*arrays, precision="fp64")
+        result = BACKEND.pair_step("fp64").triangle(*arrays)
     assert "apart in NumPy (there is no C compiler)" in result.ran_on
-    np.testing.assert_array_equal(result.os, BACKEND.mp2_pairs(*arrays, precision="fp64", fused=False).os)
+    np.testing.assert_array_equal(result.os, BACKEND.pair_step("fp64", fused=False).triangle(*arrays).os)
 
 
 def test_without_a_compiler_numpy_takes_the_place_of_compiled_code(monkeypatch):
     monkeypatch.setenv("CC", "no-such-compiler")
     arrays = random_factors(3, 32, 127)
     with pytest.warns(RuntimeWarning, match="NumPy instead of compiled code: .*no-such-compiler|install one"):
-        fused = BACKEND.mp2_pairs(*arrays, precision="fp64")
+        fused = BACKEND.pair_step("fp64").triangle(*arrays)
     assert "apart in NumPy (there is no C compiler)" in fused.ran_on
-    apart = BACKEND.mp2_pairs(*arrays, precision="fp64", fused=False)
+    apart = BACKEND.pair_step("fp64", fused=False).triangle(*arrays)
     assert "apart" in apart.ran_on and "no C compiler" not in apart.ran_on
     np.testing.assert_array_equal(fused.os, apart.os)
     status = BACKEND.status()

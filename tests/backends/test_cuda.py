@@ -39,8 +39,10 @@ else:
 SIZE = (13, 7, 19)
 
 
-def energies(backend: Cuda, precision: str = "fp64", **options) -> tuple[np.ndarray, np.ndarray]:
-    result = backend.mp2_pairs(*random_factors(*SIZE), precision=precision, **options)
+def energies(
+    backend: Cuda, precision: str = "fp64", max_memory: float | None = None, **options
+) -> tuple[np.ndarray, np.ndarray]:
+    result = backend.pair_step(precision, **options).triangle(*random_factors(*SIZE), max_memory)
     return result.os, result.ss
 
 
@@ -49,7 +51,7 @@ def test_gpus_share_the_pairs_and_give_the_same_energies(precision):
     three, seen = SimulatedCuda(3), []
     shared = energies(three, precision, progress=lambda *step: seen.append(step))
     assert re.search(
-        r"3 GPUs: .* 7 panels of 2 orbitals", three.mp2_pairs(*random_factors(*SIZE), precision=precision).ran_on
+        r"3 GPUs: .* 7 panels of 2 orbitals", three.pair_step(precision).triangle(*random_factors(*SIZE)).ran_on
     )
     assert seen[-1] == (91, 91) and [done for done, _ in seen] == sorted(done for done, _ in seen)
     assert all(device.launches > 2 for device in three.simulated)
@@ -60,7 +62,7 @@ def test_gpus_share_the_pairs_and_give_the_same_energies(precision):
 
 def test_more_gpus_than_orbitals():
     B, eps_occ, eps_vir = random_factors(1, 7, 13)
-    assert SimulatedCuda(3).mp2_pairs(B, eps_occ, eps_vir, precision="fp64").e_os < 0
+    assert SimulatedCuda(3).pair_step("fp64").triangle(B, eps_occ, eps_vir).e_os < 0
 
 
 def test_panels_come_and_go_where_memory_is_short():
@@ -72,7 +74,7 @@ def test_panels_come_and_go_where_memory_is_short():
         np.testing.assert_allclose(energies(short), whole, rtol=1e-13)
         assert device.used == 0 and device.most_used < device.memory < 8 * 13 * 7 * 24 + 8 * 91 * 49 + 30_000
         (left, right), eps_occ, eps_vir = spins = random_spins(6, 5, (7, 9), 19)
-        result = short.mp2_opposite_spin(left, right, eps_occ, eps_vir, precision="fp64")
+        result = short.pair_step("fp64").opposite_spin(left, right, eps_occ, eps_vir)
         np.testing.assert_allclose(result.os, reference_opposite_spin(spins), rtol=1e-12)
 
 
@@ -104,7 +106,7 @@ def test_a_gpu_with_too_little_memory_is_named():
 
 
 def test_a_limit_of_the_host_counts_what_a_gpu_needs_there():
-    needed = random_factors(*SIZE)[0].nbytes + SimulatedCuda(2).pair_block_bytes(13, 13, 7, 19, precision="fp64")
+    needed = random_factors(*SIZE)[0].nbytes + SimulatedCuda(2).pair_step("fp64").block_bytes(13, 13, 7, 19)
     np.testing.assert_array_equal(energies(SimulatedCuda(2), max_memory=needed), energies(SimulatedCuda(2)))
     with pytest.raises(MemoryLimit, match=r"needs 0\.0\d+ MB on the host .* keep B on disk"):
         energies(SimulatedCuda(2), max_memory=needed - 1)
@@ -133,7 +135,7 @@ def test_numbers_that_are_not_finite_are_passed_on():
     B, eps_occ, eps_vir = random_factors(3, 33, 5)
     B = B.copy()
     B[1, 32, 4] = np.nan
-    result = SimulatedCuda().mp2_pairs(B, eps_occ, eps_vir, precision="fp64")
+    result = SimulatedCuda().pair_step("fp64").triangle(B, eps_occ, eps_vir)
     assert np.isnan(result.os[1, :2]).all() and np.isnan(result.os[2, 1])
     assert np.isfinite([result.os[0, 0], result.os[2, 0], result.os[2, 2]]).all()
 
@@ -149,7 +151,7 @@ def test_what_a_job_asks_of_the_driver():
     """Every orbital is uploaded once to a GPU that needs it; while blocks run the host waits for their streams only."""
     two = RecordedCuda(2)
     B, eps_occ, eps_vir = random_factors(*SIZE)
-    result = two.mp2_pairs(B, eps_occ, eps_vir, precision="fp64")
+    result = two.pair_step("fp64").triangle(B, eps_occ, eps_vir)
     np.testing.assert_allclose(result.os, energies(SimulatedCuda())[0], rtol=0, atol=1e-14)
     calls = two.driver.calls
     sizes = [call.nbytes for call in calls if call.name == "cuMemcpyHtoDAsync"]

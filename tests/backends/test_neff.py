@@ -4,17 +4,18 @@ import dataclasses
 import itertools
 import os
 import stat
-from contextlib import suppress
+import tempfile
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.descriptor import Infeasible
-from trnqc.backends.neuron import neff
 from trnqc.backends.neuron.neff import ledger
-from trnqc.backends.neuron.neff.caches import CUSTOM_CALL, entries, vendor_caches
+from trnqc.backends.neuron.neff.caches import CUSTOM_CALL, entries, option, redirected, vendor_caches
 from trnqc.backends.neuron.neff.programs import program
 from trnqc.backends.neuron.neff.warming import warm
 from trnqc.errors import CompilerError, InputError
@@ -62,8 +63,17 @@ def put_native(root, key, neff=b"NEFF"):
     return path
 
 
+@contextmanager
+def watch(program):
+    """Let the block write to private caches, as a compiler does, then claim what it wrote."""
+    with tempfile.TemporaryDirectory() as place:
+        seen = SimpleNamespace(environment=redirected(os.environ, Path(place)))
+        yield seen
+        seen.claimed = ledger.claim(program, Path(place))
+
+
 def own_xla(seen, number, **what):
-    """Write an entry where the compiler of `ledger.watch` writes, and return its place in the shared cache."""
+    """Write an entry where the compiler of `watch` writes, and return its place in the shared cache."""
     folder = put_xla(Path(seen.environment["NEURON_COMPILE_CACHE_URL"]), number, **what)
     return Path(os.environ["NEURON_COMPILE_CACHE_URL"]) / folder.parent.name / folder.name
 
@@ -73,9 +83,9 @@ def own_native(seen, key, neff=b"NEFF"):
     return Path(os.environ["TORCH_NEURONX_NEFF_CACHE_DIR"]) / key[:2] / key[2:4] / f"{key}.neff"
 
 
-def gemm_program(**changed):
-    values = {"kernel": "gemm", "shape": SHAPE, "precision": "fp32", "target": "trn2", "constants": TILES}
-    return program(**(values | changed))
+def gemm_program(constants=TILES, **changed):
+    values = {"kernel": "gemm", "shape": SHAPE, "precision": "fp32", "target": "trn2"}
+    return dataclasses.replace(program(**(values | changed)), constants=constants)
 
 
 # -- where the caches are ---------------------------------------------------------------------------------------------
@@ -105,6 +115,19 @@ def test_the_xla_cache_is_where_the_environment_says(environment, root, decided)
 )
 def test_caches_that_cannot_be_listed_say_so(environment, note):
     assert vendor_caches(environment)[0].note == note
+
+
+@pytest.mark.parametrize(
+    "flags, value, others",
+    [
+        ("-O1 --cache-dir /a --x='-a b' --cache_dir=/b --lnc 1", "/b", ["-O1", "--x=-a b", "--lnc", "1"]),
+        ("--cache_directory /a", None, ["--cache_directory", "/a"]),
+        ("--lnc 1 --cache_dir", "", ["--lnc", "1"]),
+    ],
+)
+def test_an_option_is_taken_out_of_the_flags(flags, value, others):
+    """The last one counts, in both spellings; other words stay in their order."""
+    assert option(flags, "cache_dir") == (value, others)
 
 
 def test_the_native_cache():
@@ -188,13 +211,13 @@ def test_without_tiles_the_ones_of_the_next_launch_are_taken(caches):
 
 def test_a_program_claims_what_its_compiler_writes(caches):
     put_xla(caches["xla"], 1)
-    with ledger.watch(gemm_program()) as seen:
+    with watch(gemm_program()) as seen:
         own_xla(seen, 2)
         copy = own_xla(seen, 3, graph=b"a tensor copied to the device")
         own_xla(seen, 4, neff=None)
         own_native(seen, "abcd05")
-    assert [entry.path.name for entry in seen.claimed] == ["MODULE_2+d41d8cd9", "abcd05.neff"]
-    owners = neff.owners()
+    assert [path.name for path in seen.claimed] == ["MODULE_2+d41d8cd9", "abcd05.neff"]
+    owners = ledger.owners()
     assert {path.name for path in owners} == {"MODULE_2+d41d8cd9", "abcd05.neff"}
     assert {owner.words() for owner in owners.values()} == {gemm_program().words()}
     assert (copy / "model.neff").exists()
@@ -202,68 +225,68 @@ def test_a_program_claims_what_its_compiler_writes(caches):
 
 
 def test_what_another_process_writes_meanwhile_is_not_claimed(caches):
-    with ledger.watch(gemm_program()) as seen:
+    with watch(gemm_program()) as seen:
         own_native(seen, "abcd01")
         own_xla(seen, 1)
         theirs = [put_native(caches["native"], "abcd02"), put_xla(caches["xla"], 2)]
-    assert {path.name for path in neff.owners()} == {"abcd01.neff", "MODULE_1+d41d8cd9"}
-    neff.clear()
+    assert {path.name for path in ledger.owners()} == {"abcd01.neff", "MODULE_1+d41d8cd9"}
+    ledger.clear()
     assert all(path.exists() for path in theirs)
 
 
 @pytest.mark.parametrize("neff_file", [b"theirs", None], ids=["compiled", "being compiled"])
 def test_what_another_process_has_compiled_first_stays_theirs(caches, neff_file):
-    with ledger.watch(gemm_program()) as seen:
+    with watch(gemm_program()) as seen:
         own_native(seen, "abcd01", b"ours")
         own_xla(seen, 1, neff=b"ours")
         native, xla = put_native(caches["native"], "abcd01", b"theirs"), put_xla(caches["xla"], 1, neff=neff_file)
-    assert seen.claimed == [] and neff.owners() == {} and neff.clear() == []
+    assert seen.claimed == [] and ledger.owners() == {} and ledger.clear() == []
     assert native.read_bytes() == b"theirs" and (xla / "model.neff").exists() == (neff_file is not None)
 
 
 def test_a_cache_dir_of_the_flags_is_moved_and_other_flags_are_kept(caches, monkeypatch, tmp_path):
     monkeypatch.setenv("NEURON_CC_FLAGS", f"-O1 --cache_dir {tmp_path / 'flags'} --lnc 1")
-    with ledger.watch(gemm_program()) as seen:
+    with watch(gemm_program()) as seen:
         assert seen.environment["NEURON_CC_FLAGS"] == "-O1 --lnc 1"
         own_xla(seen, 1)
-    assert [entry.path.parents[1] for entry in seen.claimed] == [tmp_path / "flags"]
+    assert [path.parents[1] for path in seen.claimed] == [tmp_path / "flags"]
 
 
 def test_programs_keep_their_own_entries(caches):
     other = gemm_program(constants=TILES | {"rows": 256})
     for n, one in enumerate((gemm_program(), other)):
-        with ledger.watch(one) as seen:
+        with watch(one) as seen:
             own_xla(seen, n, neff=b"NEFF %d" % n)
-    assert {path.name[:8]: owner for path, owner in neff.owners().items()} == {
+    assert {path.name[:8]: owner for path, owner in ledger.owners().items()} == {
         "MODULE_0": gemm_program(),
         "MODULE_1": other,
     }
 
 
 def test_a_failing_compilation_claims_nothing(caches):
-    with pytest.raises(RuntimeError), ledger.watch(gemm_program()) as seen:
+    with pytest.raises(RuntimeError), watch(gemm_program()) as seen:
         own_xla(seen, 1)
         raise RuntimeError("the compiler gave up")
-    assert neff.owners() == {}
+    assert ledger.owners() == {}
 
 
 def test_a_ledger_of_the_first_format_claims_nothing(caches):
-    with ledger.watch(gemm_program()) as seen:
+    with watch(gemm_program()) as seen:
         folder = own_xla(seen, 1)
     for path in ledger.directory().glob("*.json"):
         path.write_text(path.read_text().replace("trnqc.neff/2", "trnqc.neff/1"))
-    assert neff.owners() == {} and neff.clear() == [] and folder.exists()
+    assert ledger.owners() == {} and ledger.clear() == [] and folder.exists()
 
 
 def test_a_damaged_ledger_claims_nothing_and_nothing_is_removed(caches):
-    with ledger.watch(gemm_program()) as seen:
+    with watch(gemm_program()) as seen:
         folder = own_xla(seen, 1)
     for path in ledger.directory().glob("*.json"):
         path.write_text("{")
     with pytest.warns(RuntimeWarning, match="cannot be read"):
-        assert neff.owners() == {}
+        assert ledger.owners() == {}
     with pytest.warns(RuntimeWarning, match="it claims nothing"):
-        assert neff.clear() == []
+        assert ledger.clear() == []
     assert folder.exists()
 
 
@@ -272,18 +295,18 @@ def test_a_damaged_ledger_claims_nothing_and_nothing_is_removed(caches):
 
 def test_only_our_entries_are_cleared(caches):
     theirs = [put_xla(caches["xla"], 1), put_native(caches["native"], "abcd01")]
-    with ledger.watch(gemm_program()) as seen:
+    with watch(gemm_program()) as seen:
         ours = [own_xla(seen, 2, neff=b"2"), own_native(seen, "abcd02", b"3")]
-    assert [what for _, what in neff.clear()] == ["removed", "removed"]
+    assert [what for _, what in ledger.clear()] == ["removed", "removed"]
     assert all(path.exists() for path in theirs) and not any(path.exists() for path in ours)
-    assert neff.clear() == [] and neff.owners() == {}
+    assert ledger.clear() == [] and ledger.owners() == {}
 
 
 def test_files_that_others_put_into_our_folder_are_left(caches):
-    with ledger.watch(gemm_program()) as seen:
+    with watch(gemm_program()) as seen:
         folder = own_xla(seen, 1)
     (folder / "notes.txt").write_text("theirs")
-    assert [what for _, what in neff.clear()] == ["removed"]
+    assert [what for _, what in ledger.clear()] == ["removed"]
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
 
 
@@ -291,56 +314,56 @@ def test_clearing_one_kernel_leaves_the_others(caches):
     other = program("mp2_energy", {"nocc": 3, "nvir": 5, "naux": 7}, "fp32", "trn2")
     folders = []
     for n, one in enumerate((gemm_program(), other)):
-        with ledger.watch(one) as seen:
+        with watch(one) as seen:
             folders.append(own_xla(seen, n, neff=b"%d" % n))
-    neff.clear("gemm")
+    ledger.clear("gemm")
     assert [folder.exists() for folder in folders] == [False, True]
 
 
 def test_clearing_what_is_stale(caches):
     folders = []
     for n, one in enumerate((gemm_program(), dataclasses.replace(gemm_program(), source="0" * 16))):
-        with ledger.watch(one) as seen:
+        with watch(one) as seen:
             folders.append(own_xla(seen, n, neff=b"%d" % n))
-    assert len(neff.clear(stale_only=True)) == 1
+    assert len(ledger.clear(stale_only=True)) == 1
     assert [folder.exists() for folder in folders] == [True, False]
 
 
 def test_entries_that_changed_hands_are_left_alone(caches):
-    with ledger.watch(gemm_program()) as seen:
+    with watch(gemm_program()) as seen:
         folder = own_xla(seen, 1)
     put_xla(caches["xla"], 1, neff=b"somebody compiled this again")
-    assert neff.owners() == {}
-    assert [what for _, what in neff.clear()] == ["left: its program is not the one that was claimed"]
+    assert ledger.owners() == {}
+    assert [what for _, what in ledger.clear()] == ["left: its program is not the one that was claimed"]
     assert folder.exists()
 
 
 def test_locked_entries_are_left_and_stay_ours(caches):
-    with ledger.watch(gemm_program()) as seen:
+    with watch(gemm_program()) as seen:
         folder = own_xla(seen, 1)
     lock = folder / "model.hlo_module.pb.lock"
     lock.touch()
-    assert "clear-locks" in neff.clear()[0][1] and folder.exists()
+    assert "clear-locks" in ledger.clear()[0][1] and folder.exists()
     lock.unlink()
-    assert [what for _, what in neff.clear()] == ["removed"]
+    assert [what for _, what in ledger.clear()] == ["removed"]
 
 
 def test_entries_outside_the_caches_of_this_environment_are_left_alone(caches, monkeypatch, tmp_path):
-    with ledger.watch(gemm_program()) as seen:
+    with watch(gemm_program()) as seen:
         folder = own_xla(seen, 1)
     monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", str(tmp_path / "elsewhere"))
-    assert neff.clear()[0][1].startswith("left: it is no entry of the caches")
+    assert ledger.clear()[0][1].startswith("left: it is no entry of the caches")
     assert folder.exists()
 
 
 def test_entries_that_are_gone_are_forgotten(caches):
-    with ledger.watch(gemm_program()) as seen:
+    with watch(gemm_program()) as seen:
         folder = own_xla(seen, 1)
     for path in folder.iterdir():
         path.unlink()
     folder.rmdir()
-    assert [what for _, what in neff.clear()] == ["gone already"]
-    assert ledger.claims() == []
+    assert [what for _, what in ledger.clear()] == ["gone already"]
+    assert list(ledger.directory().glob("*.json")) == []
 
 
 # -- warming ----------------------------------------------------------------------------------------------------------
@@ -376,8 +399,8 @@ def test_warming_without_a_chip_collects_then_compiles_for_the_target(compiler, 
     monkeypatch.setenv("NEURON_CC_FLAGS", f"-O2 --target {target}")
     wanted = gemm_program(target=target)
     compiled = warm(wanted)
-    assert [entry.path.name for entry in compiled] == [f"MODULE_77+{target}"]
-    assert list(neff.owners().values()) == [wanted]
+    assert [path.name for path in compiled] == [f"MODULE_77+{target}"]
+    assert list(ledger.owners().values()) == [wanted]
     calls = compiler.read_text().splitlines()
     assert [call.split()[1] for call in calls] == ["collect", "compile"]
     assert all("-m trnqc.backends.neuron.neff.warming" in call and '"rows": 128' in call for call in calls)
@@ -394,19 +417,19 @@ def test_flags_of_a_launch_have_to_name_the_target_of_another_machine(compiler, 
     with pytest.raises(CompilerError, match="is keyed by NEURON_CC_FLAGS as a launch has it") as caught:
         warm(gemm_program())
     assert words in str(caught.value)
-    assert not compiler.exists() and neff.owners() == {}
+    assert not compiler.exists() and ledger.owners() == {}
 
 
 def test_warming_twice_makes_nothing_new(compiler):
     assert warm(gemm_program()) and warm(gemm_program()) == []
-    assert len(neff.owners()) == 1
+    assert len(ledger.owners()) == 1
 
 
 def test_a_failing_compiler_is_quoted(compiler, monkeypatch):
     monkeypatch.setenv("TOOL_FAILS", "1")
     with pytest.raises(CompilerError, match=r"--command compile` ended with status 70:\nNCC_EVRF065"):
         warm(gemm_program())
-    assert neff.owners() == {}
+    assert ledger.owners() == {}
 
 
 def test_without_chip_and_compiler_the_error_says_what_to_do(caches, monkeypatch):

@@ -28,7 +28,7 @@ def pairs():
     rng = np.random.default_rng(5)
     B = rng.normal(size=tuple(SHAPE.values())) / 10
     eps_occ, eps_vir = np.linspace(-2.0, -0.5, SHAPE["nocc"]), np.linspace(0.2, 3.0, SHAPE["nvir"])
-    return backends.get("simulator").mp2_pairs(B, eps_occ, eps_vir, precision="fp32")
+    return backends.get("simulator").pair_step("fp32").triangle(B, eps_occ, eps_vir)
 
 
 @pytest.mark.parametrize("point", POINTS)

@@ -48,6 +48,14 @@ def test_all_programs_agree_with_those_of_the_cpu(correlation, dtype, order, mon
     assert ours.device.used == 0
 
 
+def test_terms_are_counted_once(monkeypatch):
+    ours, counted, parts = engine(SMALL[2]), [], contraction.parts
+    monkeypatch.setattr("trnqc.cg.cuda.contraction_engine.parts", lambda *given: counted.append(given) or parts(*given))
+    first = ours.forms("value", 1)
+    assert ours.forms("value", 1) == first and ours.forms("gradient", 1)[0].kind == "gradient"
+    assert counted == [(SMALL[2], 1)] * 2
+
+
 def test_long_formulas_are_divided_among_kernels(monkeypatch):
     """Gradients of all kernels but the first add to what is stored."""
     problem = SMALL[3]

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
 from pyscf import gto, scf
 from pyscf.data.nist import BOHR, HARTREE2EV
 
+from tests.mp2.thread_ranks import on_threads
 from trnqc import DFMP2, MP2Result, accelerate
 from trnqc.cli import _parser
 from trnqc.cli.mp2.jobs import jobs_from
-from trnqc.cli.mp2.tasks import check_task
-from trnqc.errors import InputError
+from trnqc.interfaces.surface import Surface
+from trnqc.ranks import ALONE
 
 H2 = "2\n\nH 0 0 0\nH 0 0 {}\n"
 SMALL = ("--basis", "6-31g", "--threads", "1")
@@ -182,8 +182,7 @@ def test_optimisation_reports_steps_and_writes_a_plot(trnqc, write, tmp_path):
         (("--extrapolate", "cc-pvdz,cc-pvqz"), "must be consecutive"),
         (("--extrapolate", "cc-pvdz"), "two basis sets were expected"),
         (("--extrapolate", "def2-svp,def2-tzvp"), "correlation-consistent basis set"),
-        (("--optimize", "--checkpoint", "kept"), "--optimize has no checkpoint"),
-        (("--gradient", "--compare-with", "cpu:fp32"), "--compare-with compares energies: leave out --gradient"),
+        (("--extrapolate", "cc-pvdz,cc-pvtz", "--optimize"), "--extrapolate computes energies only"),
         (("--plot", "plot.html"), "--plot shows the steps of --optimize"),
         (("--optimize", "--plot", "/nowhere/plot.html"), "--plot /nowhere/plot.html: cannot be written"),
         (("--optimize", "--max-steps", "0"), "--max-steps must be positive"),
@@ -196,14 +195,63 @@ def test_options_that_do_not_fit(trnqc, write, options, words):
     assert words in err
 
 
-@pytest.mark.parametrize("options", [(), ("--extrapolate", "cc-pvdz,cc-pvtz"), ("--optimize",)])
-def test_what_ranks_share(write, options):
-    """Energies of any number; the steps of an optimisation follow one another, and it has no checkpoint."""
-    arguments = ["mp2", str(write("two.xyz", H2.format(0.9) * (1 if options else 2))), *options]
-    args = _parser(arguments).parse_args(arguments)
-    check_task(args, jobs_from(args), 1)
-    with pytest.raises(InputError, match="runs in one process") if args.optimize else nullcontext():
-        check_task(args, jobs_from(args), 2)
+ENERGIES = ((), ("--extrapolate", "cc-pvdz,cc-pvtz"), ("--counterpoise", "1:0:1/2:0:1"))
+FORCES = (("--gradient",), ("--optimize",))
+
+
+@pytest.mark.parametrize("task", [*ENERGIES, *FORCES], ids=lambda task: task[0] if task else "energy")
+def test_every_task_takes_comparisons_a_checkpoint_and_a_memory_limit(trnqc, write, tmp_path, task):
+    """Together, with the digits of the task alone, and again from the finished checkpoint."""
+    if "--optimize" in task:
+        pytest.importorskip("geometric")
+    path, target, kept = write("h2.xyz", H2.format(0.75)), tmp_path / "out.json", tmp_path / "kept"
+    together = ("--compare-with", "cpu:fp32", "--checkpoint", kept, "--max-memory", "3G")
+    found = []
+    for options in ((), together, together):
+        status, _, err = trnqc("mp2", path, *SMALL, *task, "--json", target, *options, "-q")
+        assert status == 0, err
+        found.append(json.loads(target.read_text()))
+    alone, first, again = (numbers(data) for data in found)
+    assert first == pytest.approx(alone, abs=1e-8)
+    assert again == first
+    if task in FORCES or not task:
+        assert [other["run"]["precision"] for other in found[1]["comparisons"]] == ["fp32"]
+
+
+def numbers(data):
+    """The energies and the gradient of a result in JSON."""
+    found = [data["energies"]["e_tot"]] if "energies" in data else [data["e_tot"]] if "e_tot" in data else []
+    found += [data[part]["e_tot"] for part in ("corrected", "uncorrected") if part in data]
+    return [*found, *np.ravel(data.get("gradient", []))]
+
+
+def test_an_optimisation_continues_from_its_checkpoint(trnqc, write, tmp_path, monkeypatch):
+    pytest.importorskip("geometric")
+    path, kept, target = write("h2.xyz", H2.format(0.9)), tmp_path / "kept", tmp_path / "out.json"
+    computed, compute = [], Surface._computed
+    monkeypatch.setattr(Surface, "_computed", lambda self, mol: computed.append(mol) or compute(self, mol))
+    arguments = ("mp2", path, *SMALL, "--optimize", "--checkpoint", kept, "--json", target, "-q")
+    assert trnqc(*arguments, "--max-steps", "2")[0] == 2
+    assert (len(computed), [p.name for p in kept.iterdir()]) == (2, ["steps"])
+    assert trnqc(*arguments)[0] == 0
+    assert len(computed) == len(json.loads(target.read_text())["steps"])
+    status, _, err = trnqc(*arguments, "--conv-tol", "1e-9")
+    assert status == 2 and "SCF threshold" in err
+
+
+def test_ranks_share_the_steps_of_an_optimisation(write):
+    job = jobs_from(_parser(arguments := ["mp2", str(write("h2.xyz", H2.format(0.9))), *SMALL]).parse_args(arguments))[
+        0
+    ]
+
+    def point(ranks):
+        surface = Surface(job, ranks=ranks)
+        energy, gradient = surface(surface.mol)
+        return np.array([energy, *gradient.ravel()])
+
+    alone = point(ALONE)
+    for shared in on_threads(2, point):
+        assert shared == pytest.approx(alone, abs=1e-9)
 
 
 def test_a_gradient_continues_from_its_checkpoint(trnqc, write, tmp_path):

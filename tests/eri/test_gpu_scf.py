@@ -14,9 +14,9 @@ from trnqc import backends
 from trnqc.eri.cuda.scf import matrices
 from trnqc.eri.cuda.scf.programs import Programs
 from trnqc.eri.jk.layout import block_maxima
-from trnqc.eri.pyscf import resident
 from trnqc.errors import BackendUnavailable, NotConverged
 from trnqc.jit.simulated_device import SimulatedDevice
+from trnqc.pyscf import resident
 
 WATER = "O 0 0 0.1; H 0 0.75 -0.45; H 0 -0.7 -0.5"
 DIMER = f"{WATER}; O 0 2.9 0.2; H 0.75 3.3 -0.2; H -0.7 3.4 -0.1"

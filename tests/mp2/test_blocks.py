@@ -54,7 +54,7 @@ def test_blocks_give_the_bits_of_all_pairs(factors_like, width, fused):
         energies = block_energies(block, B[block.rows].copy(), B[block.columns].copy(), sector, execution)
         os[block.rows, block.columns] += energies.os
         ss[block.rows, block.columns] += energies.ss
-    whole = execution.choice.backend.mp2_pairs(B, o, v, precision="fp64", fused=fused)
+    whole = execution.choice.backend.pair_step("fp64", fused=fused).triangle(B, o, v)
     np.testing.assert_array_equal(os, whole.os)
     np.testing.assert_array_equal(ss, whole.ss)
 

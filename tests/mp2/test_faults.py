@@ -67,7 +67,7 @@ def whole(tmp_path):
 SERVER = """
 import os, shlex, sys
 from trnqc.mp2 import dfmp2
-from trnqc.mp2.jobs import run
+from trnqc.mp2 import run
 from trnqc.cli import main
 for line in sys.stdin:
     child = os.fork()

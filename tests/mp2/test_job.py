@@ -9,11 +9,11 @@ from pyscf import df, gto, scf
 
 import trnqc
 from trnqc.errors import BackendUnavailable, InputError, MemoryLimit, MoleculeError, NotConverged
-from trnqc.mp2.jobs import scf as job_scf
-from trnqc.mp2.jobs.job import Job
-from trnqc.mp2.jobs.run import run
+from trnqc.mp2.job import Job
 from trnqc.mp2.reference.molecule import MOLECULES, Geometry, build_mole, load_geometry
+from trnqc.mp2.run import run
 from trnqc.mp2.scf import hartree_fock
+from trnqc.mp2.scf import of_job as job_scf
 from trnqc.mp2.scf.hartree_fock import run_scf
 
 # Without d functions, whose kernels take long to compile.

@@ -14,10 +14,10 @@ from pyscf.mp import dfump2
 import trnqc
 from tests.mp2.thread_ranks import on_threads, same
 from trnqc.errors import CheckpointError, InputError, MemoryLimit, MoleculeError, UnsupportedError
+from trnqc.mp2.checkpoint import Checkpoint
 from trnqc.mp2.execution import Execution, choose
 from trnqc.mp2.factors.build import build_spin_factors
 from trnqc.mp2.factors.factors import Factors
-from trnqc.mp2.jobs.checkpoint import Checkpoint
 from trnqc.mp2.pairs.denominators import SMALLEST, denominator_warnings
 from trnqc.mp2.pairs.pairs import run_pairs
 from trnqc.mp2.pairs.sectors import Sector

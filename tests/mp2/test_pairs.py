@@ -180,11 +180,15 @@ class FakeBackend:
     def __init__(self, name, precisions, add=0.0):
         self.name, self.precisions, self.add = name, precisions, add
 
-    def pair_block_bytes(self, m, n, nvir, naux, **options):
+    def pair_step(self, *options):
+        self.options = options
+        return self
+
+    def block_bytes(self, m, n, nvir, naux):
         return 0
 
-    def mp2_pairs(self, B, eps_occ, eps_vir, **options):
-        self.options = options
+    def triangle(self, B, eps_occ, eps_vir, max_memory=None):
+        self.max_memory = max_memory
         n = len(eps_occ)
         es = np.zeros((2, n, n))
         for i in range(n):
@@ -209,7 +213,7 @@ def test_a_backend_that_computes_wrongly_is_found_out(factors_like):
     words = r"promises an error of 1\.0e-06 .* by a fake is estimated as 6\.0e-04 from 6 of 6 .* use the precision fp64"
     with pytest.raises(PrecisionError, match=words):
         pairs.run_pairs(Factors(B, o, v), Execution(Choice(device, "fp32", ""), memory=2e6))
-    assert device.options["max_memory"] == 2e6
+    assert device.max_memory == 2e6
 
 
 def test_a_backend_that_is_absent_says_why(monkeypatch, factors_like):

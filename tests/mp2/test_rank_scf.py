@@ -9,9 +9,9 @@ from pyscf import scf
 
 from tests.mp2.thread_ranks import on_threads
 from trnqc.errors import CompilerError, NotConverged, UnsupportedError
-from trnqc.mp2.jobs.job import Job
-from trnqc.mp2.jobs.run import run
+from trnqc.mp2.job import Job
 from trnqc.mp2.reference.molecule import load_geometry
+from trnqc.mp2.run import run
 from trnqc.mp2.scf import shared_jk as rank_scf
 
 JOB = Job(load_geometry("water2"), "6-31g", "cc-pvdz-ri", backend="cpu", threads=1, memory=4e9)

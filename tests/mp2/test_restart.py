@@ -20,12 +20,12 @@ from pyscf import scf
 import trnqc
 from trnqc.errors import CheckpointError, InputError, MemoryLimit, StorageError
 from trnqc.host.files import Records
+from trnqc.mp2.checkpoint import Checkpoint
 from trnqc.mp2.dfmp2 import DFMP2
 from trnqc.mp2.factors.memory import FactorMemory
-from trnqc.mp2.jobs.checkpoint import Checkpoint
-from trnqc.mp2.jobs.job import Job
-from trnqc.mp2.jobs.run import run
+from trnqc.mp2.job import Job
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
+from trnqc.mp2.run import run
 from trnqc.mp2.scf.hartree_fock import run_scf
 
 ROOT = Path(__file__).resolve().parents[2]

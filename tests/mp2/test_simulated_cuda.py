@@ -12,6 +12,7 @@ from pyscf.mp import dfump2
 import trnqc
 from tests.backends import simulated_cuda
 from trnqc import backends
+from trnqc.backends.cuda.pairs import CudaPairStep
 from trnqc.errors import TrnqcError
 from trnqc.types import PairEnergies
 
@@ -61,12 +62,12 @@ def test_gradients_with_gamma_of_a_device(precision, error):
 
 
 def test_energies_that_are_not_finite_are_refused(reference, monkeypatch):
-    cuda = backends.get("cuda")
+    computed = CudaPairStep.triangle
 
-    def spoiled(*arguments, **options) -> PairEnergies:
-        arguments[0][0, 0, 0] = np.nan
-        return type(cuda).mp2_pairs(cuda, *arguments, **options)
+    def spoiled(self, B, *arguments) -> PairEnergies:
+        B[0, 0, 0] = np.nan
+        return computed(self, B, *arguments)
 
-    monkeypatch.setattr(cuda, "mp2_pairs", spoiled)
+    monkeypatch.setattr(CudaPairStep, "triangle", spoiled)
     with pytest.raises(TrnqcError, match=r"simulated 0; generated .* pair energies that are not finite"):
         trnqc.DFMP2(reference("water"), backend="cuda").kernel()

@@ -64,3 +64,15 @@ def test_parameter_sets_are_the_product_of_the_marks():
 
     assert parameters(sample)[:2] == [{"cores": 1, "rows": 3, "columns": 4}, {"cores": 1, "rows": 5, "columns": 6}]
     assert len(parameters(sample)) == 4
+
+
+def test_outcomes_name_files_relative_to_the_checkout(tmp_path):
+    """The interpreter of NKI 0.6 names files by their whole paths."""
+    from scripts.conformance.__main__ import isolated
+    from scripts.conformance.cases import Case
+
+    def fails(root):
+        raise ValueError(f"{root}/kernels/one.py:3: no such keyword")
+
+    outcome = isolated(Case("own", "one", "2x2", "trn2", fails), tmp_path, 10.0, "0.6")
+    assert outcome.outcome == "error" and outcome.why.startswith("ValueError: kernels/one.py:3: no such keyword")

@@ -1,8 +1,33 @@
-"""What a cycle of an SCF asks of the driver, counted where no kernel runs."""
+"""Counts of GPU jobs on a driver that does nothing."""
 
 from __future__ import annotations
 
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("e3nn")
+
 from scripts.device import host_costs
+from scripts.device.mace_step import Clock
+
+
+def test_a_mace_step_launches_our_kernels_and_never_waits():
+    """Of each of two layers a convolution, a contraction and the gradients of both; nothing goes through the host."""
+    row = host_costs.energy_and_forces("tiny")
+    assert row["launches"] == 2 * 4
+    assert row["operators of PyTorch"] > 100
+    assert not any(row[name] for name in ("uploads", "downloads", "allocations", "waits"))
+    assert 0 < row["host_seconds"] < 1
+    assert host_costs.table([row]).columns[2]._cells == [str(row["operators of PyTorch"])]
+
+
+def test_operators_of_pytorch_are_not_timed_within_ours(monkeypatch):
+    now = iter([0.0, 1.0, 5.0, 7.0, 100.0, 200.0])
+    monkeypatch.setattr("time.process_time", lambda: next(now))
+    clock = Clock()
+    other = clock.other(lambda: None)
+    assert clock.of(clock.own(other)) == 7.0 - (5.0 - 1.0)
+    assert clock.of(other) == 0.0
 
 
 def test_bytes_of_a_cycle(monkeypatch):

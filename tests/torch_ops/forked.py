@@ -21,7 +21,7 @@ IMPORTED = [
     "pyscf.gto",
     "pyscf.scf",
     "pyscf.df",
-    "trnqc.mp2.jobs.run",
+    "trnqc.mp2.run",
     "trnqc.cli",
     "trnqc.eri.jk.builder",
     "trnqc.torch_ops.distributed",

@@ -19,9 +19,9 @@ from tests.torch_ops.forked import Rank
 from tests.torch_ops.test_distributed import free_port
 from trnqc.eri.cuda.builder import _share
 from trnqc.errors import BackendUnavailable, InputError
-from trnqc.mp2.jobs.job import Job
-from trnqc.mp2.jobs.run import run
+from trnqc.mp2.job import Job
 from trnqc.mp2.reference.molecule import load_geometry
+from trnqc.mp2.run import run
 from trnqc.ranks.transport import started
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -23,7 +23,6 @@ from trnqc.backends.fitted_jk import FittedJK
 from trnqc.backends.gamma import AddRows, FactorSet, GammaOptions
 from trnqc.backends.pair_step import PairOptions, PairStep, Progress
 from trnqc.errors import InputError, UnsupportedError, UnsupportedPrecision
-from trnqc.types import PairEnergies
 
 
 @dataclass(frozen=True)
@@ -119,154 +118,18 @@ class Backend:
         check_precision(self, precision)
         return self._blas(precision)
 
-    def mp2_pairs(
-        self,
-        B: Any,
-        eps_occ: np.ndarray,
-        eps_vir: np.ndarray,
-        *,
-        precision: str,
-        fused: bool = True,
-        threads: int | None = None,
-        max_memory: float | None = None,
-        progress: Progress | None = None,
-    ) -> PairEnergies:
-        """Compute closed-shell MP2 pair energies from the factors of (ia|jb) = sum_P B[i,a,P] B[j,b,P].
-
-        Parameters
-        ----------
-        B
-            The factors, float64 [nocc, nvir, naux] in Hartree^1/2, C-contiguous. They may be a memory map, or an object
-            such as an HDF5 dataset whose rows B[i0:i1] are read from disk.
-        eps_occ, eps_vir
-            The orbital energies [nocc] and [nvir] in Hartree.
-        precision
-            One of `precisions`.
-        fused
-            Whether the energy expression is evaluated together with the product. If not, it runs after the GEMM; the
-            results agree within the precision.
-        threads
-            The number of threads of the host; by default, `trnqc.host.threads.default_threads`.
-        max_memory
-            The limit in bytes of B, if it is in memory, and everything that this call allocates.
-        progress
-            Called as progress(done_pairs, total_pairs) in the thread of the caller.
-
-        Returns
-        -------
-        PairEnergies
-            The lower triangles of the energies in Hartree, [nocc, nocc].
+    def pair_step(
+        self, precision: str, fused: bool = True, threads: int | None = None, progress: Progress | None = None
+    ) -> PairStep:
+        """The MP2 pair step with these options, see `trnqc.backends.pair_step.PairOptions`.
 
         Raises
         ------
         UnsupportedPrecision
             If the backend does not have the precision.
-        MemoryLimit
-            If `max_memory` is too small. The message contains the necessary and the allowed size.
-        CompilerError
-            If compiled code of the CPU cannot be built, although there is a C compiler.
         """
         check_precision(self, precision)
-        step = self._pair_step(PairOptions(precision, fused, threads, progress))
-        return step.triangle(B, eps_occ, eps_vir, max_memory)
-
-    def mp2_pair_block(
-        self,
-        left: np.ndarray,
-        right: np.ndarray,
-        eps_left: np.ndarray,
-        eps_right: np.ndarray,
-        eps_vir: np.ndarray,
-        *,
-        precision: str,
-        fused: bool = True,
-        threads: int | None = None,
-        progress: Progress | None = None,
-    ) -> PairEnergies:
-        """Compute the energies of all pairs of one orbital of `left` and one of `right`.
-
-        No orbital is in both. Together with `mp2_pairs` for the diagonal blocks, this gives all pairs to a caller that
-        has only some rows of B in memory.
-
-        Parameters
-        ----------
-        left, right
-            Rows of B, [m, nvir, naux] and [n, nvir, naux].
-        eps_left, eps_right
-            The orbital energies of these rows, [m] and [n], in Hartree.
-        eps_vir, precision, fused, threads, progress
-            See `mp2_pairs`.
-
-        Returns
-        -------
-        PairEnergies
-            The energies in Hartree, [m, n], all of them. Their bits do not depend on the number of threads. On the CPU
-            they are those of `mp2_pairs`.
-
-        Raises
-        ------
-        UnsupportedPrecision
-            If the backend does not have the precision.
-        CompilerError
-            If compiled code of the CPU cannot be built, although there is a C compiler.
-        """
-        check_precision(self, precision)
-        step = self._pair_step(PairOptions(precision, fused, threads, progress))
-        return step.block(left, right, eps_left, eps_right, eps_vir)
-
-    def pair_block_bytes(
-        self, m: int, n: int, nvir: int, naux: int, *, precision: str, fused: bool = True, threads: int | None = None
-    ) -> int:
-        """The bytes that `mp2_pair_block` allocates, which are at least those of `mp2_pairs` with m or n rows."""
-        check_precision(self, precision)
-        return self._pair_step(PairOptions(precision, fused, threads)).block_bytes(m, n, nvir, naux)
-
-    def mp2_opposite_spin(
-        self,
-        left: np.ndarray,
-        right: np.ndarray,
-        eps_occ: tuple[np.ndarray, np.ndarray],
-        eps_vir: tuple[np.ndarray, np.ndarray],
-        *,
-        precision: str,
-        fused: bool = True,
-        threads: int | None = None,
-        progress: Progress | None = None,
-    ) -> PairEnergies:
-        """Compute the energies of all pairs of an alpha and a beta orbital, sum_ab (ia|jb)^2 / D.
-
-        Parameters
-        ----------
-        left, right
-            B of alpha orbitals [m, nvir_alpha, naux] and of beta orbitals [n, nvir_beta, naux], float64.
-        eps_occ, eps_vir
-            Energies in Hartree of the occupied orbitals ([m], [n]) and of the virtual orbitals of both spins.
-        precision, fused, threads, progress
-            As in `mp2_pairs`.
-
-        Returns
-        -------
-        PairEnergies
-            ``os`` [m, n], not triangular; ``ss`` is zero. Equal arguments give equal bits for any number of threads.
-        """
-        check_precision(self, precision)
-        step = self._pair_step(PairOptions(precision, fused, threads, progress))
-        return step.opposite_spin(left, right, eps_occ, eps_vir)
-
-    def opposite_spin_bytes(
-        self,
-        m: int,
-        n: int,
-        nvir: tuple[int, int],
-        naux: int,
-        *,
-        precision: str,
-        fused: bool = True,
-        threads: int | None = None,
-    ) -> int:
-        """Bytes that `mp2_opposite_spin` allocates in addition to its arguments."""
-        check_precision(self, precision)
-        return self._pair_step(PairOptions(precision, fused, threads)).opposite_spin_bytes(m, n, nvir, naux)
+        return self._pair_step(PairOptions(precision, fused, threads, progress))
 
     def mp2_gamma(
         self,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 from rich.console import Console
@@ -14,7 +13,7 @@ from rich.table import Table
 from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.descriptor import ITEMSIZE
 from trnqc.backends.neuron.neff import ledger
-from trnqc.backends.neuron.neff.caches import VendorCache, entries, other_caches, vendor_caches
+from trnqc.backends.neuron.neff.caches import Entry, VendorCache, entries, other_caches, vendor_caches
 from trnqc.backends.neuron.neff.programs import Program, program
 from trnqc.backends.neuron.neff.warming import warm
 from trnqc.errors import InputError
@@ -48,7 +47,11 @@ def run(args: argparse.Namespace) -> int:
 def _list(args: argparse.Namespace, console: Console) -> Facts:
     owners, facts = ledger.owners(), []
     for cache in vendor_caches():
-        shown = facts_of(cache, owners, args.kernel or "")
+        shown = [
+            _facts(cache, entry, owners.get(entry.path))
+            for entry in entries(cache)
+            if not args.kernel or (entry.path in owners and owners[entry.path].kernel == args.kernel)
+        ]
         console.print(table(cache, shown))
         facts += shown
     _print_others(console)
@@ -60,31 +63,15 @@ def _print_others(console: Console) -> None:
         console.print(f"neither listed nor cleared by trnqc: {other}")
 
 
-def facts_of(cache: VendorCache, owners: Mapping[Path, Program], kernel: str = "") -> Facts:
-    """The entries of a cache, or those of one of our kernels.
-
-    Parameters
-    ----------
-    cache
-        The cache.
-    owners
-        Our programs by the path of their entry.
-    kernel
-        The name of the kernel, or "".
-    """
-    facts = []
-    for entry in entries(cache):
-        owner = owners.get(entry.path.absolute())
-        if kernel and (owner is None or owner.kernel != kernel):
-            continue
-        whose = owner.words() if owner else "not ours" + (", calls an NKI kernel" if entry.has_kernel else "")
-        about = {"entry": entry.path.name, "compiler": entry.compiler, "state": entry.state, "bytes": entry.size}
-        facts.append({"cache": str(cache.root), **about, "modified": entry.modified, "program": whose})
-    return facts
+def _facts(cache: VendorCache, entry: Entry, owner: Program | None) -> dict[str, Any]:
+    """What JSON says of an entry, and our program in it, if it is ours."""
+    whose = owner.words() if owner else "not ours" + (", calls an NKI kernel" if entry.has_kernel else "")
+    about = {"entry": entry.path.name, "compiler": entry.compiler, "state": entry.state, "bytes": entry.size}
+    return {"cache": cache.root, **about, "modified": entry.modified, "program": whose}
 
 
 def table(cache: VendorCache, facts: Facts) -> Table:
-    """A table with a row for each of the entries of a cache, from `facts_of`."""
+    """A table with a row for each of the entries of a cache."""
     rows = Table(title=f"{cache.kind} cache {cache.root} ({cache.decided_by})", title_justify="left")
     for heading in ("entry", "compiler", "state", "MiB", "age", "program"):
         rows.add_column(heading, overflow="fold")
@@ -102,11 +89,11 @@ def _warm(args: argparse.Namespace, console: Console) -> Facts:
     wanted = program(args.kernel, shape, args.precision, args.target or machine_target())
     compiled = warm(wanted)
     console.print(f"{wanted.words()} (key {wanted.key()})")
-    for entry in compiled:
-        console.print(f"  compiled into {entry.path}")
+    for path in compiled:
+        console.print(f"  compiled into {path}")
     if not compiled:
         console.print("  no new entry: the caches have had the program already")
-    return [{"program": wanted.words(), "key": wanted.key(), "entry": str(entry.path)} for entry in compiled]
+    return [{"program": wanted.words(), "key": wanted.key(), "entry": str(path)} for path in compiled]
 
 
 def _clear(args: argparse.Namespace, console: Console) -> Facts:

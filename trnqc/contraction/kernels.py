@@ -74,7 +74,7 @@ def backend_kernels(name: str, precision: str, operands: Iterable[Any] = ()) -> 
         raise InputError(f"backend {name!r} takes NumPy arrays; found {type(foreign[0]).__name__}")
 
     def pairs(B: np.ndarray, eps_occ: np.ndarray, eps_vir: np.ndarray, memory: int | None) -> PairEnergies:
-        return backend.mp2_pairs(B, eps_occ, eps_vir, precision=precision, max_memory=memory)
+        return backend.pair_step(precision).triangle(B, eps_occ, eps_vir, max_memory=memory)
 
     def gemm(a_t: np.ndarray, b: np.ndarray) -> np.ndarray:
         if a_t.dtype.kind not in "fiu" or b.dtype.kind not in "fiu":

@@ -1,6 +1,6 @@
 """Interfaces to other programs, and calculations that consist of several energies.
 
-    molecule of another program -> Job -> mp2_object -> energy, dipole, gradient -> result of the other program
+    molecule of another program -> Job -> mp2.run.method_of -> energy, dipole, gradient -> result of the other program
     molecule -> several energies -> counterpoise, extrapolation, geometry optimisation
 
 method          the DF-MP2 object that the interfaces share

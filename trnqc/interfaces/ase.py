@@ -45,7 +45,7 @@ class TRNQC(calculator.Calculator):  # type: ignore[name-defined]
         ``atoms.info["spin"]``, else the sums of the initial charges and magnetic moments of the atoms, and without
         moments the smallest possible spin.
     **settings
-        Settings of `trnqc.mp2.jobs.job.Job`, such as basis="cc-pvtz" or frozen=0.
+        Settings of `trnqc.mp2.job.Job`, such as basis="cc-pvtz" or frozen=0.
 
     Raises
     ------

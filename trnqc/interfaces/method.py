@@ -1,6 +1,6 @@
 """Energy, gradient and dipole of a molecule, for interfaces to other programs.
 
-Job -> molecule -> SCF, from the last density if there is one -> DFMP2 -> SinglePoint
+Job -> DFMP2, from the last density if there is one -> SinglePoint
 """
 
 from __future__ import annotations
@@ -19,16 +19,9 @@ from trnqc.host.memory import memory_limit
 from trnqc.host.threads import thread_count
 from trnqc.mp2.dfmp2 import DFMP2
 from trnqc.mp2.execution import Progress
-from trnqc.mp2.jobs.job import (
-    Job,
-    execution_of,
-    frozen_orbitals,
-    molecule_of,
-    scf_settings,
-)
-from trnqc.mp2.jobs.scf import scf_of, shared_reference
+from trnqc.mp2.job import Job
 from trnqc.mp2.reference.molecule import Geometry, describe
-from trnqc.ranks import ALONE, Ranks
+from trnqc.mp2.run import method_of
 
 # Methods by name.
 METHODS = ("mp2", "scs-mp2", "sos-mp2")
@@ -62,7 +55,7 @@ class SinglePoint:
 
 
 def job_of_settings(settings: Mapping[str, Any], geometry: Geometry | None = None) -> Job:
-    """Build a job from settings by name, which are fields of `trnqc.mp2.jobs.job.Job`.
+    """Build a job from settings by name, which are fields of `trnqc.mp2.job.Job`.
 
     Raises
     ------
@@ -116,7 +109,7 @@ def single_point(
     """
     name = check_method(method)
     with lib.with_omp_threads(thread_count(job.threads, lib.num_threads)):
-        mp2 = mp2_object(job, guess, progress)
+        mp2 = method_of(replace(job, checkpoint=None, compare_with=()), progress, guess=guess)
         mp2.gradient_scaling = {"mp2": (1.0, 1.0), "scs-mp2": job.scs, "sos-mp2": (job.sos, 0.0)}[name]
         mp2.kernel()
         result = mp2.result
@@ -139,53 +132,8 @@ def complete(point: SinglePoint, *, gradient: bool = False, dipole: bool = False
     return point
 
 
-def mp2_object(
-    job: Job,
-    guess: np.ndarray | None = None,
-    progress: Progress | None = None,
-    ranks: Ranks = ALONE,
-    schedule: str = "dynamic",
-) -> DFMP2:
-    """Run the SCF of a job and return the DF-MP2 object, whose `kernel` has not been called.
-
-    With a checkpoint or on several ranks there is no `guess`: the orbitals are those of the checkpoint, or of an SCF
-    that all ranks share.
-    """
-    execution = execution_of(job, progress, ranks, schedule)
-    mol = molecule_of(job, execution)
-    if job.checkpoint is None and ranks.size == 1:
-        return _object(mol, job, execution.memory, guess, progress)
-    mp2 = _on_reference(shared_reference(mol, job, execution), job, execution.memory, progress)
-    mp2.checkpoint, mp2.ranks, mp2.schedule = job.checkpoint, ranks, schedule
-    mp2._scf_settings = scf_settings(job)
-    return mp2
-
-
 def default_method(mol: gto.Mole) -> DFMP2:
     """DF-MP2 with a frozen core on density-fitted Hartree-Fock; the energies are computed."""
-    mp2 = _object(mol, Job(describe(mol)), memory_limit(mol.max_memory))
+    mp2 = method_of(Job(describe(mol), memory=memory_limit(mol.max_memory)), mol=mol)
     mp2.kernel()
     return mp2
-
-
-def _object(
-    mol: gto.Mole, job: Job, memory: float, guess: np.ndarray | None = None, progress: Progress | None = None
-) -> DFMP2:
-    return _on_reference(scf_of(mol, job, progress=progress, guess=guess), job, memory, progress)
-
-
-def _on_reference(mf: Any, job: Job, memory: float, progress: Progress | None) -> DFMP2:
-    return DFMP2(
-        mf,
-        auxbasis=job.auxbasis,
-        frozen=frozen_orbitals(job, mf.mol),
-        precision=job.precision,
-        backend=job.backend,
-        max_memory=memory / 1e6,
-        fused=job.fused,
-        threads=job.threads,
-        allow_unconverged=job.allow_unconverged,
-        scs=job.scs,
-        sos=job.sos,
-        progress=progress,
-    )

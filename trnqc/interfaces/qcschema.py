@@ -14,7 +14,7 @@ from trnqc import __version__
 from trnqc.errors import InputError, MemoryLimit, NotConverged, TrnqcError, UnsupportedError
 from trnqc.interfaces.method import SinglePoint, check_method, job_of_settings, single_point
 from trnqc.interfaces.packages import optional
-from trnqc.mp2.jobs.job import Job
+from trnqc.mp2.job import Job
 from trnqc.mp2.reference.molecule import Geometry
 
 DRIVERS = ("energy", "gradient", "properties")
@@ -36,7 +36,7 @@ def run(input_data: Any, *, threads: int | None = None, memory: float | None = N
     input_data
         An AtomicInput of version 1 or 2, or a dict of one. The method is "mp2", "scs-mp2" or "sos-mp2", the basis set
         is a name, and the driver is "energy", "gradient" or "properties". The keywords are settings of
-        `trnqc.mp2.jobs.job.Job`, such as {"frozen": 0, "density_fit": False}.
+        `trnqc.mp2.job.Job`, such as {"frozen": 0, "density_fit": False}.
     threads
         Number of threads, unless the keywords have it.
     memory

@@ -3,6 +3,7 @@
 signature.py         the named parameters of a compiled function
 load.py              the functions of a shared library, called by these names
 recipe.py            programs that are generated and compiled only if the cache does not contain them
+show.py              a stage of kernels, for those who write them
 sources.py           digests of Python sources, as part of cache keys
 cache.py             compiled files, named by a digest of everything that they depend on
 parallel.py          several builds at the same time

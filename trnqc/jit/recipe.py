@@ -7,8 +7,10 @@ recipe, target -> key of the sources -> cached file, if there is one
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from trnqc.errors import ProgramError
@@ -17,6 +19,7 @@ from trnqc.gen.statements import Function
 from trnqc.jit.cache import digest_of, key_of, library_cache
 from trnqc.jit.compiler import find_compiler, shipped_compiler, used_shipment
 from trnqc.jit.load import Library
+from trnqc.jit.show import VARIABLE, show
 from trnqc.jit.signature import Signature
 from trnqc.jit.sources import sources
 
@@ -188,6 +191,13 @@ def stored(recipe: Recipe, target: Target, *, text: str = "", take_turns: bool =
         If the compiler fails.
     """
     text = text or ("" if recipe.module else _text(recipe, target))
+    file = partial(_file, recipe, target, text, take_turns)
+    if os.environ.get(VARIABLE):
+        show(recipe.name, target.suffix, recipe.functions, lambda: text or _text(recipe, target), file)
+    return file()
+
+
+def _file(recipe: Recipe, target: Target, text: str, take_turns: bool) -> Path:
     if (ready := _shipped(recipe, target, text)) is not None:
         return ready
 

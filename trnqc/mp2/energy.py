@@ -17,9 +17,9 @@ from trnqc.errors import InputError
 from trnqc.host.memory import memory_limit
 from trnqc.host.threads import thread_count
 from trnqc.mp2.assembly import assemble, sizes_of
+from trnqc.mp2.checkpoint import Checkpoint, job_of_factors
 from trnqc.mp2.execution import Execution, choose
 from trnqc.mp2.factors.factors import Factors, SpinFactors, checked_factors
-from trnqc.mp2.jobs.checkpoint import Checkpoint, job_of_factors
 from trnqc.mp2.pairs.pairs import run_pairs, warn
 from trnqc.mp2.result import SCS, SOS, MP2Result, check_scaling
 from trnqc.mp2.storage.store import Store

@@ -8,15 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from trnqc import backends
 from trnqc.backends.base import Backend
+from trnqc.backends.pair_step import PairStep
 from trnqc.errors import InputError
 from trnqc.ranks import ALONE, Ranks
-from trnqc.types import PRECISIONS, PairEnergies
+from trnqc.types import PRECISIONS
 
 Progress = Callable[[str, int, int], None]
 """Called as progress(stage, done, total) from the thread that runs the job."""
@@ -92,35 +90,6 @@ class Execution:
         if self.progress is not None:
             self.progress(stage, done, total)
 
-    def all_pairs(self, B: Any, eps_occ: np.ndarray, eps_vir: np.ndarray, **options: Any) -> PairEnergies:
-        """Compute the energies of all pairs i >= j by `trnqc.backends.base.Backend.mp2_pairs`."""
-        return self.choice.backend.mp2_pairs(B, eps_occ, eps_vir, **self._kernel, **options)
-
-    def pairs_between(
-        self, left: np.ndarray, right: np.ndarray, eps_left: np.ndarray, eps_right: np.ndarray, eps_vir: np.ndarray
-    ) -> PairEnergies:
-        """Compute the energies of pairs between two sets by `trnqc.backends.base.Backend.mp2_pair_block`."""
-        return self.choice.backend.mp2_pair_block(left, right, eps_left, eps_right, eps_vir, **self._kernel)
-
-    def pair_bytes(self, m: int, n: int, nvir: int, naux: int) -> int:
-        """Bytes that the backend allocates for the pairs of m orbitals with n other orbitals."""
-        return self.choice.backend.pair_block_bytes(m, n, nvir, naux, **self._kernel)
-
-    def opposite_spin(
-        self,
-        left: np.ndarray,
-        right: np.ndarray,
-        eps_occ: tuple[np.ndarray, np.ndarray],
-        eps_vir: tuple[np.ndarray, np.ndarray],
-        **options: Any,
-    ) -> PairEnergies:
-        """Compute the energies of pairs of opposite spin by `trnqc.backends.base.Backend.mp2_opposite_spin`."""
-        return self.choice.backend.mp2_opposite_spin(left, right, eps_occ, eps_vir, **self._kernel, **options)
-
-    def opposite_spin_bytes(self, m: int, n: int, nvir: tuple[int, int], naux: int) -> int:
-        """Bytes that the backend allocates for the pairs of m alpha orbitals with n beta orbitals."""
-        return self.choice.backend.opposite_spin_bytes(m, n, nvir, naux, **self._kernel)
-
-    @property
-    def _kernel(self) -> dict[str, Any]:
-        return {"precision": self.choice.precision, "fused": self.fused, "threads": self.threads}
+    def pair_step(self, progress: Callable[[int, int], None] | None = None) -> PairStep:
+        """The backend's pair step, called as progress(done_pairs, total_pairs)."""
+        return self.choice.backend.pair_step(self.choice.precision, self.fused, self.threads, progress)

@@ -11,12 +11,12 @@ from pyscf.scf import stability as theirs
 from pyscf.soscf import newton_ah
 
 from trnqc.errors import UnsupportedError
-from trnqc.mp2.jobs.job import Job
-from trnqc.mp2.jobs.run import run
+from trnqc.mp2.job import Job
 from trnqc.mp2.reference.molecule import Geometry
 from trnqc.mp2.response import stability
 from trnqc.mp2.response.response import response_of
 from trnqc.mp2.response.rotations import CanonicalRotations
+from trnqc.mp2.run import run
 from trnqc.mp2.scf.hartree_fock import run_scf
 
 STRETCHED, CARBON = "H 0 0 0; H 0 0 1.3", "C 0 0 0; C 0 0 1.24"

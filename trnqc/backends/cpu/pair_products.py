@@ -162,7 +162,7 @@ class NumpyProducts:
         T = out[: self.nvir * columns].reshape(self.nvir, columns)
         one = self.form.left_of(left.data[i - left.first])
         for n, j in enumerate(range(j0, j1)):
-            # For B_i B_i^T, both operands are the same array as in `mp2_pairs`, because NumPy then calls another
+            # For B_i B_i^T, both operands are the same array as in `triangle`, because NumPy then calls another
             # routine of the BLAS, with other digits.
             row = left.data[i - left.first] if j == i else right.data[j - right.first]
             np.matmul(one, self.form.right_of(row).T, out=T[:, n * width : (n + 1) * width])

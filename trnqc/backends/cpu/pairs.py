@@ -33,7 +33,9 @@ class CpuPairStep:
 
     options: PairOptions
 
-    def triangle(self, B: Any, eps_occ: np.ndarray, eps_vir: np.ndarray, max_memory: float | None) -> PairEnergies:
+    def triangle(
+        self, B: Any, eps_occ: np.ndarray, eps_vir: np.ndarray, max_memory: float | None = None
+    ) -> PairEnergies:
         threads, progress = self._threads(), self.options.progress
         eps_occ, energies, products = _fp64(eps_occ), self._energy_pass(eps_vir), self._products(B)
         os_sums, x_sums = triangle_sums(

@@ -37,7 +37,9 @@ class CudaPairStep:
     gpus: tuple[Gpu, ...]
     options: PairOptions
 
-    def triangle(self, B: Any, eps_occ: np.ndarray, eps_vir: np.ndarray, max_memory: float | None) -> PairEnergies:
+    def triangle(
+        self, B: Any, eps_occ: np.ndarray, eps_vir: np.ndarray, max_memory: float | None = None
+    ) -> PairEnergies:
         orbitals, (nocc, nvir, naux) = Orbitals(B, eps_occ, eps_vir), B.shape
         held = 8 * B.size if isinstance(B, np.ndarray) and not isinstance(B, np.memmap) else 0
         needed = held + self.block_bytes(nocc, nocc, nvir, naux)

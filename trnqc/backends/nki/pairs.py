@@ -31,7 +31,9 @@ class NkiPairStep:
     device: NkiDevice
     options: PairOptions
 
-    def triangle(self, B: Any, eps_occ: np.ndarray, eps_vir: np.ndarray, max_memory: float | None) -> PairEnergies:
+    def triangle(
+        self, B: Any, eps_occ: np.ndarray, eps_vir: np.ndarray, max_memory: float | None = None
+    ) -> PairEnergies:
         what = "packing B for the NKI kernel" if self.options.fused else "one block of products"
         needed = 8 * B.size * self.options.fused + self._bytes(*B.shape)
         if max_memory is not None and needed > max_memory:
@@ -65,7 +67,7 @@ class NkiPairStep:
         eps_occ: tuple[np.ndarray, np.ndarray],
         eps_vir: tuple[np.ndarray, np.ndarray],
     ) -> PairEnergies:
-        """See `trnqc.backends.base.Backend.mp2_opposite_spin`."""
+        """See `trnqc.backends.pair_step.PairStep.opposite_spin`."""
         step = OppositeSpinPairs(self.device, (left, right), eps_occ, eps_vir, self.options)
         os, ran_on = step.run()
         return PairEnergies(os, np.zeros_like(os), ran_on)

@@ -51,6 +51,7 @@ class CudaContractionEngine:
         self.device: Device = backends.devices("cuda")[0] if device is None else device
         self.lanes = min(WARP, self.device.most_lanes)
         self._built: dict[str, Built] = {}
+        self._forms: dict[tuple[str, int], list[Form]] = {}
 
     @property
     def ran_on(self) -> str:
@@ -74,8 +75,12 @@ class CudaContractionEngine:
 
     def forms(self, kind: str, directions: int) -> list[Form]:
         """Return the kernels that are launched one after another for a kind and a number of directions."""
-        count = len(parts(self.problem, directions))
-        return [Form(self.problem, kind, directions, TYPES[self.dtype.name], self.lanes, n) for n in range(count)]
+        if (kind, directions) not in self._forms:
+            # To count the terms of the polynomials takes longer than a launch.
+            count, dtype = len(parts(self.problem, directions)), TYPES[self.dtype.name]
+            forms = [Form(self.problem, kind, directions, dtype, self.lanes, n) for n in range(count)]
+            self._forms[kind, directions] = forms
+        return self._forms[kind, directions]
 
     def build(self, form: Form) -> Built:
         """Return a compiled kernel, which is built at the first call."""

@@ -21,8 +21,8 @@ from trnqc.host.output import STANDARD_OUTPUT
 from trnqc.host.progress import StageBars
 from trnqc.interfaces.extxyz import write_extxyz
 from trnqc.mp2.execution import Progress
-from trnqc.mp2.jobs.job import Job
-from trnqc.mp2.jobs.run import run as run_job
+from trnqc.mp2.job import Job
+from trnqc.mp2.run import run as run_job
 from trnqc.ranks import ALONE, Ranks
 
 add_arguments = add_options
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         if ranks.rank:
             logging.getLogger("trnqc").setLevel(logging.WARNING)
         ranks.at("start")
-        jobs = ranks.at_first(lambda: _checked_jobs(args, ranks.size))
+        jobs = ranks.at_first(lambda: _checked_jobs(args))
         console = Console(stderr=True, quiet=ranks.rank > 0)
         with nullcontext() if args.quiet or ranks.rank else StageBars(console) as progress:
             outcomes = _outcomes(args, jobs, progress, ranks, console)
@@ -47,9 +47,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _checked_jobs(args: argparse.Namespace, ranks: int) -> tuple[Job, ...]:
+def _checked_jobs(args: argparse.Namespace) -> tuple[Job, ...]:
     jobs = jobs_from(args)
-    check_task(args, jobs, ranks)
+    check_task(args, jobs)
     return jobs
 
 

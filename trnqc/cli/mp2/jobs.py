@@ -14,7 +14,7 @@ from typing import Any
 
 from trnqc.errors import InputError
 from trnqc.host.memory import parse_memory
-from trnqc.mp2.jobs.job import Job
+from trnqc.mp2.job import Job
 from trnqc.mp2.reference.molecule import Geometry, load_geometries
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from trnqc import backends
 from trnqc.interfaces.extrapolation import HF_ERRORS
 from trnqc.interfaces.optimization import MAX_STEPS
+from trnqc.mp2.reference.orbitals import REFERENCES
 from trnqc.mp2.reference.xyz import UNITS
 from trnqc.mp2.result import SCS, SOS
-from trnqc.mp2.scf.hartree_fock import REFERENCES, SOURCES
+from trnqc.mp2.scf.hartree_fock import SOURCES
 from trnqc.ranks import SCHEDULES, TRANSPORTS
 from trnqc.types import PRECISIONS
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from pyscf import gto, scf
+from pyscf.geomopt.addons import as_pyscf_method
 from rich.console import Console, Group, RenderableType
 
 from trnqc.cli.mp2.jobs import below_checkpoint
@@ -23,14 +24,15 @@ from trnqc.interfaces.counterpoise import check_fragments, counterpoise, parse_f
 from trnqc.interfaces.energy import Energy
 from trnqc.interfaces.extrapolation import ExtrapolatedEnergy, cardinal_numbers, extrapolate
 from trnqc.interfaces.extxyz import write_extxyz
-from trnqc.interfaces.method import mp2_object
 from trnqc.interfaces.optimization import Step, optimize
 from trnqc.interfaces.optimization_page import page
+from trnqc.interfaces.surface import Surface
 from trnqc.mp2.execution import Progress
-from trnqc.mp2.jobs.job import Job
+from trnqc.mp2.job import Job
 from trnqc.mp2.reference.molecule import Geometry, build_mole, describe
 from trnqc.mp2.result import UNITS, MP2Result
 from trnqc.mp2.result_parts import to_plain
+from trnqc.mp2.run import method_of
 from trnqc.ranks import ALONE, Ranks
 
 RunJob = Callable[[Job], MP2Result]
@@ -66,19 +68,12 @@ class Outcome:
     gradient: np.ndarray | None = None
 
 
-def check_task(args: argparse.Namespace, jobs: tuple[Job, ...], ranks: int) -> None:
+def check_task(args: argparse.Namespace, jobs: tuple[Job, ...]) -> None:
     """Check that the options of the tasks fit each other, before anything is computed. Raises InputError."""
     energies = [name for name in ("counterpoise", "extrapolate") if getattr(args, name)]
     forces = [name for name in ("gradient", "optimize") if getattr(args, name)]
     if energies and forces:
         raise InputError(f"--{energies[0]} computes energies only: leave out --{forces[0]}")
-    if forces and args.compare_with:
-        raise InputError(f"--compare-with compares energies: leave out --{forces[0]}")
-    if args.optimize and (args.checkpoint or ranks > 1):
-        raise InputError(
-            "--optimize has no checkpoint and runs in one process: leave these out, and continue an interrupted "
-            "optimisation from the last geometry of --trajectory"
-        )
     if args.optimize and len(jobs) > 1:
         raise InputError(f"--optimize takes one geometry, {args.geometry} has {len(jobs)} frames")
     for name in ("trajectory", "plot"):
@@ -108,7 +103,7 @@ def compute(
     if args.extrapolate:
         return _limit(args, job, run_job)
     if args.optimize:
-        return _optimum(args, job, progress, console)
+        return _optimum(args, job, progress, console, ranks)
     if args.gradient:
         return _gradient(args, job, progress, ranks)
     result = run_job(job)
@@ -130,20 +125,19 @@ def _outcome(args: argparse.Namespace, result: MP2Result, gradient: np.ndarray |
 
 
 def _gradient(args: argparse.Namespace, job: Job, progress: Progress | None, ranks: Ranks = ALONE) -> Outcome:
-    mp2 = mp2_object(job, None, progress, ranks, args.schedule)
-    mp2.kernel()
-    assert mp2.result is not None and mp2.result.system is not None
-    result = replace(mp2.result, system=replace(mp2.result.system, geometry=job.geometry))
-    # The object has issued the warnings of the result already.
+    mp2 = method_of(job, progress, ranks, args.schedule)
+    result = mp2.compute()
     gradients = mp2.nuc_grad_method()
     outcome = _outcome(args, result, gradients.kernel())
     density = gradients.relaxation.density.rdm1(ao_repr=True)
     dipole = scf.hf.dip_moment(mp2.mol, density, unit="AU", verbose=0)
     units = outcome.plain["units"] | {"relaxed_dipole": "e Bohr"}
-    return replace(outcome, plain=outcome.plain | {"relaxed_dipole": dipole.tolist(), "units": units}, warnings=())
+    return replace(outcome, plain=outcome.plain | {"relaxed_dipole": dipole.tolist(), "units": units})
 
 
-def _optimum(args: argparse.Namespace, job: Job, progress: Progress | None, console: Console) -> Outcome:
+def _optimum(
+    args: argparse.Namespace, job: Job, progress: Progress | None, console: Console, ranks: Ranks = ALONE
+) -> Outcome:
     steps: list[Step] = []
 
     def record(number: int, step: Step) -> None:
@@ -157,11 +151,12 @@ def _optimum(args: argparse.Namespace, job: Job, progress: Progress | None, cons
                 f"largest force {step.largest_force:.2e}",
                 highlight=False,
             )
-        if args.trajectory:
+        if args.trajectory and ranks.rank == 0:
             write_extxyz(args.trajectory, [(s.geometry, s.energy, s.gradient) for s in steps])
 
-    optimum = optimize(mp2_object(job), args.max_steps, record)
-    if args.plot:
+    with Surface(job, progress, ranks, args.schedule).opened() as surface:
+        optimum = optimize(as_pyscf_method(surface.mol, surface), args.max_steps, record)
+    if args.plot and ranks.rank == 0:
         write_aside(args.plot, page(optimum, f"{job.geometry.name}, DF-MP2/{job.basis}"))
     if not optimum.converged:
         kept = f"; the steps are in {args.trajectory}" if args.trajectory else ""
@@ -171,7 +166,7 @@ def _optimum(args: argparse.Namespace, job: Job, progress: Progress | None, cons
             f"geometry{kept}"
         )
     final = replace(optimum.geometry, name=job.geometry.name)
-    last = _gradient(args, replace(job, geometry=final), progress)
+    last = _gradient(args, below_checkpoint(replace(job, geometry=final), "optimum"), progress, ranks)
     plain = last.plain | {"steps": [_plain_step(step) for step in optimum.steps]}
     return replace(last, tables=Group(last.tables, steps_table(optimum), positions_table(final)), plain=plain)
 

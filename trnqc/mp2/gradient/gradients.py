@@ -13,16 +13,11 @@ from pyscf import gto, lib
 from pyscf.grad import rhf
 
 from trnqc.host.blas import single_threaded
-from trnqc.mp2.density.relaxation import Relaxation, relax
-from trnqc.mp2.density.restricted_open import relax_restricted_open
+from trnqc.mp2.density.relaxation import Relaxation
 from trnqc.mp2.execution import Execution
-from trnqc.mp2.factors.factors import SpinFactors
 from trnqc.mp2.gradient.energy_weighted import effective_densities
 from trnqc.mp2.gradient.terms import correlation_gradient, one_electron_gradient, two_electron_gradient
 from trnqc.mp2.pairs.pairs import warn
-from trnqc.mp2.reference.orbitals import kind_of_reference
-from trnqc.mp2.reference.spins import spin_orbitals
-from trnqc.mp2.response.zvector import ZVectorOptions
 
 
 def electronic_gradient(mf: Any, relaxation: Relaxation, execution: Execution) -> np.ndarray:
@@ -112,7 +107,7 @@ class Gradients(rhf.GradientsBase):
     def grad_elec(self) -> np.ndarray:
         """Return the gradient without the repulsion of the nuclei, [natm, 3]."""
         mp = self.base
-        self.relaxation = _relaxation(mp)
+        self.relaxation = mp._relaxation()
         return electronic_gradient(mp._scf, self.relaxation, mp._execution())
 
     def grad_nuc(self, mol: Any = None, atmlst: Sequence[int] | None = None) -> np.ndarray:
@@ -125,24 +120,6 @@ class Gradients(rhf.GradientsBase):
             return self
         name = self.__class__.__name__ + _Scanner.__name_mixin__
         return lib.set_class(_Scanner(self), (_Scanner, self.__class__), name)
-
-
-def _relaxation(mp: Any) -> Relaxation:
-    """The relaxed density of the energy that an MP2 object selects."""
-    options: dict[str, Any] = {
-        "scaling": mp.gradient_scaling,
-        "options": ZVectorOptions(mp.cphf_tol, mp.cphf_max_cycle),
-    }
-    with mp._open_factors(for_densities=True) as (factors, store):
-        rest = (
-            list(factors) if isinstance(factors, SpinFactors) else [factors],
-            mp.auxiliary_basis().auxmol,
-            mp._execution(),
-        )
-        if kind_of_reference(mp._scf) == "ROHF":
-            return relax_restricted_open(mp._scf, mp.orbitals(), *rest, store=store, **options)
-        spins = spin_orbitals(mp.mo_coeff, mp.mo_energy, mp.mo_occ, mp.frozen)
-        return relax(mp._scf, spins, *rest, store=store, **options)
 
 
 class _Scanner(lib.GradScanner):

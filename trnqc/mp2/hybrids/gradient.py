@@ -25,15 +25,13 @@ from pyscf.grad import rks, uks
 from trnqc.eri.gradient.fitted.half_transform import rows_of
 from trnqc.eri.gradient.jk_gradient import exact_jk_gradient, fitted_jk_gradient
 from trnqc.errors import UnsupportedError
-from trnqc.mp2.density.relaxation import Relaxation, relax
+from trnqc.mp2.density.relaxation import Relaxation
 from trnqc.mp2.dfmp2 import DFMP2
-from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.gradient.energy_weighted import EffectiveDensities, effective_densities
 from trnqc.mp2.gradient.terms import correlation_gradient, one_electron_gradient
 from trnqc.mp2.hybrids.expansion import SeriesFunctional
 from trnqc.mp2.hybrids.final import with_functional
 from trnqc.mp2.reference.spins import SpinOrbitals, spin_orbitals
-from trnqc.mp2.response.zvector import ZVectorOptions
 
 # Step of λ in the derivative of the exchange-correlation term, which is smooth: the error is of the order of its square
 # times the third derivative of the energy, about 1e-9 Hartree/Bohr.
@@ -65,17 +63,7 @@ def relaxation(mf: Any, mp2: DFMP2, final: str | SeriesFunctional | None) -> Rel
     fock = None
     if final is not None:
         fock = [f[np.ix_(~s.occupied, s.occupied)] for s, f in zip(spins, _fock(with_functional(mf, final), spins))]
-    with mp2._open_factors(for_densities=True) as (factors, _):
-        return relax(
-            mf,
-            spins,
-            (factors,) if isinstance(factors, Factors) else factors,
-            mp2.auxiliary_basis().auxmol,
-            mp2._execution(),
-            scaling=mp2.gradient_scaling,
-            options=ZVectorOptions(tolerance=mp2.cphf_tol, max_cycle=mp2.cphf_max_cycle),
-            reference_gradient=fock,
-        )
+    return mp2._relaxation(reference_gradient=fock)
 
 
 def electronic_gradient(mf: Any, mp2: DFMP2, final: str | SeriesFunctional | None) -> np.ndarray:

@@ -17,8 +17,8 @@ from trnqc.types import PairEnergies
 def block_bytes(width: int, sector: Sector, execution: Execution) -> int:
     """Bytes that the backend allocates for a block with `width` orbitals on each side."""
     if sector.right is None:
-        return execution.pair_bytes(width, width, sector.nvir[0], sector.naux)
-    return execution.opposite_spin_bytes(width, width, sector.nvir, sector.naux)
+        return execution.pair_step().block_bytes(width, width, sector.nvir[0], sector.naux)
+    return execution.pair_step().opposite_spin_bytes(width, width, sector.nvir, sector.naux)
 
 
 def held_bytes(width: int, sector: Sector, execution: Execution, in_memory: int) -> int:
@@ -80,9 +80,10 @@ def block_energies(
     """
     left, right = sector.left, sector.sides[-1]
     eps_left, eps_right = left.eps_occ[block.rows], right.eps_occ[block.columns]
+    step = execution.pair_step()
     with np.errstate(all="ignore"):  # `run_pairs` reports energies that are not finite.
         if block.opposite:
-            return execution.opposite_spin(rows, columns, (eps_left, eps_right), (left.eps_vir, right.eps_vir))
+            return step.opposite_spin(rows, columns, (eps_left, eps_right), (left.eps_vir, right.eps_vir))
         if block.diagonal:
-            return execution.all_pairs(rows, eps_left, left.eps_vir)
-        return execution.pairs_between(rows, columns, eps_left, eps_right, left.eps_vir)
+            return step.triangle(rows, eps_left, left.eps_vir)
+        return step.block(rows, columns, eps_left, eps_right, left.eps_vir)

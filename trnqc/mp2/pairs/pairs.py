@@ -125,10 +125,11 @@ def pair_step_bytes(spins: Sequence[tuple[int, int]], naux: int, execution: Exec
     several = execution.ranks.size > 1
     with_pairs = [(m, a) for m, a in spins if m and a]
     widths = [set_width(m, a, naux) if several else 1 for m, a in with_pairs]
-    needed = [execution.pair_bytes(w, w, a, naux) for w, (_, a) in zip(widths, with_pairs)]
+    step = execution.pair_step()
+    needed = [step.block_bytes(w, w, a, naux) for w, (_, a) in zip(widths, with_pairs)]
     if len(with_pairs) == 2:
         w, (nvir_alpha, nvir_beta) = min(widths), (a for _, a in with_pairs)
-        needed.append(execution.opposite_spin_bytes(w, w, (nvir_alpha, nvir_beta), naux))
+        needed.append(step.opposite_spin_bytes(w, w, (nvir_alpha, nvir_beta), naux))
     return max(needed, default=0)
 
 
@@ -152,8 +153,8 @@ def _pair_energies(
 def _bytes_at_once(sector: Sector, execution: Execution) -> int:
     m, n = sector.shape
     if sector.right is None:
-        return execution.pair_bytes(m, 1, sector.nvir[0], sector.naux)
-    return execution.opposite_spin_bytes(m, n, sector.nvir, sector.naux)
+        return execution.pair_step().block_bytes(m, 1, sector.nvir[0], sector.naux)
+    return execution.pair_step().opposite_spin_bytes(m, n, sector.nvir, sector.naux)
 
 
 def _at_once(sector: Sector, execution: Execution, in_memory: int) -> PairEnergies:
@@ -162,13 +163,14 @@ def _at_once(sector: Sector, execution: Execution, in_memory: int) -> PairEnergi
     def progress(done: int, total: int) -> None:
         execution.report("pairs", done, total)
 
+    step = execution.pair_step(progress)
     with np.errstate(all="ignore"):  # `run_pairs` reports energies that are not finite.
         if sector.right is not None:
             energies = (left.eps_occ, right.eps_occ), (left.eps_vir, right.eps_vir)
-            return execution.opposite_spin(left.B, right.B, *energies, progress=progress)
+            return step.opposite_spin(left.B, right.B, *energies)
         others = in_memory - left.bytes_in_memory
         limit = execution.memory - others if np.isfinite(execution.memory) else None
-        return execution.all_pairs(left.B, left.eps_occ, left.eps_vir, max_memory=limit, progress=progress)
+        return step.triangle(left.B, left.eps_occ, left.eps_vir, limit)
 
 
 def _width(sector: Sector, execution: Execution, store: Store | None, in_memory: int) -> int:

@@ -13,6 +13,9 @@ from pyscf.data import elements
 from trnqc.arrays import plain
 from trnqc.errors import InputError, MoleculeError, NotConverged, UnsupportedError
 
+# The kinds of reference.
+REFERENCES = ("RHF", "UHF", "ROHF")
+
 Frozen = int | Sequence[int] | None
 """The frozen orbitals: the number of lowest orbitals, or a list of indices, or None."""
 SpinFrozen = Frozen | Sequence[Sequence[int]]

@@ -20,8 +20,6 @@ from trnqc.mp2.reference.semicanonical import fock_matrices
 from trnqc.mp2.scf.shared_jk import SharedJK
 from trnqc.pyscf.accelerate import accelerate
 
-# The kinds of reference.
-REFERENCES = ("RHF", "UHF", "ROHF")
 # The integrals from which J and K of the SCF can be computed.
 SOURCES = ("trnqc", "pyscf")
 # Threshold of the orbital gradient divided by sqrt(conv_tol). PySCF's factor is 1; this is a tenth of it, because the

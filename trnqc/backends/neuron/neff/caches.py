@@ -10,10 +10,11 @@ native torch  <root>/ab/cd/abcd....neff, by the first digits of the key; root is
 
 from __future__ import annotations
 
+import argparse
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 XLA_ROOT = "/var/tmp/neuron-compile-cache"
@@ -43,6 +44,11 @@ class VendorCache:
     decided_by: str
     note: str = ""
 
+    @property
+    def remote(self) -> bool:
+        """Whether the root is a URL."""
+        return "://" in self.root
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -50,8 +56,6 @@ class Entry:
 
     Attributes
     ----------
-    kind : str
-        The kind of its cache.
     path : Path
         Its folder, or its NEFF file in a native cache.
     compiler : str
@@ -66,7 +70,6 @@ class Entry:
         Whether its graph calls an NKI kernel. None if the cache does not contain the graph.
     """
 
-    kind: str
     path: Path
     compiler: str
     state: str
@@ -82,32 +85,25 @@ def vendor_caches(environment: Mapping[str, str] | None = None) -> tuple[VendorC
 
 
 def _xla(environment: Mapping[str, str]) -> VendorCache:
-    flags = environment.get("NEURON_CC_FLAGS", "")
-    named = option(flags, "cache_dir")
-    if named is not None:
+    flags, variable = environment.get("NEURON_CC_FLAGS", ""), "NEURON_COMPILE_CACHE_URL"
+    root, decided = environment.get(variable) or XLA_ROOT, "the vendor's default"
+    if (named := option(flags, "cache_dir")[0]) is not None:
         root, decided = named, "--cache_dir in NEURON_CC_FLAGS"
-    elif environment.get("NEURON_COMPILE_CACHE_URL"):
-        root, decided = environment["NEURON_COMPILE_CACHE_URL"], "NEURON_COMPILE_CACHE_URL"
-    else:
-        root, decided = XLA_ROOT, "the vendor's default"
-    note = "off: --no_cache in NEURON_CC_FLAGS" if option(flags, "no_cache") is not None else ""
-    if "://" in root and not root.startswith("file://"):
-        note = "remote: its entries are not listed"
-    return VendorCache("xla", root.removeprefix("file://"), decided, note)
+    elif environment.get(variable):
+        decided = variable
+    cache = VendorCache("xla", root.removeprefix("file://"), decided)
+    if cache.remote:
+        return replace(cache, note="remote: its entries are not listed")
+    off = option(flags, "no_cache")[0] is not None
+    return replace(cache, note="off: --no_cache in NEURON_CC_FLAGS") if off else cache
 
 
-def option(flags: str, name: str) -> str | None:
-    """Return the value of the last option of this name, "" for one without a value, and None if there is none."""
-    options = shlex.split(flags)
-    places = [n for n, word in enumerate(options) if _is_flag(word, name)]
-    if not places:
-        return None
-    _, equals, value = options[places[-1]].partition("=")
-    return value if equals else "".join(options[places[-1] + 1 :][:1])
-
-
-def _is_flag(word: str, name: str) -> bool:
-    return word.partition("=")[0] in (f"--{name}", f"--{name.replace('_', '-')}")
+def option(flags: str, name: str) -> tuple[str | None, list[str]]:
+    """Return the value of an option, "" for one without a value and None if it is not there, and all other words."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument(f"--{name}", f"--{name.replace('_', '-')}", dest="value", nargs="?", const="")
+    found, others = parser.parse_known_args(shlex.split(flags))
+    return found.value, others
 
 
 def _native(environment: Mapping[str, str]) -> VendorCache:
@@ -119,39 +115,33 @@ def _native(environment: Mapping[str, str]) -> VendorCache:
 
 def entries(cache: VendorCache) -> list[Entry]:
     """All entries of a cache in the order of their paths. Empty if it does not exist, is remote or cannot be read."""
-    root = Path(cache.root)
-    if cache.note.startswith("remote") or not root.is_dir():
+    root = Path(cache.root).absolute()
+    if cache.remote or not root.is_dir():
         return []
     if cache.kind == "xla":
         paths = [p for p in root.glob("neuronxcc-*/MODULE_*+*") if p.is_dir() and not p.is_symlink()]
     else:
         paths = [p for p in root.rglob("*.neff") if p.is_file() and not p.is_symlink()]
-    return [entry for path in sorted(paths) if (entry := _entry(cache.kind, path)) is not None]
+    return [entry for path in sorted(paths) if (entry := _entry(path)) is not None]
 
 
-def other_caches(environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
+def other_caches() -> tuple[str, ...]:
     """Caches of the vendor that trnqc neither reads nor clears, in words: what they contain, and where they are."""
-    environment = os.environ if environment is None else environment
-    local = environment.get("TORCH_NEURONX_NEFF_LOCAL_CACHE_DIR") or "/tmp/local_cache"
-    traces = environment.get("NKI_TRACE_CACHE_URL") or "the place that nki chooses (NKI_TRACE_CACHE_URL is not set)"
+    local = os.environ.get("TORCH_NEURONX_NEFF_LOCAL_CACHE_DIR") or "/tmp/local_cache"
+    traces = os.environ.get("NKI_TRACE_CACHE_URL") or "the place that nki chooses (NKI_TRACE_CACHE_URL is not set)"
     return f"local copies and locks of the native path in {local}", f"traces of NKI kernels in {traces}"
 
 
 def redirected(environment: Mapping[str, str], place: Path) -> dict[str, str]:
     """The variables that move both caches into the folders xla and native of a place; a remote cache is not moved."""
-    xla, _ = vendor_caches(environment)
-    changed = {"TORCH_NEURONX_NEFF_CACHE_DIR": str(place / "native")}
-    if xla.note.startswith("remote"):
-        return changed
-    options, kept = shlex.split(environment.get("NEURON_CC_FLAGS", "")), []
-    for n, option in enumerate(options):
-        value_of_flag = n and _is_flag(options[n - 1], "cache_dir") and "=" not in options[n - 1]
-        if not _is_flag(option, "cache_dir") and not value_of_flag:
-            kept.append(option)
-    return changed | {"NEURON_COMPILE_CACHE_URL": str(place / "xla"), "NEURON_CC_FLAGS": shlex.join(kept)}
+    native = {"TORCH_NEURONX_NEFF_CACHE_DIR": str(place / "native")}
+    if _xla(environment).remote:
+        return native
+    _, flags = option(environment.get("NEURON_CC_FLAGS", ""), "cache_dir")
+    return native | {"NEURON_COMPILE_CACHE_URL": str(place / "xla"), "NEURON_CC_FLAGS": shlex.join(flags)}
 
 
-def _entry(kind: str, path: Path) -> Entry | None:
+def _entry(path: Path) -> Entry | None:
     """The entry at a path, or None if another process has just removed it."""
     try:
         files = [path] if path.is_file() else [p for p in path.iterdir() if p.is_file()]
@@ -164,5 +154,5 @@ def _entry(kind: str, path: Path) -> Entry | None:
         has_kernel = any(CUSTOM_CALL in p.read_bytes() for p in graphs) if graphs else None
     except OSError:
         return None
-    compiler = path.parent.name.removeprefix("neuronxcc-") if kind == "xla" else ""
-    return Entry(kind, path, compiler, "locked" if locked else state, sum(sizes), modified, has_kernel)
+    compiler = path.parent.name.removeprefix("neuronxcc-") if path.is_dir() else ""
+    return Entry(path, compiler, "locked" if locked else state, sum(sizes), modified, has_kernel)

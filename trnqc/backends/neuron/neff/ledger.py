@@ -1,9 +1,10 @@
 """The ledger: a list of the files in the vendor's caches that trnqc has written.
 
-The ledger has one JSON file for each program, named by its key. A program is compiled into a private copy of the
-caches, from which its entries are placed in the shared ones; it claims exactly those, file by file with their digests.
-What another process compiles meanwhile is never claimed. A file is removed only if its contents are still those that
-were claimed.
+The vendor's caches are shared, and their keys are hashes that only its own tools can compute. What another process
+writes to them therefore looks like our own programs. So a program is compiled into private caches, to which nobody else
+writes; its entries are then placed in the shared ones, unless these have them already, and claimed in the ledger, file
+by file with their digests. A file is removed only if its contents are still those that were claimed. The ledger has one
+JSON file for each program, named by its key.
 """
 
 from __future__ import annotations
@@ -11,18 +12,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
+import shutil
+import uuid
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from nki_kernels.descriptors import kernels
-from trnqc.backends.neuron.neff.caches import Entry, entries, redirected, vendor_caches
+from trnqc.backends.neuron.neff.caches import Entry, VendorCache, entries, vendor_caches
 from trnqc.backends.neuron.neff.programs import Program
-from trnqc.backends.neuron.neff.staging import publish
-from trnqc.host.files import cache_directory, locked, temporary_place, write_aside
+from trnqc.host.files import cache_directory, locked, write_aside
 from trnqc.tuning.sources import kernel_hash
 
 SCHEMA = "trnqc.neff/2"
@@ -34,17 +35,8 @@ class Claim:
     """An entry that a program has produced, and the digests of its files by name."""
 
     program: Program
-    kind: str
     path: Path
     files: dict[str, str]
-
-
-@dataclass
-class Watch:
-    """The environment in which the block of `watch` starts the compiler, and, when it has ended, the new entries."""
-
-    environment: Mapping[str, str]
-    claimed: list[Entry] = field(default_factory=list)
 
 
 def directory() -> Path:
@@ -52,37 +44,65 @@ def directory() -> Path:
     return cache_directory() / "neff"
 
 
-@contextmanager
-def watch(program: Program, environment: Mapping[str, str] | None = None) -> Iterator[Watch]:
-    """A context for a compilation, whose entries are placed in the vendor's caches and claimed for a program.
+def claim(program: Program, place: Path) -> list[Path]:
+    """Place what was compiled into private caches in the vendor's caches, and claim it for a program.
 
     Parameters
     ----------
     program
         The program.
-    environment
-        The variables of the compiler's process; by default, those of this process.
+    place
+        The folder of the private caches, see `caches.redirected`.
 
-    Yields
-    ------
-    Watch
-        Its environment moves the caches to a folder to which nobody else writes. A compiler that is started with other
-        variables claims nothing.
+    Returns
+    -------
+    list of Path
+        The claimed entries. An entry that was there before, and one that another process is compiling, is not replaced
+        and not in the list; a graph without an NKI kernel is placed, but not claimed.
     """
-    environment = os.environ if environment is None else environment
     where = directory()
     where.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="trnqc-neff-", dir=temporary_place()) as place:
-        watched = Watch({**environment, **redirected(environment, Path(place))})
-        yield watched
-        with locked(where / ".lock"):
-            watched.claimed = [entry for entry in publish(Path(place)) if entry.has_kernel is not False]
-            if watched.claimed:
-                _write(where, program, watched.claimed)
+    with locked(where / ".lock"):
+        new = [target for entry, target in _published(place) if entry.has_kernel is not False]
+        if new:
+            path = where / f"{program.kernel}-{program.key()}.json"
+            old = [claim for claim in _read(path) if claim.path not in new]
+            _save(path, old + [Claim(program, target, _files(target)) for target in new])
+    return new
 
 
-def _all_entries() -> list[Entry]:
-    return [entry for cache in vendor_caches() for entry in entries(cache)]
+def _published(place: Path) -> Iterator[tuple[Entry, Path]]:
+    """Place compiled entries of private caches in the shared ones, and yield those that were not there, with paths."""
+    for cache in vendor_caches():
+        own = place.absolute() / cache.kind
+        for entry in entries(VendorCache(cache.kind, str(own), "trnqc")):
+            target = Path(cache.root).absolute() / entry.path.relative_to(own)
+            if entry.state == "compiled" and _placed(entry.path, target):
+                yield entry, target
+
+
+def _placed(source: Path, target: Path) -> bool:
+    """Whether an entry was placed at the target, where readers never see it incomplete, and where there was none."""
+    if target.exists():
+        return False
+    target.parent.mkdir(parents=True, exist_ok=True)
+    aside = target.with_name(f".trnqc-{uuid.uuid4().hex}")
+    try:
+        if source.is_dir():
+            shutil.copytree(source, aside)
+            os.rename(aside, target)  # It fails if another process has just put files there.
+        else:
+            shutil.copyfile(source, aside)
+            os.link(aside, target)  # Unlike a renamed file, a link never replaces one.
+    except OSError:
+        if not target.exists():
+            raise
+        return False
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+        with suppress(OSError):
+            aside.unlink()
+    return True
 
 
 def _files(path: Path) -> dict[str, str]:
@@ -94,15 +114,13 @@ def _files(path: Path) -> dict[str, str]:
         return {}
 
 
-def _write(where: Path, program: Program, new: list[Entry]) -> None:
-    path = where / f"{program.kernel}-{program.key()}.json"
-    old = [claim for claim in _read(path) if claim.path not in {entry.path.absolute() for entry in new}]
-    _save(path, program, old + [Claim(program, e.kind, e.path.absolute(), _files(e.path)) for e in new])
-
-
-def _save(path: Path, program: Program, claims: list[Claim]) -> None:
-    entries = [{"kind": c.kind, "path": str(c.path), "files": c.files} for c in claims]
-    body = {"schema": SCHEMA, "program": program.to_dict(), "entries": entries}
+def _save(path: Path, claims: list[Claim]) -> None:
+    """Write the claims of one program, or remove the file if there are none."""
+    if not claims:
+        path.unlink()
+        return
+    listed = [{"path": str(claim.path), "files": claim.files} for claim in claims]
+    body = {"schema": SCHEMA, "program": asdict(claims[0].program), "entries": listed}
     write_aside(path, json.dumps(body, indent=1) + "\n", sync=True)
 
 
@@ -113,7 +131,7 @@ def _read(path: Path) -> list[Claim]:
         if body["schema"] != SCHEMA:
             return []
         owner = Program(**body["program"])
-        return [Claim(owner, e["kind"], Path(e["path"]), dict(e["files"])) for e in body["entries"]]
+        return [Claim(owner, Path(e["path"]), dict(e["files"])) for e in body["entries"]]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -121,15 +139,10 @@ def _read(path: Path) -> list[Claim]:
         return []
 
 
-def claims() -> list[Claim]:
-    """All claims, in the order of the file names."""
-    where = directory()
-    return [claim for path in sorted(where.glob("*.json")) for claim in _read(path)] if where.is_dir() else []
-
-
 def owners() -> dict[Path, Program]:
     """The program of each entry that is ours and has not changed."""
-    return {claim.path: claim.program for claim in claims() if _unchanged(claim)}
+    claims = (claim for path in sorted(directory().glob("*.json")) for claim in _read(path))
+    return {claim.path: claim.program for claim in claims if _unchanged(claim)}
 
 
 def _unchanged(claim: Claim) -> bool:
@@ -155,28 +168,21 @@ def clear(kernel: str = "", stale_only: bool = False) -> list[tuple[Claim, str]]
     list of (Claim, str)
         The claims, and in words what was done with each entry.
     """
-    where = directory()
+    where, outcomes = directory(), []
     if not where.is_dir():
         return []
-    outcomes = []
     with locked(where / ".lock"):
+        states = {entry.path: entry.state for cache in vendor_caches() for entry in entries(cache)}
         for path in sorted(where.glob("*.json")):
             claims = _read(path)
-            if not claims or claims[0].program.kernel != (kernel or claims[0].program.kernel):
+            if not claims or (kernel and claims[0].program.kernel != kernel):
                 continue
             if stale_only and not _stale(claims[0].program):
                 continue
-            results = [(claim, _remove(claim)) for claim in claims]
+            results = [(claim, _remove(claim, states.get(claim.path))) for claim in claims]
             outcomes += results
-            _replace(path, [claim for claim, outcome in results if outcome.startswith("left: locked")])
+            _save(path, [claim for claim, outcome in results if outcome.startswith("left: locked")])
     return outcomes
-
-
-def _replace(path: Path, claims: list[Claim]) -> None:
-    if not claims:
-        path.unlink()
-        return
-    _save(path, claims[0].program, claims)
 
 
 def _stale(program: Program) -> bool:
@@ -184,15 +190,15 @@ def _stale(program: Program) -> bool:
     return kernel is None or kernel_hash(kernel) != program.source
 
 
-def _remove(claim: Claim) -> str:
-    current = {entry.path.absolute(): entry for entry in _all_entries()}
+def _remove(claim: Claim, state: str | None) -> str:
+    """Remove an entry in this state, None if it is in none of the caches, and return what was done in words."""
     if not claim.path.exists():
         return "gone already"
-    if claim.path not in current:
+    if state is None:
         return "left: it is no entry of the caches that are in use"
     if not _unchanged(claim):
         return "left: its program is not the one that was claimed"
-    if current[claim.path].state == "locked":
+    if state == "locked":
         return "left: locked; if no compilation is running, `neuron_parallel_compile --command clear-locks` releases it"
     for name in claim.files:
         (claim.path if claim.path.is_file() else claim.path / name).unlink(missing_ok=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from nki_kernels.descriptors.descriptor import Values
 from trnqc.jit.cache import key_of
@@ -50,28 +49,15 @@ class Program:
         tiles = ", ".join(f"{name} {value}" for name, value in self.constants.items())
         return f"{self.kernel} {shape}, {self.precision}, {self.target}: {tiles}"
 
-    def to_dict(self) -> dict[str, Any]:
-        """The program as a dictionary that JSON can represent. ``Program(**values)`` is the inverse."""
-        return asdict(self)
 
-
-def program(kernel: str, shape: Values, precision: str, target: str, constants: Values | None = None) -> Program:
-    """The program that a launch compiles.
-
-    Parameters
-    ----------
-    kernel, shape, precision, target
-        The name of the kernel, its extents, the precision, and the generation of the chip.
-    constants
-        The compile-time constants; by default, those that a launch chooses.
+def program(kernel: str, shape: Values, precision: str, target: str) -> Program:
+    """The program that a launch compiles for a kernel, its extents by name, a precision and a generation of the chip.
 
     Raises
     ------
     InputError
         If the kernel, shape, precision or target is unknown.
     """
-    descriptor = check(kernel, shape, precision, target)
-    depends = device_identity()
-    if constants is None:
-        constants = choose(kernel, shape, precision, target, depends).constants
-    return Program(kernel, kernel_hash(descriptor), target, precision, dict(shape), dict(constants), depends)
+    descriptor, depends = check(kernel, shape, precision, target), device_identity()
+    constants = dict(choose(kernel, shape, precision, target, depends).constants)
+    return Program(kernel, kernel_hash(descriptor), target, precision, dict(shape), constants, depends)

@@ -4,7 +4,7 @@ With a device, one launch on zeros compiles the program. Without a device, ``neu
 collects the graph of the same launch without running it, and then compiles it for the target into the cache of
 PyTorch/XLA. The flags are part of its keys, so that they have to name the target already, as those of later launches
 do. The native path can compile only on an instance of the target. Either happens in a process of its own, whose caches
-are private until the program is compiled (ledger.watch).
+are private, so that what another process compiles meanwhile is not taken for our own (ledger.claim).
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 
@@ -23,10 +26,11 @@ from trnqc.backends.neuron import packages
 from trnqc.backends.neuron.device import open_device
 from trnqc.backends.neuron.launch import launch as launch_kernel
 from trnqc.backends.neuron.launch import synchronize
-from trnqc.backends.neuron.neff.caches import Entry, option
-from trnqc.backends.neuron.neff.ledger import owners, watch
+from trnqc.backends.neuron.neff import ledger
+from trnqc.backends.neuron.neff.caches import option, redirected
 from trnqc.backends.neuron.neff.programs import Program
 from trnqc.errors import CompilerError
+from trnqc.host.files import temporary_place
 from trnqc.tuning.conditions import chip_target, machine_target
 
 TOOL = "neuron_parallel_compile"
@@ -34,19 +38,12 @@ TIMEOUT = 3600.0
 """The time limit in seconds of each command of the tool."""
 
 
-def warm(program: Program, timeout: float = TIMEOUT) -> list[Entry]:
-    """Compile a program into the vendor's cache.
-
-    Parameters
-    ----------
-    program
-        The program.
-    timeout
-        The time limit in seconds of each command of the compiler.
+def warm(program: Program) -> list[Path]:
+    """Compile a program into the vendor's caches.
 
     Returns
     -------
-    list of Entry
+    list of Path
         The new entries. Empty if the caches have the program already.
 
     Raises
@@ -55,12 +52,12 @@ def warm(program: Program, timeout: float = TIMEOUT) -> list[Entry]:
         If this machine has neither a device of the target nor the compiler, or if a command fails. Without a device
         also if NEURON_CC_FLAGS does not name the target.
     """
-    if program in owners().values():
+    if program in ledger.owners().values():
         return []
     devices = packages.device_files()
-    script = [sys.executable, "-m", "trnqc.backends.neuron.neff.warming", json.dumps(program.to_dict())]
+    script = [sys.executable, "-m", "trnqc.backends.neuron.neff.warming", json.dumps(asdict(program))]
     commands = [script]
-    environment = {"PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path)}
     if not devices or (chip_target() or machine_target()) != program.target:
         tool = shutil.which(TOOL)
         if tool is None:
@@ -68,10 +65,11 @@ def warm(program: Program, timeout: float = TIMEOUT) -> list[Entry]:
         _require_target(program)
         commands = [[tool, "--command", command, *script] for command in ("collect", "compile")]
         environment["NEURON_PLATFORM_TARGET_OVERRIDE"] = program.target
-    with watch(program, {**os.environ, **environment}) as seen:
+    with tempfile.TemporaryDirectory(prefix="trnqc-neff-", dir=temporary_place()) as place:
+        environment |= redirected(environment, Path(place))
         for command in commands:
-            _run(command, seen.environment, timeout)
-    return seen.claimed
+            _run(command, environment)
+        return ledger.claim(program, Path(place))
 
 
 def _no_compiler(program: Program, devices: tuple[str, ...]) -> str:
@@ -85,7 +83,7 @@ def _no_compiler(program: Program, devices: tuple[str, ...]) -> str:
 def _require_target(program: Program) -> None:
     """Refuse flags under which the compiler would not compile for the target, or a launch would not find the result."""
     flags = os.environ.get("NEURON_CC_FLAGS", "")
-    named = option(flags, "target")
+    named, _ = option(flags, "target")
     if named != program.target:
         found = f"it names {named}" if named else f"it is {flags!r}"
         raise CompilerError(
@@ -96,14 +94,14 @@ def _require_target(program: Program) -> None:
         )
 
 
-def _run(command: list[str], environment: Mapping[str, str], timeout: float) -> None:
+def _run(command: list[str], environment: Mapping[str, str]) -> None:
     name = " ".join(command[:3])
     try:
         process = subprocess.run(
-            command, env=environment, capture_output=True, text=True, errors="replace", timeout=timeout
+            command, env=environment, capture_output=True, text=True, errors="replace", timeout=TIMEOUT
         )
     except subprocess.TimeoutExpired:
-        raise CompilerError(f"`{name}` has not finished after {timeout:.0f} s; nothing was stored") from None
+        raise CompilerError(f"`{name}` has not finished after {TIMEOUT:.0f} s; nothing was stored") from None
     if process.returncode:
         last = "\n".join((process.stdout + process.stderr).strip().splitlines()[-20:])
         raise CompilerError(f"`{name}` ended with status {process.returncode}:\n{last}")

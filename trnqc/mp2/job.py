@@ -14,9 +14,8 @@ from trnqc.host.memory import available_memory
 from trnqc.host.threads import thread_count
 from trnqc.mp2.execution import Execution, Progress, choose
 from trnqc.mp2.reference.molecule import Geometry, build_mole
-from trnqc.mp2.reference.orbitals import SpinFrozen, chemical_core
+from trnqc.mp2.reference.orbitals import REFERENCES, SpinFrozen, chemical_core
 from trnqc.mp2.result import SCS, SOS
-from trnqc.mp2.scf.hartree_fock import REFERENCES
 from trnqc.ranks import ALONE, Ranks
 
 # Fraction of the free memory that a job without a limit may use. The rest is for other processes of the machine.

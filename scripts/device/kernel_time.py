@@ -1,0 +1,252 @@
+"""A lower bound of the time of the kernels of a J/K build on an A100 and an H100, modelled without a GPU.
+
+    python -m scripts.device.kernel_time [--molecules water5 water20] [--basis 6-31g*] [--out FILE]
+
+For each class of quartets, the fp64 instructions of the kernel that a GPU would launch (counted by the generator, for
+the form to which nvcc's registers lead) times what its launches execute (executed.py), at the rate of fp64 without
+tensor cores: half the peak, since a multiplication with an addition is one instruction. Nothing is taken off for
+latency, occupancy, divisions, screening or memory, so that no such GPU is faster. Beside this bound stand flops at the
+peak, which is less, numbers of atomic additions, and bytes at the bandwidth of the memory, of which caches save an
+unknown part. The host's time of host_costs.json is divided by the bound. The record is
+profiles/modelled/kernel_time.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from pyscf import scf
+from rich.console import Console
+from rich.table import Table
+
+from scripts import ROOT
+from scripts.device.executed import Executed, by_class
+from scripts.eri.counting_device import CountingDevice
+from scripts.measuring import heading, machine, write_json
+from scripts.registers.launched import Compiled
+from trnqc.eri.cuda.builder import JKBuilder
+from trnqc.eri.cuda.launches import Programs
+from trnqc.eri.cuda.run import DeviceRun
+from trnqc.eri.cuda.tiers import Tier
+from trnqc.eri.jk.batch import Batch, digested
+from trnqc.eri.jk.digest import block_sizes
+from trnqc.eri.jk.run import Run
+from trnqc.eri.kernels.quartet import quartet_function
+from trnqc.gen import Var, const
+from trnqc.gen import cost as costs
+from trnqc.gen import statements as st
+from trnqc.jit import Recipe
+from trnqc.jit.device import Built
+from trnqc.mp2.reference.molecule import build_mole, load_geometry
+
+HOST = ROOT / "profiles" / "counted" / "host_costs.json"
+# The share of the kernels' time that the host may take.
+ALLOWED = 0.05
+# Times of a class, and what is summed over the classes.
+BOUND, PEAK, BYTES = "seconds of instructions", "seconds of flops at peak", "seconds of bytes without caches"
+SUMMED = ("launches", "quartets", "vectors", "flops", "atomic additions", "bytes", BOUND, PEAK, BYTES)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A GPU.
+
+    Parameters
+    ----------
+    arch : str
+    multiprocessors : int
+    peak : float
+        That of fp64 without tensor cores, flop/s; a multiplication with an addition counts as two.
+    bandwidth : float
+        Of the memory, byte/s.
+    """
+
+    arch: str
+    multiprocessors: int
+    peak: float
+    bandwidth: float
+
+
+# NVIDIA A100 80GB SXM data sheet (June 2021) and H100 SXM5 data sheet (2023); multiprocessors from the whitepapers.
+GPUS = {"A100": Model("sm_80", 108, 9.7e12, 2.039e12), "H100": Model("sm_90", 132, 34e12, 3.35e12)}
+
+
+class SizedDevice(CountingDevice):
+    """A device that compiles kernels for a GPU by nvcc, and computes nothing."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(multiprocessors=model.multiprocessors)
+        self.compiled, self.arch = Compiled(model.arch), model.arch
+
+    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
+        return self.compiled.build(recipe, lanes, accumulate=accumulate, min_blocks=min_blocks)
+
+    def report(self, programs: Programs) -> dict[str, Any]:
+        """Return registers, spills and resident warps of the kernel of integrals."""
+        tier = programs.tier
+        form = programs.work.signature.name, tier.accumulate, tier.min_blocks
+        return next(r for r in self.compiled.rows if form == (r["kernel"], r["accumulate"], r["min_blocks"]))
+
+
+class ExecutedBuilder(JKBuilder):
+    """J and K on such a device, which keeps what the launches of the last pass execute, by class."""
+
+    counts: dict[str, Executed]
+
+    def _summed(self, run: Run, tables: Any, libraries: Any) -> tuple[np.ndarray, np.ndarray]:
+        tasks = self._own_tasks(tables)
+        share = DeviceRun(self._residents[0], self._kernels[0], run, tasks, 0, 1, self._note)
+        self.counts = by_class(iter(share.plan.launches), tasks, run)
+        results = share.results()
+        share.release()
+        return results
+
+
+@dataclass(frozen=True)
+class Level:
+    """What a lane executes each time: flops, fp64 instructions of which one is a fused multiply-add, and bytes."""
+
+    flops: float = 0
+    instructions: float = 0
+    bytes: float = 0
+
+    def __sub__(self, other: Level) -> Level:
+        return Level(self.flops - other.flops, self.instructions - other.instructions, self.bytes - other.bytes)
+
+
+def levels(batch: Batch, tier: Tier) -> dict[str, Level]:
+    """Return what a lane executes for each of the counts of `Executed` by name, in the kernel of a tier."""
+    kernel = quartet_function(batch.cls, tier.form, tier.variant)
+    vector = _first_while(st.block(digested(batch, kernel, const(0, "i64"), Var("end", "i64"))))
+    bras = _first_while(kernel.body)
+    kets = _first_while(bras.body)
+    one, more = (_level(vector.body, rows) for rows in (0, 1))
+    bra, primitive = _level(bras.body, 0), _level(kets.body, 0)
+    return {"vectors": one - bra, "ket_rows": more - one, "bras": bra - primitive, "primitives": primitive}
+
+
+def _first_while(program: st.Statement) -> st.While:
+    """Return the first while loop of a block, outside of other loops. Raises LookupError without one."""
+    for statement in program.body if isinstance(program, st.Block) else ():
+        if isinstance(statement, st.While):
+            return statement
+        if isinstance(statement, st.Block):
+            try:
+                return _first_while(statement)
+            except LookupError:
+                continue
+    raise LookupError("expected a program with a while loop, found none")
+
+
+def _level(program: st.Statement, rows: int) -> Level:
+    """Return the cost of a program with one density and so many primitive pairs of the ket records."""
+
+    def number(count: costs.Count) -> int:
+        return count.at(**{name: _trips(name, rows) for name in count.names})
+
+    cost = costs.cost(program)
+    with mock.patch.dict(costs.FLOPS, fma=1):
+        instructions = number(costs.cost(program).flops)
+    return Level(number(cost.flops), instructions, number(cost.read) + number(cost.written))
+
+
+def _trips(name: str, rows: int) -> int:
+    """Return the trips of a loop by its bound, a product such as "rows * 6"."""
+    known = {"rows": rows, "densities": 1, "n_ab": 1, "n_cd": 1}
+    return prod(int(factor) if factor.isdigit() else known[factor] for factor in name.split(" * "))
+
+
+def row_of(batch: Batch, tier: Tier, kernel: dict[str, Any], counts: Executed, model: Model) -> dict[str, Any]:
+    """Return the counts and times of a class."""
+    lanes, each = kernel["lanes"], levels(batch, tier)
+    totals = {
+        name: lanes * sum(getattr(level, name) * getattr(counts, count) for count, level in each.items())
+        for name in ("flops", "instructions", "bytes")
+    }
+    added = sum(block_sizes(batch.cls).values()) * counts.vectors * lanes
+    names = ("lanes", "registers", "spill_stores", "spill_loads", "resident_warps")
+    return {
+        "class": batch.cls.digits,
+        "tier": tier.name,
+        **{name: kernel[name] for name in names},
+        **asdict(counts),
+        "lanes in use": counts.quartets / max(1, counts.vectors * lanes),
+        **totals,
+        "atomic additions": added,
+        PEAK: totals["flops"] / model.peak,
+        BOUND: 2 * totals["instructions"] / model.peak,
+        BYTES: totals["bytes"] / model.bandwidth,
+    }
+
+
+def case(title: str, basis: str, name: str) -> dict[str, Any]:
+    """Return the counts and times of a molecule on a GPU, by class and in sum."""
+    mol, model = build_mole(load_geometry(title), basis), GPUS[name]
+    device = SizedDevice(model)
+    builder = ExecutedBuilder(mol, devices=[device])
+    builder.get_jk(scf.hf.init_guess_by_minao(mol))
+    rows = []
+    for batch, programs in builder._kernels[0].items():
+        counts = builder.counts[batch.cls.digits]
+        rows.append(row_of(batch, programs.tier, device.report(programs), counts, model))
+    rows.sort(key=lambda row: -row[BOUND])
+    return {
+        "case": f"{title}/{basis}",
+        "gpu": name,
+        **asdict(model),
+        **total(rows, f"{title}/{basis}"),
+        "classes": rows,
+    }
+
+
+def total(rows: list[dict[str, Any]], title: str) -> dict[str, Any]:
+    """Return sums over the classes, and the host's time beside them where it is recorded."""
+    sums = {name: sum(row[name] for row in rows) for name in SUMMED}
+    bound = sums[BOUND]
+    rates = {f"{name} a second": sums[name] / bound for name in ("launches", "atomic additions")}
+    host = next((r for r in json.loads(HOST.read_text())["rows"] if r["case"] == f"J and K, {title}"), None)
+    if host is None:
+        return sums | rates
+    seconds = host["host_seconds_a_launch"] * sums["launches"]
+    return sums | rates | {"host seconds": seconds, "host over bound": seconds / bound, "allowed": ALLOWED}
+
+
+def table(cases: Sequence[dict[str, Any]]) -> Table:
+    """Cases for people."""
+    headings = ("case", "GPU", "quartets", "launches", "bound ms", "at peak ms", "bytes ms", "atomics", "host ms")
+    printed = Table(*headings, "host over bound")
+    for row in cases:
+        times = (f"{row[name] * 1e3:.2f}" for name in (BOUND, PEAK, BYTES))
+        counts = f"{row['quartets']:.3g}", str(row["launches"])
+        host = (f"{row['host seconds'] * 1e3:.1f}", f"{row['host over bound']:.0%}") if "host seconds" in row else ()
+        printed.add_row(row["case"], row["gpu"], *counts, *times, f"{row['atomic additions']:.3g}", *host)
+    return printed
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--molecules", nargs="+", default=["water5", "water20"])
+    parser.add_argument("--basis", default="6-31g*")
+    parser.add_argument("--gpus", nargs="+", choices=GPUS, default=list(GPUS))
+    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "modelled" / "kernel_time.json")
+    asked = parser.parse_args(argv)
+    record: dict[str, Any] = heading() | {"machine": machine(), "cases": []}
+    for title, gpu in itertools.product(asked.molecules, asked.gpus):
+        record["cases"].append(case(title, asked.basis, gpu))
+        write_json(record, asked.out)
+    Console(width=140).print(table(record["cases"]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
