@@ -8,12 +8,14 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
 from rich.table import Table
 
 from scripts import ROOT, vectors
+from scripts.bench_contract import SECTIONS
 from scripts.registry import Benchmark, Rows, benchmarks, main, number, wanted
 
 ALL = dict(benchmarks())
@@ -117,6 +119,11 @@ def test_a_row_that_fails_is_the_exit_status(tmp_path: Path) -> None:
     benchmark = Benchmark("x", "", {"one": counted}, OPTIONS, failed=lambda row: row["case"] == "b")
     assert main(benchmark, ["--cases", "a", "--out", str(tmp_path / "x.json")]) == 0
     assert main(benchmark, ["--out", str(tmp_path / "x.json")]) == 1
+
+
+@pytest.mark.parametrize("work", SECTIONS.values())
+def test_sections_name_functions(work: str) -> None:
+    assert callable(resolve_name(f"scripts.contract.{work}"))
 
 
 def commands() -> list[str]:
