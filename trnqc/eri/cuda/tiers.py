@@ -6,8 +6,8 @@ memory     targets in global memory, with a fence after every addition so that n
 columns    the same with loops over the recurrence's columns in memory: for classes too large for straight-line code
 
 The rules are counts: a double takes two of at most 255 registers, and coefficients and addresses take some forty.
-They were found with ptxas on sm_80 and sm_90 (scripts/eri_ablation); no kernel was timed on a GPU for them. If the
-compiler gives up on a tier or spills, the next one is tried (forms.py).
+They were found with ptxas on sm_80 and sm_90 (profiles/counted/eri_cuda_registers.json); no kernel was timed on a GPU
+for them. If the compiler gives up on a tier or spills, the next one is tried (forms.py).
 """
 
 from __future__ import annotations
