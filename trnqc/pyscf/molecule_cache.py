@@ -1,4 +1,4 @@
-"""Values that are kept for a molecule until its shells change, the molecules that kernels cover, and seconds by part."""
+"""Values that are kept for a molecule until its shells change, which molecules kernels cover, and seconds by part."""
 
 from __future__ import annotations
 
