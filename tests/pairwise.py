@@ -1,6 +1,7 @@
 """Which of a test's parametrisations run by default: enough that every two values of different parameters meet.
 
-A test with parameters a and b of 5 values each and c of 4 has 100 parametrisations, and 25 or a few more cover every pair.
+A test with parameters a and b of 5 values each and c of 4 has 100 parametrisations, and 25 or a few more cover all
+pairs.
 Defects that need three values at once are rare (D. R. Kuhn, D. R. Wallace, A. M. Gallo, IEEE Trans. Softw. Eng. 30, 418
 (2004)), and ``--every-combination`` runs all.
 """

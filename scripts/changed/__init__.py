@@ -1,1 +1,4 @@
-"""The tests of what changed and of what uses it, for `./run test`; `__main__.py` asks git, `graph.py` reads sources, `long.py` lists long tests."""
+"""The tests of what changed and of what uses it, for `./run test`.
+
+`__main__.py` asks git, `graph.py` reads sources, and `long.py` lists long tests.
+"""

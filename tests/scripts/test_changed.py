@@ -133,14 +133,17 @@ def test_names_in_sources():
     assert can_tell("profiles/measured/a.json") and not can_tell("trnqc/tuning/shipped/a.json")
 
 
+WORKERS = "--numprocesses auto --dist loadfile --durations 10"
+
+
 @pytest.mark.parametrize(
     ("arguments", "last"),
     [
         (
             (),
-            "-m scripts.changed|-m pytest -m not slow --quick --numprocesses auto --dist loadfile --durations 10 one two",
+            f"-m scripts.changed|-m pytest -m not slow --quick {WORKERS} one two",
         ),
-        (("all",), "mypy|-m pytest -m not slow --numprocesses auto --dist loadfile --durations 10 tests"),
+        (("all",), f"mypy|-m pytest -m not slow {WORKERS} tests"),
         (("tests/sim", "-k", "all"), "-m pytest tests/sim -k all"),
     ],
 )
