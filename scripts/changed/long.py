@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -23,7 +23,7 @@ _LINE = re.compile(r"([\d.]+)s (?:setup|call) +(tests/\S+::.*\S)")
 
 def long_tests(report: Iterable[str], seconds: float) -> list[str]:
     """The tests of a report of durations that take longer than so many seconds, in order."""
-    taken: Counter[str] = Counter()
+    taken: dict[str, float] = defaultdict(float)
     for line in report:
         if found := _LINE.match(line):
             taken[found[2]] += float(found[1])

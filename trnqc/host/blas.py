@@ -79,8 +79,8 @@ def fastest_core() -> str | None:
 def loaded() -> dict[str, str]:
     """Every loaded BLAS by the package that brought it, with its kernels.
 
-    An OpenBLAS that is older than the CPU takes the slower kernels of an old CPU: that of PySCF's wheels, of
-    2018, does so on most CPUs that are newer. The text then says which variable helps.
+    An OpenBLAS that is older than the CPU falls back to generic kernels, which are slower; PySCF's wheels ship such a
+    build (2018). The text then names the environment variable that selects faster ones.
     """
     return {
         _package(lib["filepath"]): _described(lib) for lib in ThreadpoolController().info() if lib["user_api"] == "blas"

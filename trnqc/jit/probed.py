@@ -1,4 +1,4 @@
-"""Results of probing a compiler, which takes six runs of it, are kept in the cache of compiled files.
+"""Cache of compiler probes (six runs each), among the compiled files.
 
 The key consists of the file and version of the compiler, the model and features of this CPU, and the environment
 variables that compilers read.

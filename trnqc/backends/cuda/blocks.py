@@ -21,11 +21,11 @@ USABLE = 0.9
 BLOCK_BYTES = 1 << 29
 # Panels for each GPU where there are several. With so many, the work of all GPUs differs by a few per cent.
 PANELS_A_GPU = 4
-# Panels of a single GPU, which computes with the first ones while the next one is loaded, and the bytes of one that
-# make a copy and a product worth their launches.
+# Panels of a single GPU, which computes with the first ones while the next one is loaded, and the minimum panel size in
+# bytes that amortises a launch.
 PANELS_OF_ONE, LEAST_PANEL_BYTES = 8, 1 << 25
-# Blocks of a panel with itself, in which pairs i < j of the last columns are computed in vain, and the bytes of T of a
-# block that make it worth its launches.
+# Blocks of a panel with itself, in which pairs i < j of the last columns are computed in vain, and the minimum size of
+# T of a block in bytes that amortises a launch.
 BLOCKS_A_DIAGONAL, LEAST_BLOCK_BYTES = 8, 1 << 24
 
 
