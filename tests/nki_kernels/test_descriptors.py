@@ -17,7 +17,7 @@ SHAPES = {
     "gemm": {"M": 300, "N": 700, "K": 260},
     "batched_contraction": {"Z": 5, "M": 129, "N": 130, "K": 257},
 }
-LAYER = {"channels": 5, "xdegrees": 2, "ydegrees": 3, "nodes": 20, "neighbours": 7}
+LAYER = kernels()["cg_conv"].small
 CG_KERNELS = ("cg_conv", "cg_gradients")
 POINTS = {
     "mp2_energy": [{"blocks": 1, "chunks": 1, "group": 3}, {"blocks": 3, "chunks": 2, "group": 1}],
@@ -35,6 +35,23 @@ POINTS = {
     ],
 }
 CASES = [(kernel, point) for kernel, points in POINTS.items() for point in points]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16x3"])
+@pytest.mark.parametrize("kernel", kernels())
+def test_every_kernel_computes_its_reference_at_its_small_shape(kernel, precision, monkeypatch):
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn1")
+    known = kernels()[kernel]
+    if precision not in known.precisions:
+        pytest.skip(f"{kernel} has no {precision}")
+    constants = known.default(known.small, precision)
+    gate = known.gate(known.small, precision, constants, 1, random_fill(0))
+    assert known.error(gate, sim.simulate(known.function)(*gate.args, **gate.constants)) < GATE / 10
+
+
+@pytest.mark.parametrize("kernel", kernels())
+def test_both_front_ends_of_the_vendor_accept_every_kernel(kernel):
+    assert sim.lint(kernels()[kernel].function) == ()
 
 
 @pytest.mark.parametrize("target", ["trn1", "trn2"])
