@@ -3,10 +3,11 @@
     python -m scripts.bench_eri --quick
 
 =============================  ====================================================================
+``registry``                   all benchmarks of this machine
 ``bench_*``                    time our kernels beside their peers on this machine
 ``device``                     the same on a GPU or a Trainium device; capture a profile there
 ``model``                      what the timeline model says of kernels, and projections to many ranks
-``registers``, ``eri_ablation``  what the compilers make of generated kernels
+``registers``                  what the compilers make of generated kernels
 ``conformance``                published NKI kernels on the simulator
 ``changed``                    the test files of what changed, for ``./run test``
 ``matrix``                     fast tests with several Pythons, and the oldest and newest releases in range

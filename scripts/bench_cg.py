@@ -1,7 +1,7 @@
 """How fast are the tensor products of irreps beside e3nn: batches, convolutions, real models, and threads?
 
     python -m scripts.bench_cg [--parts batch tuned uvw half conv cue mace training threads build] [--quick]
-                                [--vectors avx2] [--out FILE]
+                               [--rounds 10] [--python PATH] [--vectors avx2] [--out FILE]
 
     batch    uvu products of published models, every direction alone, one thread, by CPU time; and their accuracy
     tuned    the same of mace-large with an allocator that gives no memory back, on both sides
@@ -10,7 +10,7 @@
     conv     fused convolution against gather, e3nn's product and index_add, and against our own unfused one
     cue      uvu products beside cuEquivariance's on a CPU; asks for cuequivariance-torch
     mace     energies and forces of a MACE model with random weights; asks for mace-torch,
-             here or in the environment whose python MACE_PYTHON names
+             here or in the environment whose python --python or MACE_PYTHON names
     training the gradients of a loss of energy and forces with respect to the weights of the same model
     threads  one thread over two, by wall time
     build    CPU seconds to make and compile a batch's directions with an empty cache
@@ -22,15 +22,16 @@ that is wished for. A part takes the place of what the file holds of it, and lea
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from typing import Any
 
-from scripts import ROOT, vectors
-from scripts.parts import Parts, Rows, add_arguments, run_parts, speedup_table, speedups
+from scripts.measuring import process
+from scripts.registry import PYTHON, SWITCH, Benchmark, Rows, main, named, number, speedup_table, speedups
 from scripts.workloads.tensor_products import CHANNELWISE, FULL
+from trnqc.bench import Figure
 from trnqc.host.files import DIRECTORY_VARIABLE
 
 UVU, UVW = tuple(CHANNELWISE), tuple(FULL)
@@ -62,9 +63,8 @@ def batch(asked: argparse.Namespace) -> Rows:
 
 def tuned(asked: argparse.Namespace) -> Rows:
     for dtype in DTYPES:
-        command = [sys.executable, "-m", "scripts.cg.batch", "mace-large", dtype]
-        done = subprocess.run(command, cwd=ROOT, env=os.environ | TUNED, capture_output=True, text=True, check=True)
-        yield json.loads(done.stdout) | {"environment": TUNED, "target": {"forward, fresh output": 8.0}}
+        row = process("scripts.cg.batch", "mace-large", dtype, environment=TUNED)
+        yield row | {"environment": TUNED, "target": {"forward, fresh output": 8.0}}
 
 
 def uvw(asked: argparse.Namespace) -> Rows:
@@ -106,14 +106,14 @@ def mace(asked: argparse.Namespace) -> Rows:
 
     for dtype in DTYPES:
         for tuned, target in ((False, 4.0), (True, 2.5)):
-            yield case(dtype, asked.rounds, tuned=tuned) | {"target": {"energy and forces": target}}
+            yield case(asked.python, dtype, asked.rounds, tuned=tuned) | {"target": {"energy and forces": target}}
 
 
 def training(asked: argparse.Namespace) -> Rows:
     from scripts.cg.mace import case
 
     for dtype in DTYPES:
-        yield case(dtype, min(asked.rounds, 5), training=True, cells=1 if asked.quick else 2) | {
+        yield case(asked.python, dtype, min(asked.rounds, 5), training=True, cells=1 if asked.quick else 2) | {
             "target": {"training step": 4.0}
         }
 
@@ -132,10 +132,7 @@ def build(asked: argparse.Namespace) -> Rows:
     allowed = {"mace-large": 5.0} | ({} if asked.quick else {"nequip-revmd17-benzene": 30.0})
     for label, seconds in allowed.items():
         with tempfile.TemporaryDirectory() as cache:
-            command = [sys.executable, "-m", "scripts.cg.cold_build", label, "float32"]
-            environment = os.environ | {DIRECTORY_VARIABLE: cache}
-            done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
-        row = json.loads(done.stdout)
+            row = process("scripts.cg.cold_build", label, "float32", environment={DIRECTORY_VARIABLE: cache})
         yield row | {
             "allowed seconds": seconds,
             "speedup": {"allowed over needed": seconds / row["cpu seconds"]},
@@ -143,30 +140,30 @@ def build(asked: argparse.Namespace) -> Rows:
         }
 
 
-PARTS: Parts = {
-    "batch": batch,
-    "tuned": tuned,
-    "uvw": uvw,
-    "half": half,
-    "conv": conv,
-    "cue": cue,
-    "mace": mace,
-    "training": training,
-    "threads": threads,
-    "build": build,
-}
+def allocator(asked: argparse.Namespace) -> dict[str, Any]:
+    """The variables that choose an allocator."""
+    return {"allocator": {name: os.environ[name] for name in ALLOCATOR if name in os.environ} or "default"}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--quick", action="store_true", help="a few cases of a few seconds")
-    add_arguments(parser, PARTS, "cg", apart=ELSEWHERE)
-    asked = parser.parse_args()
-    vectors.keep_to(asked.vectors)
-    environment = {name: os.environ[name] for name in ALLOCATOR if name in os.environ}
-    run_parts(asked, PARTS, speedups, speedup_table, allocator=environment or "default")
+def figures(row: dict[str, Any]) -> Iterator[Figure]:
+    """Batches of tensor products and their derivatives, CPU seconds."""
+    for direction in ("forward", "backward", "double_backward"):
+        theirs, ours = (1e-3 * row["milliseconds"][f"{who} {direction}"] for who in ("e3nn", "trnqc"))
+        what = f"{direction.replace('_', ' ')} of {row['case']}, {row['batch']} rows, {row['dtype']}, {row['layout']}"
+        yield Figure(what, "e3nn", theirs, ours, row["speedup"][direction])
 
+
+BENCHMARK = Benchmark(
+    "cg",
+    __doc__,
+    named(batch, tuned, uvw, half, conv, cue, mace, training, threads, build),
+    {"--rounds": number(10), "--quick": SWITCH | {"help": "a few cases of a few seconds"}, "--python": PYTHON},
+    apart=ELSEWHERE,
+    line=speedups,
+    table=speedup_table,
+    facts=allocator,
+    shown={"batch": ("Tensor products of irreps", figures)},
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(BENCHMARK))

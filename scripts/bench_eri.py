@@ -1,7 +1,7 @@
 """Times of generated integral kernels, J and K, three-centre integrals and gradients relative to PySCF.
 
     python -m scripts.bench_eri [--parts classes jk fitting gradient scf_gradient]
-                                 [--threads 1 2] [--quick] [--vectors avx2] [--out FILE]
+                                 [--classes 1111 2121] [--threads 1 2] [--quick] [--vectors avx2] [--out FILE]
 
     classes   dense batches of one class, 1 and 3 primitives per shell, against libcint of PySCF's wheel, one thread
     jk        J and K of one density against PySCF's direct build with the same screening threshold
@@ -17,12 +17,12 @@ file.
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 from rich.table import Table
 
-from scripts import vectors
-from scripts.parts import Parts, Rows, add_arguments, run_parts, verdict
+from scripts.registry import SWITCH, Benchmark, Rows, main, named, several, verdict
 from scripts.workloads.quartets import quartet
 
 CLASSES = ("0000", "1000", "1010", "1111", "2111", "2121", "2211", "2221", "2222", "3322", "3333")
@@ -52,7 +52,7 @@ def class_target(digits: str, primitives: int) -> float | None:
 def classes(asked: argparse.Namespace) -> Rows:
     from scripts.eri.classes_bench import class_rate
 
-    for digits in QUICK["classes"] if asked.quick else CLASSES:
+    for digits in QUICK["classes"] if asked.quick else asked.classes:
         for primitives in PRIMITIVES:
             yield class_rate(quartet(digits), primitives) | {
                 "case": digits,
@@ -97,15 +97,6 @@ def scf_gradient(asked: argparse.Namespace) -> Rows:
             yield scf_gradient(molecule, basis, way, threads) | {"target": target}
 
 
-PARTS: Parts = {
-    "classes": classes,
-    "jk": jk,
-    "fitting": fitting,
-    "gradient": gradient,
-    "scf_gradient": scf_gradient,
-}
-
-
 def factor(row: dict[str, Any]) -> float:
     """How many times faster than the peer, in wall time if it was measured."""
     ratio = row["ratio"]
@@ -129,15 +120,18 @@ def table(part: str, rows: list[dict[str, Any]]) -> Table:
     return table
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--quick", action="store_true", help="a few cases of a few seconds")
-    add_arguments(parser, PARTS, "eri_cpu")
-    asked = parser.parse_args()
-    vectors.keep_to(asked.vectors)
-    run_parts(asked, PARTS, lambda row: f"{row['case']}: {factor(row):.2f} times the peer", table)
-
+BENCHMARK = Benchmark(
+    "eri_cpu",
+    __doc__,
+    named(classes, jk, fitting, gradient, scf_gradient),
+    {
+        "--classes": several(CLASSES, "DIGITS"),
+        "--threads": several([1, 2]),
+        "--quick": SWITCH | {"help": "a few cases of a few seconds"},
+    },
+    line=lambda row: f"{row['case']}: {factor(row):.2f} times the peer",
+    table=table,
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(BENCHMARK))

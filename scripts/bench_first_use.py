@@ -12,10 +12,8 @@ have nothing else to do.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,12 +21,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
-from scripts import vectors
 from scripts.eri.first_use import WAYS
-from scripts.measuring import heading, machine, record_file, write_json
+from scripts.measuring import process
+from scripts.registry import SWITCH, Benchmark, Rows, main, number, several, wanted
 
 MOLECULES, BASES = ("water", "benzene", "caffeine"), ("cc-pvdz", "def2-tzvp")
 # All integrals of caffeine/def2-TZVP are 60 GB.
@@ -39,24 +36,20 @@ FACTOR, REST = 1.2, 0.5
 LINGER = 3600
 
 
-def process(who: str, case: str, cache: Path, gradient: bool, threads: int) -> dict[str, Any]:
+def use(who: str, case: str, cache: Path, gradient: bool, threads: int) -> dict[str, Any]:
     """One process: what it printed, its wall and its CPU seconds."""
-    environment = os.environ | {
+    environment = {
         "TRNQC_CACHE_DIR": str(cache),
         "TRNQC_KERNELS": "background",
         "TRNQC_BUILD_LINGER": str(LINGER),
         "OMP_NUM_THREADS": str(threads),
     }
-    command = [sys.executable, "-m", "scripts.eri.first_use", who, *case.split("/")]
+    arguments = [who, *case.split("/"), *["--gradient"] * gradient]
     before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    done = subprocess.run(
-        command + ["--gradient"] * gradient, env=environment, capture_output=True, text=True, check=False
-    )
+    printed = process("scripts.eri.first_use", *arguments, environment=environment)
     wall, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode:
-        raise SystemExit(f"{who} {case} ended with status {done.returncode}\n{done.stderr}")
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return json.loads(done.stdout) | {"wall_s": wall, "cpu_s": cpu}
+    return printed | {"wall_s": wall, "cpu_s": cpu}
 
 
 def compiled(cache: Path) -> float:
@@ -78,11 +71,11 @@ def once(case: str, gradient: bool, threads: int) -> dict[str, Any]:
     """PySCF, first use, compiling to its end, PySCF again, second use."""
     with tempfile.TemporaryDirectory(prefix="trnqc-first-use-") as scratch:
         cache = Path(scratch)
-        run = {"PySCF before": process("PySCF", case, cache, gradient, threads)}
-        run["first"] = process("trnqc", case, cache, gradient, threads)
+        run = {"PySCF before": use("PySCF", case, cache, gradient, threads)}
+        run["first"] = use("trnqc", case, cache, gradient, threads)
         compiling = compiled(cache)
-        run["PySCF after"] = process("PySCF", case, cache, gradient, threads)
-        run["second"] = process("trnqc", case, cache, gradient, threads)
+        run["PySCF after"] = use("PySCF", case, cache, gradient, threads)
+        run["second"] = use("trnqc", case, cache, gradient, threads)
     return {"compiling_s": compiling, **run}
 
 
@@ -116,54 +109,48 @@ def _error(ours: dict[str, Any], theirs: dict[str, Any]) -> float:
     return max(differences)
 
 
-def kept_rows(out: Path, cases: list[str]) -> list[dict[str, Any]]:
-    """Rows of other cases that an earlier run of the same machine has written."""
-    if not out.exists():
-        return []
-    earlier = json.loads(out.read_text())
-    same = earlier["machine"]["model name"] == machine()["model name"]
-    return [row for row in earlier["rows"] if same and row["case"] not in cases]
+def rows(asked: argparse.Namespace) -> Rows:
+    """Each case without and with a gradient."""
+    for case in asked.cases:
+        for gradient in (False,) if asked.no_gradient else (False, True):
+            if not wanted(asked, case, gradient):
+                continue
+            runs = []
+            for n in range(asked.rounds):
+                runs.append(once(case, gradient, asked.threads))
+                walls = ", ".join(f"{who} {run['wall_s']:.1f}" for who, run in runs[-1].items() if who != "compiling_s")
+                print(f"{case}{' gradient' * gradient}, round {n + 1} of {asked.rounds}: {walls} s", flush=True)
+            yield row_of(case, runs, gradient)
 
 
-def show(console: Console, rows: list[dict[str, Any]]) -> None:
+def table(part: str, rows: list[dict[str, Any]]) -> Table:
+    """One line for each case."""
     table = Table(title="Whole process, wall (CPU) seconds", title_justify="left")
     for column in ("case", "PySCF", "first use", "limit", "second use", "compiling after"):
         table.add_column(column, justify="left" if column == "case" else "right")
     for row in rows:
         words = [f"{row[who]['wall_s']:.1f} ({row[who]['cpu_s']:.1f})" for who in ("PySCF", "first", "second")]
         limit = f"{row['limit_wall_s']:.1f} {'met' if row['within']['first'] else 'missed'}"
-        table.add_row(
-            row["case"] + " gradient" * row["gradient"],
-            *words[:2],
-            limit,
-            words[2],
-            f"{row['compiling_after_s']:.0f}",
-        )
-    console.print(table)
+        words = [*words[:2], limit, words[2], f"{row['compiling_after_s']:.0f}"]
+        table.add_row(row["case"] + " gradient" * row["gradient"], *words)
+    return table
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--cases", nargs="+", default=CASES, metavar="MOLECULE/BASIS/WAY")
-    parser.add_argument("--no-gradient", action="store_true", help="leave out the runs with a gradient")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=record_file("first_use"))
-    asked, console = parser.parse_args(), Console(soft_wrap=True)
-    vectors.keep_to("native")
-    rows = kept_rows(asked.out, asked.cases)
-    for case in asked.cases:
-        for gradient in (False,) if asked.no_gradient else (False, True):
-            runs = []
-            for n in range(asked.rounds):
-                runs.append(once(case, gradient, asked.threads))
-                walls = ", ".join(f"{who} {run['wall_s']:.1f}" for who, run in runs[-1].items() if who != "compiling_s")
-                console.print(f"{case}{' gradient' * gradient}, round {n + 1} of {asked.rounds}: {walls} s")
-            rows.append(row_of(case, runs, gradient))
-            write_json(heading() | {"machine": machine(), "threads": asked.threads, "rows": rows}, asked.out)
-    show(console, rows)
-    console.print(f"written to {asked.out}")
-
+BENCHMARK = Benchmark(
+    "first_use",
+    __doc__,
+    {"first use": rows},
+    {
+        "--cases": several(CASES, "MOLECULE/BASIS/WAY"),
+        "--no-gradient": SWITCH | {"help": "leave out the runs with a gradient"},
+        "--rounds": number(3),
+        "--threads": number(2),
+    },
+    keys=("case", "gradient"),
+    place=("", "rows"),
+    table=table,
+    facts=lambda asked: {"threads": asked.threads},
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(BENCHMARK))

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
 from dataclasses import dataclass
 from functools import partial
@@ -28,12 +29,12 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from scripts import vectors
-from scripts.measuring import heading, in_turns, machine, record_file, write_json
+from scripts.measuring import in_turns, machine
 from scripts.mp2_cpu.contestants import Worker, inherited_core
+from scripts.registry import SWITCH, Benchmark, Rows, main, several
 
 CASES = {"benzene/cc-pvtz": 15, "water10/cc-pvdz": 5, "caffeine/cc-pvdz": 5}  # rounds of the pair step
 LARGE = {"caffeine/cc-pvtz": 3}
@@ -77,7 +78,7 @@ class Case:
         return self.nocc * (self.nocc + 1) * self.nvir**2 * self.naux / 1e9
 
 
-def prepare(title: str, rounds: int, cache: Path, console: Console) -> Case:
+def prepare(title: str, rounds: int, cache: Path) -> Case:
     """Orbitals and factors of a molecule and basis, computed or from the cache."""
     name, _, basis = title.partition("/")
     file = cache / f"{name}-{basis}.npz"
@@ -89,7 +90,7 @@ def prepare(title: str, rounds: int, cache: Path, console: Console) -> Case:
         from trnqc.mp2.reference.orbitals import chemical_core
         from trnqc.mp2.scf.hartree_fock import run_scf
 
-        console.print(f"{title}: SCF and factors")
+        print(f"{title}: SCF and factors", flush=True)
         mol = build_mole(load_geometry(name), basis)
         mf = run_scf(mol)
         frozen = chemical_core(mol)
@@ -110,7 +111,7 @@ def prepare(title: str, rounds: int, cache: Path, console: Console) -> Case:
     return Case(title, rounds, file, *np.load(factors_file, mmap_mode="r").shape)
 
 
-def best_core(console: Console) -> str:
+def best_core() -> str:
     """The OPENBLAS_CORETYPE with which PySCF's pair step is fastest; one that the CPU cannot run ends its worker."""
     rates: dict[str, float] = {}
     for core in CORES:
@@ -118,13 +119,13 @@ def best_core(console: Console) -> str:
         try:
             rates[core] = worker.ask(do="rate")
         except (RuntimeError, BrokenPipeError):
-            console.print(f"OPENBLAS_CORETYPE={core} does not run on this CPU")
+            print(f"OPENBLAS_CORETYPE={core} does not run on this CPU")
         worker.close()
-    console.print("PySCF's pair step by core type, GFLOP/s: " + ", ".join(f"{c} {r:.1f}" for c, r in rates.items()))
+    print("PySCF's pair step by core type, GFLOP/s: " + ", ".join(f"{c} {r:.1f}" for c, r in rates.items()))
     return max(rates, key=lambda core: rates[core])
 
 
-def asked(rounds: int, contestants: dict[str, tuple[Worker, dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+def answers(rounds: int, contestants: dict[str, tuple[Worker, dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
     """Answers of each contestant's worker to its request, in turns."""
     return in_turns(rounds, {name: partial(worker.ask, **ask) for name, (worker, ask) in contestants.items()})
 
@@ -184,83 +185,89 @@ def summary(
     return {"case": case.title, **sizes, "threads": threads, "part": part, "contestants": rows, "ratios": ratios}
 
 
-def show(console: Console, result: dict[str, Any]) -> None:
-    threads = f"{result['threads']} thread" + "s" * (result["threads"] > 1)
-    sizes = f"{result['nocc']}/{result['nvir']}/{result['naux']}"
-    table = Table(title=f"{result['case']}  {sizes}  {result['part']}, {threads}", title_justify="left")
-    for column in ("", "wall s", "CPU s", "GFLOP/s", "E - E(PySCF)"):
-        table.add_column(column, justify="left" if not column else "right")
-    for name, row in result["contestants"].items():
-        difference = row.get("e_corr_minus_pyscf_hartree")
-        if "os_minus_pyscf_hartree" in row:
-            difference = row["os_minus_pyscf_hartree"] + row["ss_minus_pyscf_hartree"]
-        rate = f"{row['gflops']:.1f}" if "gflops" in row else ""
-        error = "" if difference is None else f"{difference:.1e}"
-        table.add_row(name, f"{row['wall_s']:.4f}", f"{row['cpu_s']:.4f}", rate, error)
-    console.print(table)
-    for ratio in result["ratios"]:
-        target = (
-            ""
-            if ratio["target"] is None
-            else f"  (target {ratio['target']}: {'reached' if ratio['reached'] else 'missed'})"
-        )
-        console.print(f"  {ratio['what']}: {ratio['wall']:.2f} wall, {ratio['cpu']:.2f} CPU{target}")
+def line(result: dict[str, Any]) -> str:
+    """Ratios of a case with their targets."""
+    ratios = [
+        f"\n  {ratio['what']}: {ratio['wall']:.2f} wall, {ratio['cpu']:.2f} CPU"
+        + (f"  (target {ratio['target']}: {'reached' if ratio['reached'] else 'missed'})" if ratio["target"] else "")
+        for ratio in result["ratios"]
+    ]
+    return f"{result['case']}, {result['part']}, {result['threads']} threads{''.join(ratios)}"
 
 
-def options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--large", action="store_true", help="caffeine/cc-pVTZ too (needs 8 GB and 20 min)")
-    parser.add_argument("--cases", nargs="+", metavar="MOLECULE/BASIS", help="these instead of the usual ones")
-    parser.add_argument("--rounds", type=int, help="rounds of every case, instead of its own number")
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "trnqc-bench-mp2-cpu")
-    parser.add_argument("--out", type=Path, default=record_file("mp2_cpu"))
-    vectors.add_argument(parser)
-    return parser.parse_args()
+def table(part: str, results: list[dict[str, Any]]) -> Table:
+    """One line for each contestant."""
+    table = Table("case", "threads", "part", "", title="MP2 of CPUs", title_justify="left", width=120)
+    for column in ("wall s", "CPU s", "GFLOP/s", "E - E(PySCF)"):
+        table.add_column(column, justify="right")
+    for result in results:
+        for name, row in result["contestants"].items():
+            difference = row.get("e_corr_minus_pyscf_hartree")
+            if "os_minus_pyscf_hartree" in row:
+                difference = row["os_minus_pyscf_hartree"] + row["ss_minus_pyscf_hartree"]
+            rate = f"{row['gflops']:.1f}" if "gflops" in row else ""
+            cells = [
+                f"{row['wall_s']:.4f}",
+                f"{row['cpu_s']:.4f}",
+                rate,
+                "" if difference is None else f"{difference:.1e}",
+            ]
+            table.add_row(result["case"], str(result["threads"]), result["part"], name, *cells)
+    return table
 
 
-def measure(cases: list[Case], workers: dict[str, Worker], threads: list[int], console: Console) -> list[Any]:
-    results = []
-    for case in cases:
-        for worker in workers.values():
+def start(asked: argparse.Namespace) -> None:
+    """Start the contestants' processes, which end with this one."""
+    asked.core = best_core()
+    asked.workers = {OURS: Worker("trnqc"), INSTALLED: Worker("pyscf"), BEST: Worker("pyscf", asked.core)}
+    asked.peak = asked.workers[OURS].ask(do="peak")
+    print("one core's multiply-add peak, GFLOP/s: " + ", ".join(f"{t} {r:.0f}" for t, r in asked.peak.items()))
+
+
+def rows(asked: argparse.Namespace) -> Rows:
+    """The pair step, and the whole MP2 part, of each case and number of threads."""
+    asked.cache.mkdir(parents=True, exist_ok=True)
+    chosen = dict.fromkeys(asked.cases, 5) if asked.cases else CASES | (LARGE if asked.large else {})
+    for case in [prepare(title, asked.rounds or rounds, asked.cache) for title, rounds in chosen.items()]:
+        for worker in asked.workers.values():
             worker.ask(do="load", case=str(case.file))
-        for n in threads:
-            runs = asked(case.rounds, pair_contestants(workers, n))
-            results.append(summary(case, n, "pairs", runs, TARGETS + FLOORS))
-            show(console, results[-1])
-            runs = asked(min(case.rounds, WHOLE_ROUNDS), whole_contestants(workers, n))
-            results.append(summary(case, n, "whole", runs, WHOLE))
-            show(console, results[-1])
-    return results
+        for n in asked.threads:
+            runs = answers(case.rounds, pair_contestants(asked.workers, n))
+            yield summary(case, n, "pairs", runs, TARGETS + FLOORS)
+            runs = answers(min(case.rounds, WHOLE_ROUNDS), whole_contestants(asked.workers, n))
+            yield summary(case, n, "whole", runs, WHOLE)
 
 
-def main() -> None:
-    args, console = options(), Console(soft_wrap=True)
-    vectors.keep_to(args.vectors)
-    out = vectors.beside(args.out)
-    args.cache.mkdir(parents=True, exist_ok=True)
-    before = machine()
-    chosen = dict.fromkeys(args.cases, 5) if args.cases else CASES | (LARGE if args.large else {})
-    cases = [prepare(case, args.rounds or rounds, args.cache, console) for case, rounds in chosen.items()]
-    core = best_core(console)
-    workers = {OURS: Worker("trnqc"), INSTALLED: Worker("pyscf"), BEST: Worker("pyscf", core)}
-    peak = workers[OURS].ask(do="peak")
-    console.print("one core's multiply-add peak, GFLOP/s: " + ", ".join(f"{t} {r:.0f}" for t, r in peak.items()))
-    results = measure(cases, workers, args.threads, console)
-    record = heading() | {
-        "machine": before | {"load_average_after": os.getloadavg(), "core_peak_gflops": peak},
+def facts(asked: argparse.Namespace) -> dict[str, Any]:
+    """The peak of the machine, and what each contestant ran on."""
+    blas = {name: worker.ask(do="libraries") for name, worker in asked.workers.items()}
+    return {
+        "machine": machine() | {"load_average_after": os.getloadavg(), "core_peak_gflops": asked.peak},
         "contestants": {
-            OURS: {"status": workers[OURS].ask(do="status"), "blas": workers[OURS].ask(do="libraries")},
-            INSTALLED: {vectors.CORE_VARIABLE: inherited_core(), "blas": workers[INSTALLED].ask(do="libraries")},
-            BEST: {vectors.CORE_VARIABLE: core, "blas": workers[BEST].ask(do="libraries")},
+            OURS: {"status": asked.workers[OURS].ask(do="status"), "blas": blas[OURS]},
+            INSTALLED: {vectors.CORE_VARIABLE: inherited_core(), "blas": blas[INSTALLED]},
+            BEST: {vectors.CORE_VARIABLE: asked.core, "blas": blas[BEST]},
         },
-        "results": results,
     }
-    for worker in workers.values():
-        worker.close()
-    write_json(record, out)
-    console.print(f"written to {out}")
 
+
+BENCHMARK = Benchmark(
+    "mp2_cpu",
+    __doc__,
+    {"MP2": rows},
+    {
+        "--large": SWITCH | {"help": "caffeine/cc-pVTZ too (needs 8 GB and 20 min)"},
+        "--cases": {"nargs": "+", "metavar": "MOLECULE/BASIS", "help": "these instead of the usual ones"},
+        "--rounds": {"type": int, "help": "rounds of every case, instead of its own number"},
+        "--threads": several([1, 2]),
+        "--cache": {"type": Path, "default": Path(tempfile.gettempdir()) / "trnqc-bench-mp2-cpu"},
+    },
+    place=("", "results"),
+    line=line,
+    table=table,
+    facts=facts,
+    prepare=start,
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(BENCHMARK))

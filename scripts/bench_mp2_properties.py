@@ -17,9 +17,6 @@ in --cache. A gradient contains the relaxed density and the energy.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -29,11 +26,10 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
-from scripts import ROOT, vectors
-from scripts.measuring import THREAD_VARIABLES, heading, machine, record_file, write_json
+from scripts.measuring import THREAD_VARIABLES, process
+from scripts.registry import Benchmark, Rows, main, number, several, wanted
 
 CASES = (
     "benzene/cc-pvtz",
@@ -67,7 +63,7 @@ def kind_of(case: str) -> str:
     return case.split("/")[2] if case.count("/") == 2 else "fitted"
 
 
-def prepare(case: str, cache: Path, console: Console) -> Path:
+def prepare(case: str, cache: Path) -> Path:
     """Run the SCF of a case, or take it from the cache; returns the file of its orbitals."""
     file = cache / (case.replace("/", "-") + ".npz")
     if file.exists():
@@ -76,7 +72,7 @@ def prepare(case: str, cache: Path, console: Console) -> Path:
     from trnqc.mp2.reference.molecule import build_mole, load_geometry
     from trnqc.mp2.reference.orbitals import chemical_core
 
-    console.print(f"{case}: SCF")
+    print(f"{case}: SCF", flush=True)
     name, basis = case.split("/")[:2]
     mol = build_mole(load_geometry(name), basis)
     fitted = kind_of(case) != "conventional"
@@ -90,26 +86,23 @@ def prepare(case: str, cache: Path, console: Console) -> Path:
     return file
 
 
-def process(what: str, file: Path, threads: int) -> dict[str, Any]:
+def contest(what: str, file: Path, threads: int) -> dict[str, Any]:
     """Run a contestant; what it printed."""
-    environment = os.environ | dict.fromkeys(THREAD_VARIABLES, str(threads))
-    command = [sys.executable, "-m", "scripts.mp2_properties.contestants", what, str(file), str(threads)]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{what} ended with status {done.returncode}\n{done.stderr}")
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    environment = dict.fromkeys(THREAD_VARIABLES, str(threads))
+    return dict(process("scripts.mp2_properties.contestants", what, str(file), str(threads), environment=environment))
 
 
-def in_turns(rounds: int, contestants: dict[str, Callable[[], Any]], console: Console) -> dict[str, list[Any]]:
+def in_turns(rounds: int, contestants: dict[str, Callable[[], Any]]) -> dict[str, list[Any]]:
     """Answers of the contestants, one after the other in each round; processes warm up by themselves."""
     answers: dict[str, list[Any]] = {name: [] for name in contestants}
     for n in range(rounds):
         for name, work in contestants.items():
             answers[name].append(work())
             last = answers[name][-1]
-            console.print(
+            print(
                 f"  round {n + 1}, {name}: {last['wall_s']:.2f} s wall, {last['cpu_s']:.2f} s CPU, "
-                f"load {last['load_average']:.1f}"
+                f"load {last['load_average']:.1f}",
+                flush=True,
             )
     return answers
 
@@ -153,54 +146,54 @@ def differences(runs: dict[str, list[dict[str, Any]]]) -> dict[str, float]:
     }
 
 
-def show(console: Console, result: dict[str, Any]) -> None:
-    """Print the table of a case."""
-    table = Table(title=f"{result['case']}, {result['threads']} threads", title_justify="left")
-    for column in ("", "wall s", "CPU s", "peak GB"):
-        table.add_column(column, justify="right" if column else "left")
-    for name, row in result["contestants"].items():
-        table.add_row(name, f"{row['wall_s']:.2f}", f"{row['cpu_s']:.2f}", f"{row['peak_bytes'] / 1e9:.2f}")
-    console.print(table)
-    for ratio in result["ratios"]:
-        verdict = "reached" if ratio["reached"] else "missed"
-        console.print(
-            f"  {ratio['what']}: {ratio['wall']:.2f} wall, {ratio['cpu']:.2f} CPU (target {ratio['target']}: {verdict})"
-        )
+def rows(asked: argparse.Namespace) -> Rows:
+    """The contestants of each case in turns."""
+    asked.cache.mkdir(parents=True, exist_ok=True)
+    for case in (case for case in asked.cases if wanted(asked, case)):
+        file = prepare(case, asked.cache)
+        names = [name for name in CONTESTANTS[kind_of(case)] if name not in asked.without]
+        runs = in_turns(asked.rounds, {name: partial(contest, name, file, asked.threads) for name in names})
+        yield {"rounds": asked.rounds} | summary(case, asked.threads, runs)
 
 
-def kept(out: Path, cases: list[str]) -> list[dict[str, Any]]:
-    """Results of other cases in the record that is there."""
-    if not out.exists():
-        return []
-    return [result for result in json.loads(out.read_text())["results"] if result["case"] not in cases]
+def line(row: dict[str, Any]) -> str:
+    """The ratios of a case."""
+    verdicts = [
+        f"\n  {ratio['what']}: {ratio['wall']:.2f} wall, {ratio['cpu']:.2f} CPU "
+        f"(target {ratio['target']}: {'reached' if ratio['reached'] else 'missed'})"
+        for ratio in row["ratios"]
+    ]
+    return f"{row['case']}, {row['threads']} threads{''.join(verdicts)}"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--cases", nargs="+", default=list(CASES), metavar="CASE")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--without", nargs="+", default=[], metavar="CONTESTANT", help="contestants to leave out")
-    parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "trnqc-bench-mp2-properties")
-    parser.add_argument("--out", type=Path, default=record_file("mp2_properties"))
-    vectors.add_argument(parser)
-    vectors.add_blas_argument(parser)
-    args, console = parser.parse_args(), Console(soft_wrap=True)
-    vectors.keep_to(args.vectors, args.blas)
-    out = vectors.beside(args.out)
-    args.cache.mkdir(parents=True, exist_ok=True)
-    before, results = machine(), kept(out, args.cases)
-    for case in args.cases:
-        file = prepare(case, args.cache, console)
-        console.print(case)
-        names = [name for name in CONTESTANTS[kind_of(case)] if name not in args.without]
-        runs = in_turns(args.rounds, {name: partial(process, name, file, args.threads) for name in names}, console)
-        results.append(heading() | {"rounds": args.rounds} | summary(case, args.threads, runs))
-        show(console, results[-1])
-        after = before | {"load_average_after": os.getloadavg()}
-        write_json(heading() | {"machine": after, "results": results}, out)
-    console.print(f"written to {out}")
+def table(part: str, rows: list[dict[str, Any]]) -> Table:
+    """One line for each contestant of each case."""
+    table = Table("case", "", title=part, title_justify="left")
+    for column in ("wall s", "CPU s", "peak GB"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        for name, one in row["contestants"].items():
+            figures = (one["wall_s"], one["cpu_s"], one["peak_bytes"] / 1e9)
+            table.add_row(row["case"], name, *(f"{figure:.2f}" for figure in figures))
+    return table
 
+
+BENCHMARK = Benchmark(
+    "mp2_properties",
+    __doc__,
+    {"properties": rows},
+    {
+        "--cases": several(CASES, "CASE"),
+        "--rounds": number(3),
+        "--threads": number(2),
+        "--without": {"nargs": "+", "default": [], "metavar": "CONTESTANT", "help": "contestants to leave out"},
+        "--cache": {"type": Path, "default": Path(tempfile.gettempdir()) / "trnqc-bench-mp2-properties"},
+    },
+    keys=("case",),
+    place=("", "results"),
+    line=line,
+    table=table,
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(BENCHMARK))

@@ -11,9 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +18,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from scripts import ROOT
 from scripts.jobs.scaling_plot import plot
-from scripts.measuring import heading, machine, record_file, write_json
+from scripts.measuring import heading, machine, process, record_file, write_json
 
 SIZES = tuple(range(2, 21, 2))
 # Stage -> power of n: J/K and integrals before screening, which takes up to one or two off; the rest by counting.
@@ -67,12 +63,11 @@ def recorded(args: argparse.Namespace) -> dict[int, dict[str, Any]]:
 
 
 def run(n: int, args: argparse.Namespace) -> dict[str, Any]:
-    environment = os.environ | {"OMP_NUM_THREADS": str(args.threads), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "scripts.jobs.scaling_job", str(n), args.basis, str(args.threads)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"(H2O){n}: {done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])
+    environment = {"OMP_NUM_THREADS": str(args.threads)}
+    row: dict[str, Any] = process(
+        "scripts.jobs.scaling_job", str(n), args.basis, str(args.threads), environment=environment
+    )
+    return row
 
 
 def record_of(rows: list[dict[str, Any]], args: argparse.Namespace) -> dict[str, Any]:

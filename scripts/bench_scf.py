@@ -20,22 +20,19 @@ A figure of the parts (.svg) is written beside the record.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
+from functools import partial
 from statistics import median
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
-from scripts import ROOT, vectors
-from scripts.measuring import heading, machine, record_file, write_json
+from scripts.measuring import process
+from scripts.registry import SWITCH, Benchmark, Rows, main, number, several, wanted
 from scripts.scf.plot import plot
+from trnqc.bench import Figure
 
 WHO = ("PySCF", "trnqc")
 JOBS = [
@@ -62,14 +59,15 @@ QUICK = {
 }
 
 
-def process(who: str, case: str, threads: int, *options: str) -> dict[str, Any]:
+# Methods and ways of cases in words.
+METHODS = {"hf": "HF", "mp2": "HF and DF-MP2", "uhf": "UHF, cation", "rohf": "ROHF, cation"}
+WAYS = {"fitted": "density fitting", "direct": "direct", "disk": "fitted integrals on disk"}
+
+
+def job(who: str, case: str, threads: int, *options: str) -> dict[str, Any]:
     """Run one job in a process of its own, say how long it took, and return what it printed."""
-    variables = {"OMP_NUM_THREADS": str(threads), "TRNQC_KERNELS": "wait", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "scripts.scf.job", who, case, *options]
-    done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{who} {case} ended with status {done.returncode}\n{done.stderr}")
-    record: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    environment = {"OMP_NUM_THREADS": str(threads), "TRNQC_KERNELS": "wait"}
+    record: dict[str, Any] = process("scripts.scf.job", who, case, *options, environment=environment)
     print(who, case, *options, f"{threads} threads: {record['seconds']:.0f} s", file=sys.stderr, flush=True)
     return record
 
@@ -78,11 +76,11 @@ def compare(case: str, threads: int, rounds: int, gradient: bool) -> dict[str, A
     """Run both contestants in turns; the order is reversed every round."""
     options = ["--no-gradient"] * (not gradient)
     # A run of ours of one cycle compiles kernels that the cache lacks, and is not counted.
-    process("trnqc", case, threads, *options, "--cycles", "1")
+    job("trnqc", case, threads, *options, "--cycles", "1")
     runs: dict[str, list[dict[str, Any]]] = {who: [] for who in WHO}
     for n in range(rounds):
         for who in WHO if n % 2 == 0 else reversed(WHO):
-            runs[who].append(process(who, case, threads, *options))
+            runs[who].append(job(who, case, threads, *options))
     stages = {"scf": "scf", "gradient": "gradient_parts"} if gradient else {"scf": "scf"}
     last = {who: many[-1] for who, many in runs.items()}
     return {
@@ -146,74 +144,62 @@ def part_of(case: str) -> str:
     )
 
 
-def rows_of(part: str, asked: argparse.Namespace, record: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    if asked.cases:
-        cases = [case for case in asked.cases if part_of(case) == part]
-    else:
-        cases = (QUICK if asked.quick else CASES)[part]
-    measured = {(row["case"], row["threads"]) for row in record["parts"].get(part, {}).get("rows", [])}
-    for case in cases:
+def rows_of(part: str, asked: argparse.Namespace) -> Rows:
+    """The rows of the cases of a part."""
+    chosen = asked.cases or (QUICK if asked.quick else CASES)[part]
+    for case in (case for case in chosen if part_of(case) == part):
         for threads in asked.threads:
-            if not (asked.missing and (case, threads) in measured):
+            if wanted(asked, case, threads):
                 yield compare(case, threads, asked.rounds, part == "jobs" and not asked.no_gradient)
 
 
-def enter(record: dict[str, Any], part: str, row: dict[str, Any]) -> None:
-    """Put a row in place of the one with the same case and threads, with the facts of its run.
-
-    The part names the command and the machine of its newest row, as the parts of all other records do.
-    """
-    record["parts"][part] = heading() | {"machine": machine(), "rows": record["parts"].get(part, {}).get("rows", [])}
-    rows = record["parts"][part]["rows"]
-    same = [n for n, old in enumerate(rows) if (old["case"], old["threads"]) == (row["case"], row["threads"])]
-    row = row | heading() | {"machine": machine()}
-    if same:
-        rows[same[0]] = row
-    else:
-        rows.append(row)
-
-
-def show(console: Console, rows: list[dict[str, Any]]) -> None:
-    table = Table(title="wall (CPU) seconds", title_justify="left", width=130)
+def table(part: str, rows: list[dict[str, Any]]) -> Table:
+    """One line for each part of each stage."""
+    table = Table(title=f"{part}, wall (CPU) seconds", title_justify="left", width=130)
     for column in ("case", "threads", "stage", "part", *WHO, "ratio wall", "cpu"):
         table.add_column(column, justify="right" if column in (*WHO, "ratio wall", "cpu") else "left")
     for row in rows:
         for stage, contestants in row["seconds"].items():
             for part, ratio in row["ratio"][stage].items():
                 cells = [f"{contestants[w][part]['wall_s']:.2f} ({contestants[w][part]['cpu_s']:.2f})" for w in WHO]
-                table.add_row(
-                    row["case"], str(row["threads"]), stage, part, *cells, f"{ratio['wall']:.2f}", f"{ratio['cpu']:.2f}"
-                )
-    console.print(table)
+                times = (f"{ratio['wall']:.2f}", f"{ratio['cpu']:.2f}")
+                table.add_row(row["case"], str(row["threads"]), stage, part, *cells, *times)
+    return table
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", nargs="+", choices=CASES, default=list(CASES))
-    parser.add_argument("--cases", nargs="+", metavar="MOLECULE/BASIS/FUNCTIONAL/WAY")
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--no-gradient", action="store_true")
-    parser.add_argument("--missing", action="store_true", help="leave out what the record has already")
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--out", type=Path, default=record_file("scf"))
-    vectors.add_argument(parser)
-    vectors.add_blas_argument(parser)
-    asked, console = parser.parse_args(), Console(soft_wrap=True)
-    vectors.keep_to(asked.vectors, asked.blas)
-    out = vectors.beside(asked.out)
-    record = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {"parts": {}}
-    for part in asked.parts:
-        rows = []
-        for row in rows_of(part, asked, record):
-            rows.append(row)
-            enter(record, part, row)
-            write_json(record, out)
-            out.with_suffix(".svg").write_text(plot(record), encoding="utf-8")
-        if rows:
-            show(console, rows)
-    console.print(f"written to {out}")
+def figures(row: dict[str, Any]) -> Iterator[Figure]:
+    """Whole jobs and gradients, wall seconds."""
+    molecule, basis, method, way = row["case"].split("/")
+    threads = f"{row['threads']} thread{'s' * (row['threads'] > 1)}"
+    case = f"{molecule}, {METHODS.get(method, method.upper())}/{basis}, {WAYS[way]}, {threads}"
+    for stage, words in (("scf", "energy"), ("gradient", "gradient")):
+        if stage in row["seconds"]:
+            theirs, ours = (row["seconds"][stage][who]["all"]["wall_s"] for who in ("PySCF", "trnqc"))
+            yield Figure(f"{words}: {case}", "PySCF", theirs, ours, row["ratio"][stage]["all"]["wall"])
 
+
+BENCHMARK = Benchmark(
+    "scf",
+    __doc__,
+    {part: partial(rows_of, part) for part in CASES},
+    {
+        "--cases": {"nargs": "+", "metavar": "MOLECULE/BASIS/FUNCTIONAL/WAY"},
+        "--threads": several([1, 2]),
+        "--rounds": number(1),
+        "--no-gradient": SWITCH,
+        "--quick": SWITCH,
+    },
+    keys=("case", "threads"),
+    table=table,
+    figure=plot,
+    shown={
+        "jobs": ("SCF energies and gradients", figures),
+        "mp2": ("Hartree-Fock and DF-MP2", figures),
+        "open": ("Open shells", figures),
+        "scaling": ("Water clusters", figures),
+        "disk": ("Fitted integrals on disk", figures),
+    },
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(BENCHMARK))

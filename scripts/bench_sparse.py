@@ -23,7 +23,8 @@ once. A target is the least ratio that we aim at. A part replaces the same part 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from statistics import median
@@ -33,12 +34,13 @@ import numpy as np
 
 from examples.data.helium_lattice import SETS, lattice
 from scripts import vectors
-from scripts.measuring import clocked, in_turns, one_thread, ratio
-from scripts.parts import Parts, Rows, add_arguments, run_parts, speedup_table, speedups
+from scripts.measuring import clocked, in_turns, ratio
+from scripts.registry import SWITCH, Benchmark, Rows, main, named, number, speedup_table, speedups
 from scripts.sparse import factors as factor_cases
 from scripts.sparse import known, plot, rivals, taco
 from scripts.sparse.contestants import ONE, TWO, Work, as_array, integrals
 from trnqc import sparse
+from trnqc.bench import Figure
 from trnqc.sparse.run.machine_rates import measure_and_keep
 
 EQUATIONS = {"(1)": ONE, "(2)": TWO}
@@ -92,7 +94,8 @@ def compared(case: str, works: Mapping[str, Work], ours: dict[str, float], round
     pairs = {("trnqc", name) for name in works if name != "trnqc"} | {tuple(pair.split(" over ")) for pair in ours}
     speedup = {f"{a} over {b}": ratio(times[b], times[a])["cpu"] for a, b in sorted(pairs) if b in times}
     milliseconds = {name: 1e3 * median(cpu for _, cpu in values) for name, values in times.items()}
-    return {"case": case, "rounds": rounds, "milliseconds": milliseconds, "speedup": speedup, "target": ours}
+    targets = {pair: least for pair, least in ours.items() if pair in speedup}
+    return {"case": case, "rounds": rounds, "milliseconds": milliseconds, "speedup": speedup, "target": targets}
 
 
 def errors(works: Mapping[str, Work], shape: tuple[int, ...]) -> dict[str, float]:
@@ -197,29 +200,40 @@ def threads(asked: argparse.Namespace) -> Rows:
             }
 
 
-PARTS: Parts = {
-    "integrals25": integrals25,
-    "integrals100": integrals100,
-    "density": density,
-    "factors": factors,
-    "solver": solver,
-    "threads": threads,
-}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--quick", action="store_true", help="small tensors, for which the targets do not hold")
-    parser.add_argument("--all", action="store_true", help="also contestants that take half a minute in each turn")
-    add_arguments(parser, PARTS, "sparse")
-    asked = parser.parse_args()
-    vectors.keep_to(asked.vectors)
-    one_thread()
+def rates(asked: argparse.Namespace) -> None:
+    """Measure the rates of the machine, which plans use."""
     if measure_and_keep() is None:
         print("other programs disturb the measurement of rates: plans use shipped ones")
-    run_parts(asked, PARTS, speedups, speedup_table)
 
+
+def figures(row: dict[str, Any]) -> Iterator[Figure]:
+    """Sparse networks beside the fastest other way of evaluation, CPU seconds."""
+    rivals = {name: ms for name, ms in row["milliseconds"].items() if name != "trnqc"}
+    fastest = min(rivals, key=lambda name: rivals[name])
+    ours = row["milliseconds"]["trnqc"]
+    ratio = row["speedup"].get(f"trnqc over {fastest}", rivals[fastest] / ours)
+    yield Figure(row["case"], fastest, 1e-3 * rivals[fastest], 1e-3 * ours, ratio)
+
+
+BENCHMARK = Benchmark(
+    "sparse",
+    __doc__,
+    named(integrals25, integrals100, density, factors, solver, threads),
+    {
+        "--rounds": number(9),
+        "--quick": SWITCH | {"help": "small tensors, for which the targets do not hold"},
+        "--all": SWITCH | {"help": "also contestants that take half a minute in each turn"},
+    },
+    line=speedups,
+    table=speedup_table,
+    prepare=rates,
+    single_thread=True,
+    shown={
+        "integrals25": ("Sparse integrals, 25 atoms", figures),
+        "integrals100": ("Sparse integrals, 100 atoms", figures),
+        "factors": ("Factorisations of sparse tensors", figures),
+    },
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(BENCHMARK))

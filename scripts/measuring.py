@@ -8,6 +8,7 @@ import os
 import platform
 import re
 import shlex
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -63,6 +64,42 @@ def ratio(above: list[tuple[float, float]], below: list[tuple[float, float]]) ->
     """Medians of the ratios within each round."""
     wall, cpu = (median(a[n] / b[n] for a, b in zip(above, below)) for n in (0, 1))
     return {"wall": wall, "cpu": cpu}
+
+
+def process(
+    module: str,
+    *arguments: str,
+    environment: Mapping[str, str],
+    python: str = sys.executable,
+    timeout: float | None = None,
+) -> Any:
+    """What the last line of a module's output says as JSON; it runs in a process of its own from the checkout's root.
+
+    Parameters
+    ----------
+    module, *arguments
+        What is run.
+    environment
+        Variables of the process beside those of this one.
+    python
+        The interpreter, which may be that of another environment.
+    timeout
+        Seconds after which the process is ended, with subprocess.TimeoutExpired.
+
+    Raises
+    ------
+    SystemExit
+        If there is no such interpreter or the process fails.
+    """
+    line = [python, "-W", "ignore", "-m", module, *arguments]
+    variables = os.environ | dict(environment)
+    try:
+        done = subprocess.run(line, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=timeout)
+    except FileNotFoundError as error:
+        raise SystemExit(f"expected the python of an environment, found {python}: {error}") from error
+    if done.returncode:
+        raise SystemExit(f"{shlex.join(line)} ended with status {done.returncode}\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def machine() -> dict[str, Any]:

@@ -38,22 +38,12 @@ AVX2 = {
 }
 
 
-def add_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--vectors",
-        choices=CHOICES,
-        default="native",
-        help="avx2: neither side uses AVX-512, and figures go to a file of their own, NAME_avx2.json",
-    )
-
-
-def add_blas_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--blas",
-        choices=BLAS_CHOICES,
-        default="best",
-        help="installed: OpenBLAS chooses its own kernels, and figures go to a file of their own, NAME_installed.json",
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add --vectors and --blas."""
+    text = "avx2: neither side uses AVX-512, and figures go to a file of their own, NAME_avx2.json"
+    parser.add_argument("--vectors", choices=CHOICES, default="native", help=text)
+    text = "installed: OpenBLAS chooses its own kernels, and figures go to a file of their own, NAME_installed.json"
+    parser.add_argument("--blas", choices=BLAS_CHOICES, default="best", help=text)
 
 
 def current() -> str:

@@ -17,4 +17,30 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 # PySCF keeps the standard output of the time of its import for all that it prints later. Imported first by a test whose
 # output is captured, it would keep a file that is closed when the test ends.
+from pathlib import Path
+
 import pyscf.lib  # noqa: F401
+import pytest
+
+from tests.pairwise import pairwise
+
+# Tests that take longer than about a second on two idle cores, one a line; `python -m scripts.changed.long` writes it.
+LONG = Path(__file__).parent / "long.txt"
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--quick", action="store_true", help="leave out long tests, and of stacked parameters all but pairs of values"
+    )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("quick"):
+        return
+    long = set(LONG.read_text(encoding="utf-8").splitlines())
+    short = [item for item in items if item.nodeid not in long]
+    run, _ = pairwise(short)
+    kept = set(map(id, run))
+    config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
+    items[:] = run

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from trnqc.lazy import lazy_names
+from trnqc.version import __version__
 
 if TYPE_CHECKING:
     from trnqc.contraction.api import einsum, einsum_plan
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 # What trnqc does is logged by the loggers trnqc.*; nothing is printed unless the program that imports it asks for it.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
-__version__ = "0.1.0.dev0"
 __all__ = [
     "DFMP2",
     "DH",

@@ -1,17 +1,12 @@
 """CPU time of fused convolutions over a graph, in turns with gather, tensor product and index_add by e3nn and by us.
 
-    python -m scripts.cg.conv [label ...] [--dtype float32] [--nodes 64] [--edges 4096] [--rounds 7]
-        [--threads 2] [--output cases.json]
-
 One thread but for the last figure, the wall time of one thread over that of several. Edges are sorted by receiver, as
 the peer wants them; the allocator is glibc's default on all sides. Our outputs are reused, e3nn's are its own.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -19,7 +14,7 @@ import numpy as np
 import torch
 
 from scripts.cg.batch import cpu, e3nn_module
-from scripts.measuring import clocked, heading, in_turns, machine, write_json
+from scripts.measuring import clocked, in_turns
 from scripts.workloads import tensor_product_oracle as oracle
 from scripts.workloads.tensor_products import configuration
 from trnqc.cg.cpu.engine import engine_for
@@ -148,27 +143,3 @@ def gain(problem: TPProblem, graph: Graph, dtype: str, threads: int, rounds: int
     }
     wall = {name: min(w for w, _ in times) for name, times in in_turns(rounds, contestants).items()}
     return {name: wall[f"1 {name}"] / wall[f"{threads} {name}"] for name in of_ours(problem, graph, dtype)}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("labels", nargs="*", default=["mace-large"])
-    parser.add_argument("--dtype", default="float32", choices=("float32", "float64"))
-    parser.add_argument("--nodes", type=int, default=64)
-    parser.add_argument("--edges", type=int, default=4096)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--output", type=Path)
-    args = parser.parse_args()
-    cases = []
-    for label in args.labels:
-        cases.append(case(label, args.dtype, args.nodes, args.edges, args.rounds, args.threads))
-        for name, ratio in cases[-1]["speedup"].items():
-            print(f"{label} {args.dtype}: {name} {ratio:.1f}x", flush=True)
-        print({name: value for name, value in cases[-1].items() if name not in ("speedup", "case")}, flush=True)
-    if args.output:
-        write_json({**heading(), "machine": machine(), "cases": cases}, args.output)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,23 +1,18 @@
 """CPU time of the fully connected products of published models, in turns with e3nn; one thread.
 
-    python -m scripts.cg.uvw [label ...] [--dtype float32] [--batch 1000] [--rounds 10] [--output cases.json]
-
 e3nn's times differ between processes by factors, so its smallest stands against our median.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
 
 from scripts.cg.batch import cpu, of_e3nn, of_ours
-from scripts.measuring import heading, in_turns, machine
-from scripts.workloads.tensor_products import FULL, configuration
+from scripts.measuring import in_turns
+from scripts.workloads.tensor_products import configuration
 
 
 def case(label: str, dtype: str = "float32", batch: int = 1000, rounds: int = 10) -> dict[str, Any]:
@@ -40,23 +35,3 @@ def case(label: str, dtype: str = "float32", batch: int = 1000, rounds: int = 10
         "trnqc milliseconds, median": own,
         "speedup": speedup,
     }
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("labels", nargs="*", default=list(FULL))
-    parser.add_argument("--dtype", default="float32", choices=("float32", "float64"))
-    parser.add_argument("--batch", type=int, default=1000)
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--output", type=Path)
-    args = parser.parse_args()
-    cases = []
-    for label in args.labels:
-        cases.append(case(label, args.dtype, args.batch, args.rounds))
-        print(label, ", ".join(f"{name} {ratio:.1f}x" for name, ratio in cases[-1]["speedup"].items()), flush=True)
-    if args.output:
-        args.output.write_text(json.dumps({**heading(), "machine": machine(), "cases": cases}, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,1 +1,1 @@
-"""The tests of what changed and of what uses it, for `./run test`; `__main__.py` asks git, `graph.py` reads sources."""
+"""The tests of what changed and of what uses it, for `./run test`; `__main__.py` asks git, `graph.py` reads sources, `long.py` lists long tests."""

@@ -13,19 +13,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
+from scripts import registry
 from scripts.cg.peers import CONVOLUTIONS, PEERS, Peer
 from scripts.device import contractions
-from scripts.measuring import clocked, heading, in_turns, machine, record_file, slug, write_json
-from scripts.workloads import tensor_product_oracle as oracle
+from scripts.measuring import clocked, in_turns
+from scripts.registry import Benchmark, number, several
 from scripts.workloads.contractions import CONTRACTIONS, contraction
 from scripts.workloads.contractions import operands as contraction_operands
 from scripts.workloads.tensor_products import CHANNELWISE, ROOFLINE, awkward, configuration
@@ -35,7 +34,6 @@ from trnqc.cg.cuda.engine import CudaEngine
 from trnqc.cg.problem.graph import Graph
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.directions import DIRECTIONS
-from trnqc.errors import TrnqcError
 from trnqc.jit.device import Device, cuda_devices
 from trnqc.jit.simulated_device import SimulatedDevice
 
@@ -54,6 +52,8 @@ def problem_of(label: str) -> TPProblem:
 
 def operands(problem: TPProblem, batch: int, dtype: str, nodes: int | None = None) -> dict[str, np.ndarray]:
     """What passes read; of a convolution x and gz have a row a node. Rows repeat, since drawing them all takes long."""
+    from scripts.workloads import tensor_product_oracle as oracle
+
     inputs: dict[str, np.ndarray] = {}
     for seed, prefix in enumerate(("", "gg")):
         x, y, w, gz = oracle.arrays(problem, min(batch, 997), seed, np.dtype(dtype))
@@ -135,6 +135,8 @@ def contracted(
 
 def checked(engine: CudaEngine, problem: TPProblem, name: str, inputs: dict[str, np.ndarray], dtype: str) -> None:
     """The first rows against dense sums."""
+    from scripts.workloads import tensor_product_oracle as oracle
+
     part = {n: a if n.endswith("w") and problem.shared_weights else a[:CHECKED] for n, a in inputs.items()}
     result = getattr(engine, name)(*part.values())
     wanted = getattr(oracle, name)(problem, *part.values())
@@ -195,6 +197,18 @@ def row(
     }
 
 
+def opened(asked: argparse.Namespace) -> str:
+    """Open the first GPU, or a simulated one."""
+    asked.device = SimulatedDevice(lanes=8) if asked.simulate else cuda_devices()[0]
+    return str(asked.device.name)
+
+
+def rows(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """The rows of every precision."""
+    for dtype in asked.dtypes:
+        yield from measured(asked, dtype, asked.device)
+
+
 def measured(asked: argparse.Namespace, dtype: str, device: Device) -> Iterator[dict[str, Any]]:
     tensors = not asked.simulate
     for label in asked.cases if "products" in asked.parts else ():
@@ -207,36 +221,31 @@ def measured(asked: argparse.Namespace, dtype: str, device: Device) -> Iterator[
         yield from convolutions(label, dtype, device, asked.rounds, asked.simulate, tensors)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("cases", nargs="*", default=list(CASES))
-    parser.add_argument("--dtypes", nargs="+", choices=GATE, default=["float32", "float64"])
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--convolutions", nargs="+", metavar="case", help="of these cases (default: mace-large)")
-    parser.add_argument("--contractions", nargs="+", choices=CONTRACTIONS, default=["mace-large"])
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--batch", type=int, help="rows of a batch, instead of the usual ones")
-    parser.add_argument("--simulate", action="store_true", help="a simulated device on this CPU")
-    parser.add_argument("--out", type=Path, help="default: profiles/measured/GPU/cg.json")
-    asked, console = parser.parse_args(argv), Console(soft_wrap=True)
-    try:
-        device: Device = SimulatedDevice(lanes=8) if asked.simulate else cuda_devices()[0]
-        out = asked.out or record_file("cg", slug(device.name))
-        kind = "simulated device, no figure counts" if asked.simulate else "measured"
-        record = heading() | {"kind": kind, "device": device.name, "machine": machine(), "rows": []}
-        for dtype in asked.dtypes:
-            for row in measured(asked, dtype, device):
-                record["rows"].append(row)
-                beside = ", ".join(f"{title} {ratio:.2f}x" for title, ratio in row["ratios"].items())
-                ours = row["seconds"]["ours"] * 1e3
-                console.print(f"{row['case']} {dtype} {row['pass']}: {ours:.3f} ms {beside}")
-                write_json(record, out)
-    except (TrnqcError, AssertionError) as error:
-        console.print(str(error), markup=False, highlight=False, style="red")
-        return 2
-    console.print(f"written to {out}")
-    return 0
+def line(row: dict[str, Any]) -> str:
+    """Milliseconds of ours, and how many times as long the others take."""
+    beside = ", ".join(f"{title} {ratio:.2f}x" for title, ratio in row["ratios"].items())
+    return f"{row['case']} {row['dtype']} {row['pass']}: {row['seconds']['ours'] * 1e3:.3f} ms {beside}"
 
+
+BENCHMARK = Benchmark(
+    "cg",
+    __doc__,
+    {"tensor products": rows},
+    {
+        "cases": {"nargs": "*", "default": list(CASES)},
+        "--dtypes": several(["float32", "float64"], choices=GATE),
+        "--parts": several(PARTS, choices=PARTS),
+        "--convolutions": {"nargs": "+", "metavar": "case", "help": "of these cases (default: mace-large)"},
+        "--contractions": several(["mace-large"], choices=CONTRACTIONS),
+        "--rounds": number(20),
+        "--batch": {"type": int, "help": "rows of a batch, instead of the usual ones"},
+    },
+    place=("", "rows"),
+    line=line,
+    facts=lambda asked: {"device": asked.device.name},
+    device=opened,
+)
+main = partial(registry.main, BENCHMARK)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -14,17 +14,16 @@ import importlib.util
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from functools import partial
 from statistics import median
 from typing import Any
 
 import numpy as np
 from pyscf import gto, scf
-from rich.console import Console
 
-from scripts.measuring import heading, machine, record_file, slug, write_json
+from scripts import registry
+from scripts.registry import Benchmark, Rows, number
 from trnqc.eri.cuda.builder import JKBuilder
-from trnqc.errors import TrnqcError
 from trnqc.jit.device import Device, cuda_devices
 from trnqc.jit.simulated_device import SimulatedDevice
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
@@ -120,31 +119,38 @@ def gpu4pyscf(mol: gto.Mole, dm: np.ndarray, rounds: int) -> dict[str, Any]:
     return {"version": gpu4pyscf.__version__, "jk_s": seconds, **scf_of(mf, dm)}
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("cases", nargs="*", default=list(CASES), metavar="molecule/basis")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--simulate", action="store_true", help="two simulated devices on this CPU")
-    parser.add_argument("--out", type=Path, help="default: profiles/measured/GPU/eri.json")
-    asked, console = parser.parse_args(argv), Console(soft_wrap=True)
-    try:
-        devices: Sequence[Device] = [SimulatedDevice(f"simulated {n}", lanes=8) for n in range(2)]
-        devices = devices if asked.simulate else cuda_devices()
-        out = asked.out or record_file("eri", slug(devices[0].name))
-        kind = "simulated devices, no figure counts" if asked.simulate else "measured"
-        record = heading() | {"kind": kind, "machine": machine(), "cases": []}
-        for title in asked.cases:
-            row = case(title, devices, asked.rounds)
-            record["cases"].append(row)
-            beside = f", {row['ratio_jk']:.2f} times gpu4pyscf" if "ratio_jk" in row else ""
-            console.print(f"{title}: J and K {median(row['jk_s']):.3f} s{beside}, iteration {row['iteration_s']:.3f} s")
-            write_json(record, out)
-    except (TrnqcError, AssertionError) as error:
-        console.print(str(error), markup=False, highlight=False, style="red")
-        return 2
-    console.print(f"written to {out}")
-    return 0
+def opened(asked: argparse.Namespace) -> str:
+    """Open all GPUs, or two simulated ones."""
+    simulated: Sequence[Device] = [SimulatedDevice(f"simulated {n}", lanes=8) for n in range(2)]
+    asked.devices = simulated if asked.simulate else cuda_devices()
+    return str(asked.devices[0].name)
 
+
+def rows(asked: argparse.Namespace) -> Rows:
+    """The rows of the cases."""
+    for title in asked.cases:
+        yield case(title, asked.devices, asked.rounds)
+
+
+def line(row: dict[str, Any]) -> str:
+    """Seconds of J and K and of an iteration."""
+    beside = f", {row['ratio_jk']:.2f} times gpu4pyscf" if "ratio_jk" in row else ""
+    return f"{row['case']}: J and K {median(row['jk_s']):.3f} s{beside}, iteration {row['iteration_s']:.3f} s"
+
+
+BENCHMARK = Benchmark(
+    "eri",
+    __doc__,
+    {"SCF": rows},
+    {
+        "cases": {"nargs": "*", "default": list(CASES), "metavar": "molecule/basis"},
+        "--rounds": number(3),
+    },
+    place=("", "cases"),
+    line=line,
+    device=opened,
+)
+main = partial(registry.main, BENCHMARK)
 
 if __name__ == "__main__":
     sys.exit(main())

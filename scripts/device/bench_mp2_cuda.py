@@ -16,15 +16,15 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
+from scripts import registry
 from scripts.device.shapes import GATE, PRESETS, factors, needed_tflop
-from scripts.measuring import heading, machine, record_file, slug, write_json
+from scripts.registry import Benchmark, Rows, number, several
 from trnqc import backends
 from trnqc.backends.cuda.backend import Cuda
 from trnqc.backends.cuda.formats import DEVICE_FORMATS
@@ -95,7 +95,7 @@ def published(presets: Sequence[str], dollars_per_hour: float = A10G_DOLLARS) ->
     ]
 
 
-def table(rows: Sequence[dict[str, Any]]) -> Table:
+def table(part: str, rows: Sequence[dict[str, Any]]) -> Table:
     """Rows for people."""
     columns = ("preset", "precision", "gpu", "median_seconds", "tflop_per_second", "per_hour", "per_dollar")
     printed = Table(*(name.replace("_", " ") for name in columns))
@@ -105,40 +105,43 @@ def table(rows: Sequence[dict[str, Any]]) -> Table:
     return printed
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--preset", nargs="+", default=["medium", "large"], choices=PRESETS)
-    parser.add_argument("--precision", nargs="+", default=["fp64", "fp32", "bf16x3"], choices=tuple(DEVICE_FORMATS))
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--dollars-per-hour", type=float, help="price of this machine, for energies per dollar")
-    text = "price of a machine with an A10G (default: %(default)s)"
-    parser.add_argument("--a10g-dollars-per-hour", type=float, default=A10G_DOLLARS, help=text)
-    parser.add_argument("--simulate", action="store_true", help="one simulated GPU on this CPU; writes to --out only")
-    parser.add_argument("--out", type=Path, help="default: profiles/measured/GPU/mp2.json")
-    asked, console = parser.parse_args(argv), Console(soft_wrap=True)
-    try:
-        gpus = simulated_gpus() if asked.simulate else Cuda().gpus()
-        kind = "simulated devices, no figure counts" if asked.simulate else "measured"
-        record = heading() | {
-            "kind": kind,
-            "machine": machine(),
-            "gpus": [gpu.products.label for gpu in gpus],
-            "numpy": np.__version__,
-            "dollars_per_hour": asked.dollars_per_hour,
-            "a10g_dollars_per_hour": asked.a10g_dollars_per_hour,
-            "rows": published(asked.preset, asked.a10g_dollars_per_hour),
-        }
-        out = asked.out or (None if asked.simulate else record_file("mp2", slug(gpus[0].device.name)))
-        for preset, precision in itertools.product(asked.preset, asked.precision):
-            record["rows"].append(measure(gpus, preset, precision, asked.repeats, asked.dollars_per_hour))
-            if out:  # After each row, so that a job that is cut off leaves what it has measured.
-                write_json(record, out)
-    except TrnqcError as error:
-        console.print(f"device.bench_mp2_cuda: {error}", markup=False, highlight=False, style="red")
-        return 2
-    console.print(table(record["rows"]))
-    return 0
+def opened(asked: argparse.Namespace) -> str:
+    """Open all GPUs, or a simulated one."""
+    asked.gpus = simulated_gpus() if asked.simulate else Cuda().gpus()
+    return str(asked.gpus[0].device.name)
 
+
+def rows(asked: argparse.Namespace) -> Rows:
+    """The published rows, then ours."""
+    yield from published(asked.preset, asked.a10g_dollars_per_hour)
+    for preset, precision in itertools.product(asked.preset, asked.precision):
+        yield measure(asked.gpus, preset, precision, asked.repeats, asked.dollars_per_hour)
+
+
+def facts(asked: argparse.Namespace) -> dict[str, Any]:
+    """GPUs and prices."""
+    prices = {name: getattr(asked, name) for name in ("dollars_per_hour", "a10g_dollars_per_hour")}
+    return {"gpus": [gpu.products.label for gpu in asked.gpus], "numpy": np.__version__} | prices
+
+
+BENCHMARK = Benchmark(
+    "mp2",
+    __doc__,
+    {"MP2": rows},
+    {
+        "--preset": several(["medium", "large"], choices=PRESETS),
+        "--precision": several(["fp64", "fp32", "bf16x3"], choices=tuple(DEVICE_FORMATS)),
+        "--repeats": number(5),
+        "--dollars-per-hour": {"type": float, "help": "price of this machine, for energies per dollar"},
+        "--a10g-dollars-per-hour": number(A10G_DOLLARS, "price of a machine with an A10G"),
+    },
+    place=("", "rows"),
+    line=lambda row: f"{row['preset']} on {row['gpu']}: {row['median_seconds']:.4g} s",
+    table=table,
+    facts=facts,
+    device=opened,
+)
+main = partial(registry.main, BENCHMARK)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -12,9 +12,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 
-from scripts.workloads.contraction_oracle import reference
 from scripts.workloads.contractions import contraction, operands
 from trnqc.cg.cuda.contraction_engine import CudaContractionEngine
 from trnqc.cg.problem.contraction import ContractionProblem
@@ -56,6 +54,10 @@ def dense(
     problem: ContractionProblem, weights: np.ndarray, given: dict[str, np.ndarray]
 ) -> dict[str, tuple[np.ndarray, ...]]:
     """Return what the passes return, but for the weights instead of the coefficients, by dense sums in fp64."""
+    import torch
+
+    from scripts.workloads.contraction_oracle import reference
+
     x, gb, h = (torch.tensor(given[n].astype(float)) for n in ("x", "gb", "h"))
     w, numbers = torch.tensor(weights), torch.tensor(given["elements"])
 
@@ -73,6 +75,7 @@ def dense(
 
 def mace(problem: ContractionProblem, held: dict[str, Any]) -> dict[str, Callable[[], Any]]:
     """MACE's own module for the same sizes, with random weights."""
+    import torch
     from e3nn import o3
     from mace.modules.symmetric_contraction import SymmetricContraction
 

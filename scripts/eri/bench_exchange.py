@@ -12,20 +12,19 @@ grid and overlap fit) is timed once.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
 from pyscf import gto, lib, scf, sgx
-from rich.console import Console
 from rich.table import Table
 
-from scripts import vectors
-from scripts.measuring import clocked, heading, in_turns, machine, one_thread, record_file, write_json
+from scripts.measuring import clocked, in_turns
+from scripts.registry import Benchmark, Rows, main, number, several
 from scripts.workloads.waters import waters
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.seminumerical.exchange import SeminumericalExchange
@@ -137,36 +136,41 @@ def measured(case: str, names: list[str], rounds: int) -> dict[str, Any]:
     return row
 
 
-def table(rows: list[dict[str, Any]], names: list[str]) -> Table:
+def rows(asked: argparse.Namespace) -> Rows:
+    """Measure the cases."""
+    lib.num_threads(asked.threads)
+    names = [name for name in CONTESTANTS if name not in asked.leave_out]
+    for case in asked.cases:
+        yield measured(case, names, asked.rounds)
+
+
+def table(part: str, rows: list[dict[str, Any]]) -> Table:
     """CPU seconds of one K, and errors, as a table."""
+    names = list(rows[0]["contestants"])
     shown = Table("case", "functions", *names, title="CPU seconds of one K (error of the energy, Hartree an atom)")
     for row in rows:
-        cells = []
-        for name in names:
-            one = row["contestants"][name]
-            cells.append(f"{one['cpu_s']:.2f}" + (f" ({one['error_an_atom']:.0e})" if "error_an_atom" in one else ""))
+        ones = [row["contestants"][name] for name in names]
+        errors = [f" ({one['error_an_atom']:.0e})" if "error_an_atom" in one else "" for one in ones]
+        cells = [f"{one['cpu_s']:.2f}{error}" for one, error in zip(ones, errors)]
         shown.add_row(row["case"], str(row["functions"]), *cells)
     return shown
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--cases", nargs="+", default=list(CASES))
-    parser.add_argument("--leave-out", nargs="+", choices=CONTESTANTS, default=[])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=record_file("exchange"))
-    arguments = parser.parse_args()
-    vectors.keep_to("native")
-    one_thread()
-    lib.num_threads(arguments.threads)
-    names = [name for name in CONTESTANTS if name not in arguments.leave_out]
-    rows = []
-    for case in arguments.cases:
-        rows.append(measured(case, names, arguments.rounds))
-        write_json(heading() | {"machine": machine(), "threads": arguments.threads, "rows": rows}, arguments.out)
-    Console().print(table(rows, names))
-
+BENCHMARK = Benchmark(
+    "exchange",
+    __doc__,
+    {"exchange": rows},
+    {
+        "--cases": several(CASES),
+        "--leave-out": {"nargs": "+", "choices": CONTESTANTS, "default": []},
+        "--rounds": number(3),
+        "--threads": number(1),
+    },
+    place=("", "rows"),
+    table=table,
+    facts=lambda asked: {"threads": asked.threads},
+    single_thread=True,
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(BENCHMARK))

@@ -1,14 +1,11 @@
 """Rates of one class in dense batches on one thread: generated kernels and libcint of PySCF's wheel.
 
-    python -m scripts.eri.classes_bench 1111 2121 --primitives 1 3 [--form straight columns]
-
 Every bra pair is combined with every ket pair, without screening. Our integrals are written to a buffer that is reused,
 libcint's to PySCF's array. Times are CPU seconds of the thread, the best of several runs of both in turns.
 """
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import time
 from collections.abc import Callable
@@ -19,7 +16,6 @@ from typing import Any
 import numpy as np
 from pyscf import gto, lib
 
-from scripts.workloads.quartets import quartet
 from trnqc import jit
 from trnqc.eri.classes import BOUND, QuartetClass
 from trnqc.eri.compiled.programs import lanes
@@ -27,7 +23,7 @@ from trnqc.eri.kernels import boys
 from trnqc.eri.kernels.horizontal import horizontal_function, scratch_size
 from trnqc.eri.kernels.parameters import parameters, work_size
 from trnqc.eri.kernels.quartet import quartet_function
-from trnqc.eri.kernels.variants import FORMS, STANDARD, Variant, primitive_function
+from trnqc.eri.kernels.variants import primitive_function
 from trnqc.eri.shells.pairs import ShellPairs, pairs_between
 from trnqc.gen import Array, Var, const
 from trnqc.gen import statements as st
@@ -40,12 +36,12 @@ LANES, ROUNDS, SECONDS = lanes(), 5, 0.1
 MANY, FEW = (6, 6, 8, 8), (3, 3, 4, 4)
 
 
-def class_rate(cls: QuartetClass, primitives: int, form: str = "") -> dict[str, Any]:
+def class_rate(cls: QuartetClass, primitives: int) -> dict[str, Any]:
     """Return 10^6 quartets/s, the ratio to libcint, flops per quartet, share of the peak, largest error, build time."""
     moles = molecules(cls, primitives)
     bra, ket = (pairs_between(*side)[0] for side in (moles[:2], moles[2:]))
     begin = time.perf_counter()
-    kernel, function = driver(cls, form)
+    kernel, function = driver(cls)
     build = time.perf_counter() - begin
     theirs_run = _libcint(moles, cls)
     inputs = arguments(cls, bra, ket)
@@ -56,7 +52,7 @@ def class_rate(cls: QuartetClass, primitives: int, form: str = "") -> dict[str, 
         lambda repeats: [theirs_run() for _ in range(repeats)],
     )
     quartets = len(bra) * len(ket)
-    flops = flops_of(cls, primitives, form)
+    flops = flops_of(cls, primitives)
     return {
         "ours": quartets / ours / 1e6,
         "libcint": quartets / theirs / 1e6,
@@ -77,9 +73,9 @@ def molecules(cls: QuartetClass, primitives: int) -> list[gto.Mole]:
     return [_shells(l, n, primitives, seed, cls.cartesian) for seed, (l, n) in enumerate(zip(cls.shells, _counts(cls)))]
 
 
-def flops_of(cls: QuartetClass, primitives: int, form: str = "") -> int:
+def flops_of(cls: QuartetClass, primitives: int) -> int:
     """Return the flops of a quartet as emitted, without prefactors and the Boys function."""
-    one = cost(primitive_function(cls, form)).flops.at()
+    one = cost(primitive_function(cls)).flops.at()
     return one * primitives**4 + cost(horizontal_function(*cls.shells, cls.cartesian)).flops.at()
 
 
@@ -163,17 +159,15 @@ def _aligned(shape: tuple[int, ...], fill: float = 0.0) -> np.ndarray:
     return array
 
 
-def arguments(
-    cls: QuartetClass, bra: ShellPairs, ket: ShellPairs, lanes: int = LANES, variant: Variant = STANDARD
-) -> dict[str, Any]:
+def arguments(cls: QuartetClass, bra: ShellPairs, ket: ShellPairs) -> dict[str, Any]:
     """Return the arguments of `driver` by name."""
-    vectors = len(ket) // lanes
+    vectors = len(ket) // LANES
     na, nb, nc, nd = cls.extents
-    size = work_size(cls, 1, 1) + scratch_size(*cls.shells, cls.cartesian, variant.fused)
-    rows = _aligned((vectors, *ket.records.shape[1:], lanes))
-    rows[...] = ket.records.reshape(vectors, lanes, *ket.records.shape[1:]).transpose(0, 2, 3, 1)
-    centres = _aligned((vectors, 6, lanes))
-    centres[...] = ket.centre.reshape(vectors, lanes, 6).transpose(0, 2, 1)
+    size = work_size(cls, 1, 1) + scratch_size(*cls.shells, cls.cartesian)
+    rows = _aligned((vectors, *ket.records.shape[1:], LANES))
+    rows[...] = ket.records.reshape(vectors, LANES, *ket.records.shape[1:]).transpose(0, 2, 3, 1)
+    centres = _aligned((vectors, 6, LANES))
+    centres[...] = ket.centre.reshape(vectors, LANES, 6).transpose(0, 2, 1)
     bounds = np.concatenate([rows[:, :, BOUND].max(axis=-1), np.zeros((vectors, 1))], axis=1)
     return {
         "n_pairs": len(bra),
@@ -192,8 +186,8 @@ def arguments(
         "cutoff": 0.0,
         "omega": 0.3,
         "boys": _table(cls.order),
-        "work": _aligned((size, lanes), np.nan),
-        "out": _aligned((len(bra) * vectors, na * nb * nc * nd, lanes), np.nan),
+        "work": _aligned((size, LANES), np.nan),
+        "out": _aligned((len(bra) * vectors, na * nb * nc * nd, LANES), np.nan),
     }
 
 
@@ -204,11 +198,9 @@ def _table(order: int) -> np.ndarray:
 
 
 @cache
-def driver(
-    cls: QuartetClass, form: str = "", variant: Variant = STANDARD, lanes: int = LANES
-) -> tuple[Callable[..., None], st.Function]:
+def driver(cls: QuartetClass) -> tuple[Callable[..., None], st.Function]:
     """Return the kernel in loops over bra pairs and vectors of ket pairs, and its compiled form."""
-    kernel, p = quartet_function(cls, form, variant), parameters(cls)
+    kernel, p = quartet_function(cls), parameters(cls)
     n_pairs, n_vectors, repeats, keep = (Var(n, "i64") for n in ("n_pairs", "n_vectors", "repeats", "keep"))
     b, v, r = Var("b", "i64"), Var("v", "i64"), Var("r", "i64")
 
@@ -230,11 +222,11 @@ def driver(
     body = st.loop(r, repeats, st.loop(b, n_pairs, st.loop(v, n_vectors, st.Call(kernel, passed))))
     params = (n_pairs, n_vectors, repeats, keep, *(row.get(n, parameter) for n, parameter in vars(p).items()))
     function = st.Function("batch", params, st.block(body))
-    return _compiled(function, lanes).batch, function
+    return _compiled(function).batch, function
 
 
-def _compiled(function: st.Function, lanes: int = LANES) -> jit.Library:
-    return jit.library(jit.Recipe.of(function, name="eri-bench"), lanes)
+def _compiled(function: st.Function) -> jit.Library:
+    return jit.library(jit.Recipe.of(function, name="eri-bench"), LANES)
 
 
 def ordered(function: st.Function, values: dict[str, Any]) -> list[Any]:
@@ -270,29 +262,3 @@ def in_turns(*contestants: Callable[[int], Any]) -> list[float]:
                 best[n] = min(best[n], spent) if turn >= 0 else best[n]
                 repeats[n] = max(1, int(SECONDS / max(spent, 1e-7))) if turn < 0 else repeats[n]
     return best
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("classes", nargs="+", help="four digits, the angular momenta of a class")
-    parser.add_argument("--primitives", nargs="+", type=int, default=[1, 3])
-    parser.add_argument("--form", nargs="+", default=[""], choices=FORMS)
-    parser.add_argument("--cartesian", action="store_true")
-    asked = parser.parse_args()
-    print(f"peak {peak_gflops():.1f} GFLOP/s")
-    for digits in asked.classes:
-        cls = quartet(digits, asked.cartesian)
-        for form in asked.form:
-            for k in asked.primitives:
-                r = class_rate(cls, k, form)
-                rates = f"{r['ours']:9.4f} M/s  libcint {r['libcint']:8.4f}  x{r['ratio']:5.1f}"
-                rest = f"error {r['max_error']:.1e}  built in {r['build_s']:.1f} s"
-                print(
-                    f"({digits}) {form or 'standard':8} K={k} {rates}  peak {r['peak']:5.1%}  "
-                    f"{r['flops']:8d} flops  {rest}",
-                    flush=True,
-                )
-
-
-if __name__ == "__main__":
-    main()

@@ -21,16 +21,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from scripts import ROOT, vectors
 from scripts.mace.systems import FAMILIES, SYSTEMS, VARIANTS
-from scripts.parts import Parts, Rows, add_arguments, run_parts, speedup_table, speedups
+from scripts.measuring import process
+from scripts.registry import PYTHON, SWITCH, Benchmark, Rows, main, named, number, speedup_table, speedups
+from trnqc.bench import Figure
 from trnqc.host.files import DIRECTORY_VARIABLE
 
 DTYPES = ("float32", "float64")
@@ -46,19 +47,11 @@ def measured(
     asked: argparse.Namespace, kind: str, *, cache: str = "", limit: float | None = None, **arguments: Any
 ) -> dict[str, Any]:
     """One row, measured in a process of its own, which is ended after `limit` seconds (subprocess.TimeoutExpired)."""
-    python = asked.python or os.environ.get("MACE_PYTHON", sys.executable)
     threads = str(arguments.get("threads", 1))
-    environment = os.environ | {"OMP_NUM_THREADS": threads} | ({DIRECTORY_VARIABLE: cache} if cache else {})
-    command = [python, "-W", "ignore", "-m", "scripts.mace.measure", kind, json.dumps(arguments)]
-    try:
-        done = subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=limit
-        )
-    except FileNotFoundError as error:
-        raise SystemExit(f"expected the python of an environment with mace-torch, found {python}: {error}") from error
-    except subprocess.CalledProcessError as error:
-        raise SystemExit(f"{python} cannot measure; it needs mace-torch:\n{error.stderr[-2000:]}") from error
-    return json.loads(done.stdout.splitlines()[-1])
+    environment = {"OMP_NUM_THREADS": threads} | ({DIRECTORY_VARIABLE: cache} if cache else {})
+    line = ("scripts.mace.measure", kind, json.dumps(arguments))
+    row: dict[str, Any] = process(*line, python=asked.python, timeout=limit, environment=environment)
+    return row
 
 
 def model(asked: argparse.Namespace) -> Rows:
@@ -129,27 +122,31 @@ def conservation(asked: argparse.Namespace) -> Rows:
         yield row | {"speedup": {"fluctuation of the kinetic over the total energy": kinetic / total}, "target": {}}
 
 
-PARTS: Parts = {
-    "model": model,
-    "variants": variants,
-    "threads": threads,
-    "memory": memory,
-    "ready": ready,
-    "conservation": conservation,
-}
+def figures(row: dict[str, Any]) -> Iterator[Figure]:
+    """Whole MACE models, CPU seconds of energy, forces and stress an atom."""
+    times, ratios = row["cpu microseconds per atom"], row["speedup"]
+    threads = f"{row['threads']} thread{'s' * (row['threads'] > 1)}"
+    for ours, words in (("whole", "exact"), ("whole, splines", "splines")):
+        for theirs in ("symmetrix", "e3nn"):
+            if f"{ours} over {theirs}" in ratios:
+                what = f"an atom of {row['case']}, {row['atoms']} atoms, {row['dtype']}, {words}, {threads}"
+                yield Figure(what, theirs, 1e-6 * times[theirs], 1e-6 * times[ours], ratios[f"{ours} over {theirs}"])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="fewer cases")
-    parser.add_argument("--python", default="")
-    parser.add_argument("--limit", type=float, default=900.0, help="seconds for a row of variants with symmetrix-xl")
-    add_arguments(parser, PARTS, "mace")
-    asked = parser.parse_args()
-    vectors.keep_to(asked.vectors)
-    run_parts(asked, PARTS, speedups, speedup_table)
-
+BENCHMARK = Benchmark(
+    "mace",
+    __doc__,
+    named(model, variants, threads, memory, ready, conservation),
+    {
+        "--rounds": number(5),
+        "--quick": SWITCH | {"help": "fewer cases"},
+        "--python": PYTHON,
+        "--limit": number(900.0, "seconds for a row of variants with symmetrix-xl"),
+    },
+    line=speedups,
+    table=speedup_table,
+    shown={"model": ("MACE models", figures)},
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(BENCHMARK))

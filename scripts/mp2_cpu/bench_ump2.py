@@ -11,17 +11,16 @@ disturbs both alike; ratios are medians of the ratios within each round.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+import sys
 from statistics import median
 from typing import Any
 
 from pyscf import df, lib
 from pyscf.mp import dfump2
-from rich.console import Console
 
 import trnqc
-from scripts import vectors
-from scripts.measuring import clocked, heading, in_turns, machine, ratio, record_file, write_json
+from scripts.measuring import clocked, in_turns, ratio
+from scripts.registry import Benchmark, Rows, main, number, several
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
 from trnqc.mp2.reference.orbitals import chemical_core
 from trnqc.mp2.scf.hartree_fock import run_scf
@@ -60,23 +59,22 @@ def case(title: str, threads: int, rounds: int) -> dict[str, Any]:
     return {"case": title, **sizes, "seconds": seconds, "ratio": over, "target": TARGET, "difference": differences}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", nargs="+", default=list(CASES), metavar="MOLECULE/BASIS")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=record_file("ump2"))
-    vectors.add_argument(parser)
-    vectors.add_blas_argument(parser)
-    asked, console = parser.parse_args(), Console()
-    vectors.keep_to(asked.vectors, asked.blas)
-    rows = []
+def rows(asked: argparse.Namespace) -> Rows:
+    """Measure the cases."""
     with lib.with_omp_threads(asked.threads):
         for title in asked.cases:
-            rows.append(case(title, asked.threads, asked.rounds))
-            console.print(f"{title}: {rows[-1]['ratio']} times PySCF's rate, {rows[-1]['seconds']}")
-    write_json(heading() | {"machine": machine(), "threads": asked.threads, "cases": rows}, vectors.beside(asked.out))
+            yield case(title, asked.threads, asked.rounds)
 
+
+BENCHMARK = Benchmark(
+    "ump2",
+    __doc__,
+    {"radicals": rows},
+    {"--cases": several(CASES, "MOLECULE/BASIS"), "--threads": number(2), "--rounds": number(3)},
+    place=("", "cases"),
+    line=lambda row: f"{row['case']}: {row['ratio']} times PySCF's rate, {row['seconds']}",
+    facts=lambda asked: {"threads": asked.threads},
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(BENCHMARK))

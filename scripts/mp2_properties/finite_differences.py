@@ -15,18 +15,16 @@ Hartree-Fock itself is listed too.
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
-from scripts.measuring import heading, machine, record_file, write_json
 from scripts.mp2_properties.methods import SCALINGS, SCF_TOLERANCES, Method, Variant, run_scf
 from scripts.mp2_properties.molecules import MOLECULES, Molecule, displaced, unit_field
+from scripts.registry import Benchmark, Rows, main, several
 
 # Bohr, and atomic units of the electric field: rounding errors of the energy over the step, and step^4, are both small.
 GRADIENT_STEP, FIELD_STEP = 2e-3, 1e-3
@@ -101,40 +99,38 @@ def rows_of(name: str, molecule: Molecule) -> list[dict[str, Any]]:
     return rows
 
 
-def show(console: Console, rows: list[dict[str, Any]]) -> None:
-    """Print one line for each variant."""
+def table(part: str, rows: list[dict[str, Any]]) -> Table:
+    """One line for each variant."""
     table = Table(title="Analytic minus numerical, largest component", title_justify="left")
     for column in ("molecule", "variant", "gradient, Ha/bohr", "dipole, a.u.", "HF gradient"):
         table.add_column(column, justify="left" if column in ("molecule", "variant") else "right")
     for row in rows:
         errors = (row[f"{what}_error"] for what in ("gradient", "dipole", "pyscf_hf_gradient"))
         table.add_row(row["molecule"], row["variant"], *(f"{error:.1e}" for error in errors))
-    console.print(table)
+    return table
 
 
-def others(out: Path, name: str) -> list[dict[str, Any]]:
-    """The rows of other molecules in the record that is there."""
-    rows = json.loads(out.read_text())["rows"] if out.exists() else []
-    return [row for row in rows if row["molecule"] != name]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--molecules", nargs="+", default=list(MOLECULES), choices=list(MOLECULES))
-    parser.add_argument("--out", type=Path, default=record_file("mp2_finite_differences"))
-    asked, console = parser.parse_args(), Console(soft_wrap=True)
+def rows(asked: argparse.Namespace) -> Rows:
+    """The variants of each molecule."""
     for name in asked.molecules:
-        rows = rows_of(name, MOLECULES[name])
-        show(console, rows)
-        record = {
-            "machine": machine(),
-            "scf": SCF_TOLERANCES,
-            "steps": {"gradient_bohr": GRADIENT_STEP, "field_au": FIELD_STEP},
-            "bounds": {"gradient_hartree_per_bohr": GRADIENT_BOUND, "dipole_au": DIPOLE_BOUND},
-        }
-        write_json(heading() | record | {"rows": others(asked.out, name) + rows}, asked.out)
-    console.print(f"written to {asked.out}")
+        yield from rows_of(name, MOLECULES[name])
 
+
+BENCHMARK = Benchmark(
+    "mp2_finite_differences",
+    __doc__,
+    {"differences": rows},
+    {"--molecules": several(list(MOLECULES), choices=list(MOLECULES))},
+    keys=("molecule", "variant"),
+    place=("", "rows"),
+    line=lambda row: f"{row['molecule']}, {row['variant']}",
+    table=table,
+    facts=lambda asked: {
+        "scf": SCF_TOLERANCES,
+        "steps": {"gradient_bohr": GRADIENT_STEP, "field_au": FIELD_STEP},
+        "bounds": {"gradient_hartree_per_bohr": GRADIENT_BOUND, "dipole_au": DIPOLE_BOUND},
+    },
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(BENCHMARK))

@@ -13,17 +13,17 @@ Haswell.
 from __future__ import annotations
 
 import argparse
+import sys
 from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
-from scripts import vectors
-from scripts.measuring import clocked, in_turns, ratio, record_file, write_part
+from scripts.measuring import clocked, in_turns, ratio
+from scripts.registry import Benchmark, Rows, main, number, several
 
 
 def density(mol: Any) -> Any:
@@ -37,7 +37,7 @@ def density(mol: Any) -> Any:
     return lib.tag_array((c * occupations) @ c.T, mo_coeff=c, mo_occ=occupations)
 
 
-def cases(mol: Any, functionals: list[str], rounds: int) -> list[dict[str, Any]]:
+def cases(mol: Any, functionals: list[str], rounds: int) -> Rows:
     """Seconds, ratios and differences for each functional."""
     from pyscf import dft
     from pyscf.dft import numint
@@ -46,7 +46,6 @@ def cases(mol: Any, functionals: list[str], rounds: int) -> list[dict[str, Any]]
 
     grids, dm = dft.Grids(mol).build(with_non0tab=True), density(mol)
     both: dict[str, Any] = {"PySCF": numint.NumInt(), "trnqc": NumInt("wait")}
-    rows = []
     for functional in functionals:
         results: dict[Any, Any] = {}
         contestants = {
@@ -58,8 +57,7 @@ def cases(mol: Any, functionals: list[str], rounds: int) -> list[dict[str, Any]]
         row |= {
             name: {"wall_s": median(t[0] for t in ts), "cpu_s": median(t[1] for t in ts)} for name, ts in times.items()
         }
-        rows.append(row | {"PySCF / trnqc": ratio(times["PySCF"], times["trnqc"])})
-    return rows
+        yield row | {"PySCF / trnqc": ratio(times["PySCF"], times["trnqc"])}
 
 
 def _run(ni: Any, arguments: tuple[Any, ...], results: dict[Any, Any]) -> None:
@@ -69,45 +67,50 @@ def _run(ni: Any, arguments: tuple[Any, ...], results: dict[Any, Any]) -> None:
 
 def table(title: str, rows: list[dict[str, Any]]) -> Table:
     """The rows, for a terminal."""
-    shown = Table("functional", "PySCF CPU s", "trnqc CPU s", "CPU ratio", "wall ratio", "dE / Ha", title=title)
+    shown = Table("case", "functional", "PySCF CPU s", "trnqc CPU s", "CPU ratio", "wall ratio", "dE / Ha", title=title)
     for row in rows:
         seconds = [f"{row[name]['cpu_s']:.2f}" for name in ("PySCF", "trnqc")]
         factors = [f"{row['PySCF / trnqc'][name]:.1f}" for name in ("cpu", "wall")]
-        shown.add_row(row["functional"], *seconds, *factors, f"{row['differences'][1]:.0e}")
+        shown.add_row(row["case"], row["functional"], *seconds, *factors, f"{row['differences'][1]:.0e}")
     return shown
 
 
-def main() -> None:
-    """Measure and write the record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--molecule", default="caffeine")
-    parser.add_argument("--bases", nargs="+", default=["def2-svp", "def2-tzvp"])
-    parser.add_argument("--functionals", nargs="+", default=["pbe", "b3lyp", "r2scan"])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=record_file("xc"))
-    vectors.add_argument(parser)
-    vectors.add_blas_argument(parser)
-    asked = parser.parse_args()
-    vectors.keep_to(asked.vectors, asked.blas)
-
+def passes(asked: argparse.Namespace) -> Rows:
+    """One pass for each basis and functional."""
     from pyscf import lib
-    from threadpoolctl import threadpool_info
 
     from scripts.scf.job import molecule
 
     lib.num_threads(asked.threads)
     for basis in asked.bases:
-        rows = cases(molecule(asked.molecule, basis), asked.functionals, asked.rounds)
-        title = f"{asked.molecule}/{basis}, {asked.threads} thread{'s' * (asked.threads > 1)}"
-        Console().print(table(title, rows))
-        blas = [
-            f"{Path(info['filepath']).name}: {info['architecture']}"
-            for info in threadpool_info()
-            if info["user_api"] == "blas"
-        ]
-        write_part(vectors.beside(asked.out), title, rows, blas=blas)
+        for row in cases(molecule(asked.molecule, basis), asked.functionals, asked.rounds):
+            yield {"case": f"{asked.molecule}/{basis}", "threads": asked.threads} | row
 
+
+def blas(asked: argparse.Namespace) -> dict[str, Any]:
+    """The kernels of all BLAS libraries."""
+    from threadpoolctl import threadpool_info
+
+    used = [info for info in threadpool_info() if info["user_api"] == "blas"]
+    return {"blas": [f"{Path(info['filepath']).name}: {info['architecture']}" for info in used]}
+
+
+BENCHMARK = Benchmark(
+    "xc",
+    __doc__,
+    {"passes": passes},
+    {
+        "--molecule": {"default": "caffeine"},
+        "--bases": several(["def2-svp", "def2-tzvp"]),
+        "--functionals": several(["pbe", "b3lyp", "r2scan"]),
+        "--rounds": number(3),
+        "--threads": number(1),
+    },
+    keys=("case", "functional", "threads"),
+    line=lambda row: f"{row['case']} {row['functional']}",
+    table=table,
+    facts=blas,
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(BENCHMARK))

@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from rich.table import Table
 
-from scripts import parts
+from scripts.registry import Benchmark, Rows, main, number
 from scripts.soak import crowds, kills, surroundings
 from scripts.soak.case import Case, rows
 
@@ -32,32 +35,33 @@ def table(part: str, found: list[dict[str, Any]]) -> Table:
     return whole
 
 
-def main() -> int:
-    # Forked processes have one thread each, and inherit what is imported here.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    broken: list[str] = []
+def part(cases: Callable[[argparse.Namespace], list[Case]], asked: argparse.Namespace) -> Rows:
+    """The rows of the cases whose name is asked for."""
+    yield from rows([case for case in cases(asked) if asked.only in case.name])
 
-    def part(cases: list[Case]) -> parts.Rows:
-        for one in rows([case for case in cases if asked.only in case.name]):
-            broken.extend([one["case"]] * (one["verdict"] == "broken"))
-            yield one
 
-    sections: parts.Parts = {
-        "mixed": lambda asked: part(crowds.mixed_cases(asked.jobs)),
-        "crowd": lambda asked: part(crowds.crowd_cases(asked.processes)),
-        "kills": lambda asked: part(kills.cases(asked.kills)),
-        "surroundings": lambda asked: part(surroundings.cases()),
-    }
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parts.add_arguments(parser, sections, "soak")
-    parser.add_argument("--jobs", type=int, default=crowds.JOBS, help="in one process (default: %(default)s)")
-    parser.add_argument("--processes", type=int, default=crowds.CROWD, help="at once (default: %(default)s)")
-    parser.add_argument("--kills", type=int, default=kills.KILLS, help="of each kind of work (default: %(default)s)")
-    parser.add_argument("--only", default="", metavar="WORD", help="cases whose name contains this")
-    asked = parser.parse_args()
-    parts.run_parts(asked, sections, lambda one: f"{one['case']}: {one['verdict']}: {one['happened']}", table)
-    return int(bool(broken))
-
+PARTS: dict[str, Callable[[argparse.Namespace], list[Case]]] = {
+    "mixed": lambda asked: crowds.mixed_cases(asked.jobs),
+    "crowd": lambda asked: crowds.crowd_cases(asked.processes),
+    "kills": lambda asked: kills.cases(asked.kills),
+    "surroundings": lambda asked: surroundings.cases(),
+}
+BENCHMARK = Benchmark(
+    "soak",
+    __doc__,
+    {name: partial(part, cases) for name, cases in PARTS.items()},
+    {
+        "--jobs": number(crowds.JOBS, "in one process"),
+        "--processes": number(crowds.CROWD, "at once"),
+        "--kills": number(kills.KILLS, "of each kind of work"),
+        "--only": {"default": "", "metavar": "WORD", "help": "cases whose name contains this"},
+    },
+    line=lambda one: f"{one['case']}: {one['verdict']}: {one['happened']}",
+    table=table,
+    failed=lambda one: one["verdict"] == "broken",
+)
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    # Forked processes have one thread each, and inherit what is imported here.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    sys.exit(main(BENCHMARK))

@@ -10,7 +10,8 @@ from scripts.device import contractions
 from scripts.workloads.contraction_oracle import reference
 from tests.cg.test_contraction_engine import BOUND, CASES, arrays, folded
 from trnqc.cg.cpu.contraction_engine import contraction_engine
-from trnqc.cg.cuda import contraction, element_ranges
+from trnqc.cg.cuda import contraction
+from trnqc.cg.cuda import contraction_engine as on_gpu
 from trnqc.cg.cuda.contraction_engine import CudaContractionEngine
 from trnqc.cg.problem.contraction import ContractionProblem, contraction_problem
 from trnqc.errors import OperandError
@@ -34,8 +35,8 @@ def engine(problem: ContractionProblem, dtype: str = "float64", order: str = "as
 @pytest.mark.parametrize("correlation", SMALL)
 def test_all_programs_agree_with_those_of_the_cpu(correlation, dtype, order, monkeypatch):
     """Ranges of two nodes, so that an element has several; five channels end within the second block of four."""
-    monkeypatch.setattr(element_ranges, "FEWEST", 2)
-    monkeypatch.setattr(element_ranges, "RANGES", 100)
+    monkeypatch.setattr(on_gpu, "FEWEST", 2)
+    monkeypatch.setattr(on_gpu, "RANGES", 100)
     problem = SMALL[correlation]
     weights, x, h, gb, elements = arrays(problem, dtype, nodes=7, elements=3)
     c, ours, theirs = folded(problem, weights, dtype), engine(problem, dtype, order), contraction_engine(problem, dtype)
@@ -104,11 +105,11 @@ def test_derivatives_along_directions_are_those_by_differences():
 
 def test_sums_repeat_bit_by_bit_unless_they_are_atomic(monkeypatch):
     """Nodes of an element lie in ranges of a fixed length, whatever the order in which groups run."""
-    monkeypatch.setattr(element_ranges, "FEWEST", 3)
+    monkeypatch.setattr(on_gpu, "FEWEST", 3)
     problem = SMALL[2]
     weights, x, _, gb, elements = arrays(problem, "float32", nodes=40, elements=2)
     c = folded(problem, weights, "float32")
-    monkeypatch.setattr(element_ranges, "RANGES", 10)
+    monkeypatch.setattr(on_gpu, "RANGES", 10)
     first, *others = (engine(problem, "float32", order).gradients(c, x, elements, gb)[1] for order in ORDERS)
     for gc in others:
         np.testing.assert_array_equal(gc, first)
@@ -157,10 +158,10 @@ def test_one_error_for_wrong_operands():
 
 
 def test_the_memory_of_ranges_is_bounded():
-    assert element_ranges.longest_range(100, 1000) == element_ranges.FEWEST
-    assert element_ranges.longest_range(100_000, 1000) == 391
-    assert element_ranges.longest_range(100_000, element_ranges.KEPT // 10) == 10_000
-    assert element_ranges.longest_range(100, 2 * element_ranges.KEPT) == 100
+    assert on_gpu.longest_range(100, 1000) == on_gpu.FEWEST
+    assert on_gpu.longest_range(100_000, 1000) == 391
+    assert on_gpu.longest_range(100_000, on_gpu.KEPT // 10) == 10_000
+    assert on_gpu.longest_range(100, 2 * on_gpu.KEPT) == 100
 
 
 @pytest.mark.parametrize("dtype", BOUND)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,8 +13,11 @@ from pyscf import gto, scf
 from scripts.device.recording_driver import RecordedDevice, RecordingDriver
 from tests.mp2.thread_ranks import on_threads, same
 from trnqc.eri.api import get_jk
-from trnqc.eri.cuda import launches
+from trnqc.eri.cuda import forms, launches
 from trnqc.eri.cuda.builder import JKBuilder
+from trnqc.eri.cuda.slots import slots_of
+from trnqc.eri.cuda.tiers import candidates
+from trnqc.eri.jk.batch import PLACE_A, PLACE_B
 from trnqc.errors import BackendUnavailable, CompilerError, InputError, MemoryLimit
 from trnqc.jit.device import cuda_devices
 from trnqc.jit.emulator import ORDERS
@@ -228,7 +232,7 @@ def test_forms_that_fail_are_followed_by_the_next():
     assert len(builder.notes) == 2
     assert "out of patience" in builder.notes[0]
     assert "60000 bytes" in builder.notes[1]
-    assert device.kept == ["work_jk_eri_0000_sph_memory", "screen_jk_eri_0000_sph"]
+    assert device.kept == ["work_jk_eri_0000_sph_tile_memory", "screen_jk_eri_0000_sph"]
 
 
 def test_when_all_forms_fail_the_reasons_are_told():
@@ -251,3 +255,30 @@ def test_no_devices_and_no_gpu():
             get_jk(mol, density(mol), backend="cuda")
     else:
         matches(JKBuilder(mol), density(mol))
+
+
+@pytest.mark.parametrize("elements", [0, 3, 20])
+def test_tiles_without_room_for_all_sums(elements, monkeypatch):
+    """Sums that have no place in the tile are added to memory, and all of them where there is no tile."""
+    monkeypatch.setattr(forms, "candidates", lambda cls: (replace(t, tile=elements) for t in candidates(cls)))
+    monkeypatch.setattr(launches, "KETS", 8)
+    mol = chain(5)
+    builder = JKBuilder(mol, devices=devices(order="random"))
+    matches(builder, density(mol, 2))
+    (launch, *_) = builder._residents[0]._plans.popitem()[1].launches
+    assert ("slots_c" in launch.arguments) == (elements > 0)
+    assert not elements or launch.arguments["slots_c"] < 5
+
+
+def test_shells_that_are_met_most_often_have_slots_first():
+    builder = JKBuilder(chain(4), devices=devices())
+    builder.get_jk(np.eye(4))
+    (table,) = {task.ket for task in builder._tasks[1]}
+    slots = slots_of(table, 5, alike=True)
+    for n, begin in enumerate(range(0, len(table), 5)):
+        places = table.places[begin : begin + 5, [PLACE_A, PLACE_B]]
+        shells = slots.shells[slots.begins[0][n] :][: slots.counts[0][n]]
+        np.testing.assert_array_equal(shells[slots.of_pairs[begin : begin + 5]], places)
+        times = [(places == shell).sum() for shell in shells]
+        assert times == sorted(times, reverse=True)
+        assert sorted(shells) == sorted(set(places.ravel()))

@@ -13,10 +13,9 @@ import trnqc
 from trnqc.eri import get_jk
 from trnqc.eri.operators import Operator
 from trnqc.eri.seminumerical import grid, work
-from trnqc.eri.seminumerical.exchange import LEVEL, SeminumericalExchange
+from trnqc.eri.seminumerical.exchange import LEVEL, SeminumericalExchange, correction
 from trnqc.eri.seminumerical.field import Field
 from trnqc.eri.seminumerical.grid import POINTS, Orbitals, blocks_of, grid_of
-from trnqc.eri.seminumerical.overlap_fit import correction
 from trnqc.errors import InputError, UnsupportedError
 from trnqc.pyscf.exchange import EARLY_LEVEL, EarlyGrid
 

@@ -10,7 +10,21 @@ import pytest
 from tests.eri import quartets
 from trnqc import jit
 from trnqc.eri.classes import QuartetClass
-from trnqc.eri.cuda.tiers import REGISTER_VALUES, SHARED_BYTES, SHARED_LANES, Tier, absurd, candidates, live
+from trnqc.eri.cuda.batch import work_recipe
+from trnqc.eri.cuda.tiers import (
+    MOST_WARPS,
+    MULTIPROCESSOR_SHARED,
+    REGISTER_VALUES,
+    RESERVED_SHARED,
+    SHARED_BYTES,
+    SHARED_LANES,
+    Tier,
+    absurd,
+    candidates,
+    live,
+    tile_beside,
+)
+from trnqc.eri.jk.batch import Batch
 from trnqc.eri.kernels.parameters import parameters, target_count
 from trnqc.eri.kernels.quartet import quartet_function
 from trnqc.gen import Array, emit_cuda
@@ -56,6 +70,25 @@ def test_general_contractions_need_memory():
 
 def test_a_large_stack_is_a_failure():
     assert absurd(ABSURD_SPILL + 1) and not absurd(316)
+
+
+@pytest.mark.parametrize("targets", [0, 13824, 20736, 36864, SHARED_BYTES])
+def test_a_tile_beside_targets_costs_no_block(targets):
+    room = MULTIPROCESSOR_SHARED // (targets + RESERVED_SHARED)
+    tile = 8 * tile_beside(targets)
+    assert targets + tile <= SHARED_BYTES
+    assert MULTIPROCESSOR_SHARED // (targets + tile + RESERVED_SHARED) >= min(room, MOST_WARPS)
+    assert (tile == 0) == (targets == SHARED_BYTES)
+
+
+@needs_nvcc
+def test_a_program_with_digestion_does_not_spill():
+    cls = of("2111")
+    tier = next(candidates(cls))
+    recipe = work_recipe(Batch(cls), tier)
+    text = emit_cuda(*recipe.functions(), lanes=tier.lanes, accumulate=tier.accumulate)
+    kernel = jit.compile_cuda(text, name="tier", arch="sm_80").kernel(recipe.name)
+    assert tier.tile > 0 and kernel.spill_stores == 0
 
 
 def integrals(cls: QuartetClass, tier: Tier) -> tuple[np.ndarray, np.ndarray]:

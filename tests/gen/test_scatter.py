@@ -9,7 +9,10 @@ from tests.gen.programs import run_both
 from trnqc.errors import ProgramError
 from trnqc.gen import Array, Var, const, emit_c
 from trnqc.gen import statements as st
-from trnqc.gen.values import lt, select
+from trnqc.gen.values import lane, lt, select
+from trnqc.jit import Recipe
+from trnqc.jit.emulator import ORDERS
+from trnqc.jit.simulated_device import SimulatedDevice
 
 N, I = Var("n", "i64"), Var("i", "i64")
 AT, X = Array("at", "i64", (N,), lanes=True), Array("x", "f64", (N,), lanes=True)
@@ -39,13 +42,16 @@ def test_places_by_lane(lanes, index, by_lane, put):
 @pytest.mark.parametrize("by_lane", [False, True])
 @pytest.mark.parametrize("index", [*INDICES, "common"])
 @pytest.mark.parametrize("lanes", [1, 4, 8])
-def test_stores_under_a_condition(lanes, index, by_lane):
+@pytest.mark.parametrize("write", [st.store, st.accumulate])
+def test_writes_under_a_condition(write, lanes, index, by_lane):
     """Where the condition does not hold, nothing is written, and an index may be anywhere."""
+    if index == "common" and write is st.accumulate:
+        pytest.skip("an element that lanes share takes a sum over all of them")
     if index == "common" and not by_lane:
         pytest.skip("an element that lanes share takes a condition that they share")
     out = Array("out", "f64", lanes=by_lane)
     place = I if index == "common" else select(lt(X[I], 0.0), const(-(10**9), "i64"), INDICES[index])
-    put = st.store(out[place], X[I], where=lt(0.0, X[I]))
+    put = write(out[place], X[I], where=lt(0.0, X[I]))
     f = st.Function("spread", (N, AT, X, out), st.block(st.loop(I, N, put)))
     rng = np.random.default_rng(lanes)
     places = rng.permutation(5 * lanes).reshape(5, lanes).astype(np.int64)
@@ -69,6 +75,25 @@ def test_lanes_that_share_an_element_share_the_condition():
     f = st.Function("spread", (N, X, out), st.block(st.store(out[N], const(1.0), where=lt(0.0, X[N]))))
     with pytest.raises(ProgramError, match="shared by all lanes"):
         emit_c(f, lanes=4)
+
+
+def test_an_element_of_all_lanes_takes_no_addition_under_a_condition():
+    out = Array("out", "f64")
+    f = st.Function("spread", (N, X, out), st.block(st.accumulate(out[N], X[N], where=lt(0.0, X[N]))))
+    with pytest.raises(ProgramError, match="elements of their own"):
+        emit_c(f, lanes=4)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_additions_of_threads_under_a_condition(order):
+    """A value that is there only where the condition holds is not read elsewhere."""
+    out, few = Array("out", "f64"), Array("few", "f64")
+    put = st.accumulate(out[lane() // 2], few[lane()], where=lt(lane(), const(3, "i64")))
+    f = st.Function("spread", (few, out), st.block(put), group=Var("group", "i64"))
+    device = SimulatedDevice(lanes=4, order=order)
+    arrays = {"few": device.upload(np.arange(1.0, 4.0)), "out": device.zeros(2)}
+    device.launch(device.build(Recipe.of(f, name="spread"), 4), 2, arrays)
+    np.testing.assert_array_equal(device.download(arrays["out"]), [6.0, 6.0])
 
 
 def test_indices_in_memory_pass_no_vector():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trnqc.profiling.readers.names import engine_of, lane_name
+from trnqc.profiling.readers.lanes import engine_of, lane_name
 
 NAMES = [
     ("Tensor", "tensor"),

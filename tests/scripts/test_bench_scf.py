@@ -8,7 +8,7 @@ import time
 import pytest
 
 from scripts import bench_scf
-from scripts.bench_scf import CASES, enter, medians, part_of, ratios
+from scripts.bench_scf import BENCHMARK, CASES, medians, part_of, ratios
 from scripts.scf.job import REST, Clock, molecule, mp2, scf_object, watch
 from scripts.scf.plot import COLOURS, plot
 from trnqc.pyscf.early_cycles import why_not
@@ -64,12 +64,12 @@ def test_fitted_integrals_on_disk(who: str) -> None:
 def test_what_the_record_has_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_scf, "compare", lambda case, threads, *_: {"case": case, "threads": threads})
     asked = argparse.Namespace(cases=CASES["scaling"][:2], quick=False, threads=[1, 2], rounds=1, no_gradient=True)
-    record = {"parts": {"scaling": {"rows": [{"case": CASES["scaling"][0], "threads": 2}]}}}
+    asked.measured = {(CASES["scaling"][0], 2)}
     for missing, count in ((False, 4), (True, 3)):
         asked.missing = missing
-        rows = list(bench_scf.rows_of("scaling", asked, record))
+        rows = list(bench_scf.rows_of("scaling", asked))
         assert len(rows) == count
-    assert record["parts"]["scaling"]["rows"][0] not in rows
+    assert {"case": CASES["scaling"][0], "threads": 2} not in rows
 
 
 def test_clusters_are_those_of_the_scaling_benchmark() -> None:
@@ -90,9 +90,8 @@ def test_rows_replace_those_of_the_same_case_and_are_drawn() -> None:
     assert seconds["PySCF"]["all"]["wall_s"] == 7.0
     row = {"case": "water/sto-3g/pbe/fitted", "threads": 1, "seconds": {"scf": seconds}}
     record: dict = {"parts": {}}
-    enter(record, "jobs", row)
-    enter(record, "jobs", row | {"rounds": 2})
-    enter(record, "jobs", row | {"threads": 2})
+    for new in (row, row | {"rounds": 2}, row | {"threads": 2}):
+        BENCHMARK.enter(record, "jobs", [new])
     rows = record["parts"]["jobs"]["rows"]
     assert [(r["threads"], r.get("rounds")) for r in rows] == [(1, 2), (2, None)]
     figure = plot(record)

@@ -136,7 +136,10 @@ def test_names_in_sources():
 @pytest.mark.parametrize(
     ("arguments", "last"),
     [
-        ((), "-m scripts.changed|-m pytest -m not slow --numprocesses auto --dist loadfile --durations 10 one two"),
+        (
+            (),
+            "-m scripts.changed|-m pytest -m not slow --quick --numprocesses auto --dist loadfile --durations 10 one two",
+        ),
         (("all",), "mypy|-m pytest -m not slow --numprocesses auto --dist loadfile --durations 10 tests"),
         (("tests/sim", "-k", "all"), "-m pytest tests/sim -k all"),
     ],

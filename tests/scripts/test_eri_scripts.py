@@ -1,4 +1,4 @@
-"""The ablation on the smallest classes, and the GPU benchmark rehearsed on simulated devices."""
+"""The GPU benchmark rehearsed on simulated devices, and counted sizes."""
 
 from __future__ import annotations
 
@@ -11,43 +11,11 @@ from pyscf import gto
 from scripts.device import bench_eri
 from scripts.eri.counting_device import CountingDevice
 from scripts.eri.gpu_sizes import record_of
-from scripts.eri_ablation import __main__ as eri_ablation
-from scripts.eri_ablation.eq7 import class_rows
-from scripts.eri_ablation.verdicts import verdicts
 from scripts.workloads.trp_cage import ATOMS, FILE
 from trnqc.eri.cuda.builder import JKBuilder
 from trnqc.errors import BackendUnavailable
 from trnqc.jit.device import cuda_devices
 from trnqc.jit.simulated_device import SimulatedDevice
-
-
-def test_the_ablation_counts_and_judges(tmp_path, capsys):
-    path = tmp_path / "ablation.json"
-    for digits in ("1010", "1111"):
-        eri_ablation.main(["--parts", "graphs", "phase2", "--classes", digits, "--out", str(path)])
-    record = json.loads(path.read_text())
-    assert [row["class"] for row in record["parts"]["graphs"]] == ["1010", "1111"]
-    rows = {row["rule"]: row for row in record["parts"]["graphs"][1]["rules"]}
-    assert rows["interleaved"]["nodes"] == 176 and rows["interleaved"]["targets"] == 81
-    before, after = rows["interleaved"]["slots"]["target"]
-    assert before == 176 and after < 30
-    (phase2,) = (row for row in record["parts"]["phase2"] if row["class"] == "1111")
-    assert phase2["fused"]["flops"] <= phase2["late"]["flops"]
-    assert record["targets"] and all(v["met"] for v in record["targets"])
-    assert "Targets" in capsys.readouterr().out
-
-
-def test_a_target_that_is_missed_is_said():
-    row = {
-        "class": "2111",
-        "chosen": True,
-        "arch": "sm_80",
-        "variant": "targets in memory",
-        "spill_stores": 8,
-        "spill_loads": 0,
-        "registers": 255,
-    }
-    assert [v["met"] for v in verdicts({"gpu": [row]})] == [False, False]
 
 
 def test_the_gpu_benchmark_is_rehearsed(tmp_path, monkeypatch, capsys):
@@ -74,13 +42,6 @@ def test_without_a_gpu_it_says_why(capsys):
         assert "GPU" in said or "trnqc[cuda]" in said
     else:
         pytest.skip("there is a GPU here")
-
-
-def test_readings_of_eq7():
-    """The scheduler `target` needs no more live values than any reading; all dependants fewer by argmax."""
-    for peaks in class_rows("1010")["rules"].values():
-        assert peaks["target"] == min(peaks.values())
-        assert peaks["all dependants, argmax"] < peaks["all dependants, argmin"]
 
 
 class QueueingDevice(SimulatedDevice):

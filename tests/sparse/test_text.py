@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from tests.sparse.corpus import CASES
 from tests.sparse.test_nest import NEST
-from trnqc.sparse.network.listing import layouts, listing
 from trnqc.sparse.network.nest import Workspace
+from trnqc.sparse.network.notation import layouts, listing
 from trnqc.sparse.search import named_nests
 
 

@@ -24,7 +24,7 @@ IMPORTED = [
     "trnqc.mp2.run",
     "trnqc.cli",
     "trnqc.eri.jk.builder",
-    "trnqc.torch_ops.distributed",
+    "trnqc.contraction.ranks.distributed",
     "trnqc.ranks.transport",
 ]
 

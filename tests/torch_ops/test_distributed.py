@@ -16,8 +16,8 @@ torch = pytest.importorskip("torch")
 from tests.torch_ops.forked import Rank  # noqa: E402
 from trnqc.contraction import einsum_plan  # noqa: E402
 from trnqc.contraction.distribute.placement import COPY, FIRST  # noqa: E402
+from trnqc.contraction.ranks.distributed import dtensor_placements, run_distributed  # noqa: E402
 from trnqc.errors import InputError, UnsupportedError  # noqa: E402
-from trnqc.torch_ops.distributed import dtensor_placements, run_distributed  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,7 +29,7 @@ PROGRAM = """
     from tests.contraction.workloads import a3a, four_factors, four_index, ladder, leaf, indices
     from trnqc.contraction.distribute.distribution import distribute
     from trnqc.contraction.tree import Node, Tree
-    from trnqc.torch_ops.distributed import run_distributed
+    from trnqc.contraction.ranks.distributed import run_distributed
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))

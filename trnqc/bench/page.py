@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from math import log2
 
-from trnqc import __version__
 from trnqc.bench.figure import Figure, Section, duration, faster
 from trnqc.profiling.page.markup import Markup, element, table
+from trnqc.version import __version__
 
 # Width and height of the field of a bar in the units of its drawing, and the ratios at its two ends.
 WIDTH, HEIGHT, LOWEST, HIGHEST = 240.0, 18.0, 0.25, 64.0

@@ -16,10 +16,10 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from trnqc import __version__
 from trnqc.errors import TrnqcError
 from trnqc.host.files import temporary_place
 from trnqc.host.output import log_on_standard_error
+from trnqc.version import __version__
 
 # The module and the line of help of each command.
 COMMANDS = {

@@ -23,7 +23,7 @@ from trnqc import sim
 from trnqc.errors import InputError
 from trnqc.host.output import add_output, console_of, write_json
 from trnqc.sim.lint.migration import Migration, migrations
-from trnqc.sim.machine.findings import Finding
+from trnqc.sim.machine.rules import Finding
 from trnqc.sim.machine.version import VERSIONS
 
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from trnqc.errors import ArgumentError, ExpressionError
-from trnqc.expression.messages import error_at
 from trnqc.expression.operand import Leaf
 from trnqc.expression.spaces import Index
+from trnqc.expression.tokens import error_at
 
 Shape = tuple[int, ...]
 

@@ -24,12 +24,11 @@ from dataclasses import replace
 from fractions import Fraction
 
 from trnqc.errors import ExpressionError
-from trnqc.expression.messages import error_at
 from trnqc.expression.program import Program, Statement, check_factor, check_target
 from trnqc.expression.spaces import Space
 from trnqc.expression.symmetry import Exchange, Permutations, Symmetry, permutations_of
 from trnqc.expression.terms import Factor, Sum, Tensor, Term
-from trnqc.expression.tokens import Token, logical_lines
+from trnqc.expression.tokens import Token, error_at, logical_lines
 
 KEYWORDS = ("space", "index", "tensor", "function")
 

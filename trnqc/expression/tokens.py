@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from trnqc.expression.messages import error_at
+from trnqc.errors import ExpressionError
 
 TOKEN = re.compile(
     r"\s*(?:(?P<number>\d+\.?\d*(?:[eE][-+]?\d+)?)|(?P<name>[^\W\d]\w*'*)|(?P<sign>\+=|-=|[-+*/=()\[\],:|]))"
@@ -68,3 +68,21 @@ def _scan(line: str, number: int) -> list[Token]:
         tokens.append(Token(kind, match.group(kind), number, match.start(kind)))
         column = match.end()
     return tokens
+
+
+def error_at(message: str, line: str, column: int, number: int | None = None) -> ExpressionError:
+    """Return an error that shows a line of text with a caret under a column.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong.
+    line : str
+        The line.
+    column : int
+        The column, counted from 0.
+    number : int, optional
+        The number of the line, counted from 1, if the text has several.
+    """
+    where = "" if number is None else f"line {number}: "
+    return ExpressionError(f"{where}{message}\n  {line}\n  {' ' * column}^")

@@ -165,6 +165,12 @@ class _Frame:
 
     def do_accumulate(self, s: st.Accumulate) -> None:
         data, index, value = self.name(s.array.name), self.value(s.index), self.value(s.value)
+        if s.where is not None:
+            holds = np.broadcast_to(self.value(s.where), self.lanes)
+            lanes = np.flatnonzero(holds)
+            place, value = self.place(s.array, index[lanes]), np.broadcast_to(value, self.lanes)[lanes]
+            np.add.at(data, (place[0], lanes) if data.ndim == 2 else place, value)
+            return
         place = self.place(s.array, index)
         if data.ndim == 2:
             data[place] += value

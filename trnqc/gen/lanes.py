@@ -100,6 +100,11 @@ def _check(lanes: Lanes, f: st.Function, s: st.Statement) -> None:
                     f"function {f.name}: an element of {s.array.name} is shared by all lanes, but "
                     f"{expression(s.value)} differs by lane; mark the array `lanes`, or accumulate"
                 )
+        case st.Accumulate() if s.where is not None and not lanes.differs(f, s.index):
+            raise ProgramError(
+                f"function {f.name}: where a condition holds, lanes add to elements of their own, but the index "
+                f"{expression(s.index)} of {s.array.name} is the same on every lane; select a value that is 0 elsewhere"
+            )
         case st.GatherRows() | st.ScatterRows():
             _check_rows(lanes, f, s)
         case st.Unpack() | st.Pack():

@@ -75,7 +75,7 @@ def _lines(s: st.Statement, pad: str) -> list[str]:
             return [f"{pad}{array(s.array)}"]
         case st.Store() | st.Accumulate():
             sign = "=" if isinstance(s, st.Store) else "+="
-            where = f" where {expression(s.where)}" if isinstance(s, st.Store) and s.where is not None else ""
+            where = f" where {expression(s.where)}" if s.where is not None else ""
             return [f"{pad}{s.array.name}[{expression(s.index)}] {sign} {expression(s.value)}{where}"]
         case st.GatherRows() | st.ScatterRows():
             row = f"[{expression(s.start)} .. + {expression(s.count)}]"

@@ -145,11 +145,9 @@ def _statement(s: st.Statement, rules: tuple[Rule, ...]) -> st.Statement:
             return in_statements(s, *rules)
         case st.Let() | st.Declare() | st.Assign():
             return type(s)(s.var, new(s.value))
-        case st.Store():
+        case st.Store() | st.Accumulate():
             where = None if s.where is None else new(s.where)
-            return st.Store(s.array, new(s.index), new(s.value), where)
-        case st.Accumulate():
-            return st.Accumulate(s.array, new(s.index), new(s.value))
+            return type(s)(s.array, new(s.index), new(s.value), where)
         case st.GatherRows() | st.ScatterRows():
             return type(s)(s.target, s.source, new(s.start), new(s.count))
         case st.Unpack() | st.Pack():

@@ -74,15 +74,17 @@ class Store(Statement):
 
 @dataclass(frozen=True)
 class Accumulate(Statement):
-    """array[index] += value.
+    """array[index] += value, where a condition holds if there is one.
 
     If the value differs by lane and the array is not marked `lanes`, the sum of the value over the lanes is added. On a
-    CPU it is formed in the order of the lanes.
+    CPU it is formed in the order of the lanes. With a condition, the index has to differ by lane, and where it does not
+    hold, the index may lie outside of the array.
     """
 
     array: Array
     index: Value
     value: Value
+    where: Value | None = None
 
 
 @dataclass(frozen=True)
@@ -299,9 +301,9 @@ def store(target: Value, value: Value | Number, where: Value | None = None) -> S
     return Store(*_element(target), as_value(value, target.dtype), where)
 
 
-def accumulate(target: Value, value: Value | Number) -> Accumulate:
-    """The statement a[i, j] += v, written ``accumulate(a[i, j], v)``."""
-    return Accumulate(*_element(target), as_value(value, target.dtype))
+def accumulate(target: Value, value: Value | Number, where: Value | None = None) -> Accumulate:
+    """The statement a[i, j] += v, written ``accumulate(a[i, j], v)``; `where` is the condition under which it adds."""
+    return Accumulate(*_element(target), as_value(value, target.dtype), where)
 
 
 def call(function: Function, **arguments: Value | Number | Array | View) -> Call:
@@ -335,10 +337,8 @@ def values(statement: Statement) -> tuple[Value, ...]:
     match statement:
         case Let() | Declare() | Assign():
             return (statement.value,)
-        case Store():
+        case Store() | Accumulate():
             return (statement.index, statement.value, *([] if statement.where is None else [statement.where]))
-        case Accumulate():
-            return (statement.index, statement.value)
         case GatherRows() | ScatterRows():
             return (statement.start, statement.count)
         case Unpack() | Pack():

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from importlib.resources import files
 
-from trnqc import __version__
 from trnqc.interfaces.optimization import Optimization
 from trnqc.profiling.page.lanes import ticks
 from trnqc.profiling.page.markup import Markup, element, table
+from trnqc.version import __version__
 
 # Size and margins of each plot in pixels.
 WIDTH, HEIGHT = 860, 260

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from trnqc import __version__
 from trnqc.interfaces import qcschema
 from trnqc.interfaces.packages import optional
+from trnqc.version import __version__
 
 # Bytes in the unit of memory of QCEngine, GiB.
 GIB = 2.0**30

@@ -10,12 +10,12 @@ from typing import Any
 
 from pyscf.data.nist import BOHR
 
-from trnqc import __version__
 from trnqc.errors import InputError, MemoryLimit, NotConverged, TrnqcError, UnsupportedError
 from trnqc.interfaces.method import SinglePoint, check_method, job_of_settings, single_point
 from trnqc.interfaces.packages import optional
 from trnqc.mp2.job import Job
 from trnqc.mp2.reference.molecule import Geometry
+from trnqc.version import __version__
 
 DRIVERS = ("energy", "gradient", "properties")
 # The type in a FailedOperation of each class of error; the first class that fits counts.

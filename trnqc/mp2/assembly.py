@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyscf
 
-from trnqc import __version__
 from trnqc.host.blas import numpy_blas
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis
 from trnqc.mp2.factors.factors import Factors, SpinFactors
@@ -20,6 +19,7 @@ from trnqc.mp2.result import MP2Result
 from trnqc.mp2.result_parts import Comparison, Frozen, Pairs, Run, Sizes, SpinPairs, System, triangle
 from trnqc.mp2.scf.hartree_fock import jk_ran_on
 from trnqc.types import SpinPairEnergies
+from trnqc.version import __version__
 
 
 def result_of_molecule(

@@ -26,7 +26,6 @@ import numpy as np
 from pyscf import gto
 from pyscf.lib import chkfile
 
-from trnqc import __version__
 from trnqc.errors import CheckpointError, StorageError
 from trnqc.host.files import Records, hold, write_aside
 from trnqc.mp2.execution import Execution
@@ -35,6 +34,7 @@ from trnqc.mp2.factors.factors import Factors, SpinFactors
 from trnqc.mp2.reference.molecule import basis_name, describe
 from trnqc.mp2.reference.orbitals import SpinFrozen, frozen_by_spin
 from trnqc.mp2.storage.store import Array, Store
+from trnqc.version import __version__
 
 _log = logging.getLogger(__name__)
 # Version of the format of checkpoints.

@@ -30,9 +30,8 @@ from trnqc.pyscf.early_cycles import SMALLEST, EarlyCycles
 from trnqc.pyscf.fitted_gradients import accelerate_fitted_gradients
 from trnqc.pyscf.gradients import accelerate_gradients
 from trnqc.pyscf.hessians import accelerate_hessian
-from trnqc.pyscf.molecule_cache import MoleculeCache
+from trnqc.pyscf.molecule_cache import MoleculeCache, Timings
 from trnqc.pyscf.quadratures import accelerate_quadratures, accelerate_xc_gradients, undo_quadratures
-from trnqc.pyscf.timings import Timings
 
 # Functions up to which several threads make the matrix products and eigenvectors of an SCF slower rather than faster,
 # because they wait for each other. J and K have threads of their own.

@@ -25,8 +25,7 @@ from trnqc.errors import MemoryLimit, UnsupportedError
 from trnqc.host.overrides import users_method
 from trnqc.pyscf import exchange as exchange_methods
 from trnqc.pyscf.density_fitting import DF
-from trnqc.pyscf.molecule_cache import MoleculeCache, is_covered
-from trnqc.pyscf.timings import Timings
+from trnqc.pyscf.molecule_cache import MoleculeCache, Timings, is_covered
 
 # The classes that can be accelerated, with their subclasses ROHF, RKS, UKS and ROKS.
 COVERED = (scf.hf.RHF, scf.uhf.UHF)

@@ -13,14 +13,12 @@ PSUM, with one rounding per store.
 from __future__ import annotations
 
 from trnqc.sim.launch.install import find_real_nki, install, uninstall
-from trnqc.sim.launch.jit import Kernel, jit
+from trnqc.sim.launch.jit import Kernel, jit, last_trace, simulate, trace
 from trnqc.sim.launch.launch import Spec
-from trnqc.sim.launch.simulate import last_trace, simulate, trace
 from trnqc.sim.lint.lint import lint
 from trnqc.sim.machine.faults import NkiValidationError, RangeWarning
-from trnqc.sim.machine.findings import Finding
 from trnqc.sim.machine.machine import Trace
-from trnqc.sim.machine.rules import RuleWarning, forget, reported
+from trnqc.sim.machine.rules import Finding, RuleWarning, forget, reported
 from trnqc.sim.nki import isa, language, typing
 from trnqc.sim.timeline.timeline import Timeline, timeline
 

@@ -15,8 +15,7 @@ from pyscf.dft import numint
 from trnqc.eri.compiled import background
 from trnqc.jit import Recipe
 from trnqc.xc.ao import programs_for
-from trnqc.xc.blocks import Block
-from trnqc.xc.blocks_cache import BlocksCache
+from trnqc.xc.blocks import Block, BlocksCache
 from trnqc.xc.densities import ORDER, Density, densities_of
 from trnqc.xc.programs import point_programs, vv10_program
 from trnqc.xc.quadrature import Quadrature

@@ -18,8 +18,7 @@ from pyscf import gto, lib
 from pyscf.dft import numint
 
 from trnqc.host.overrides import users_method
-from trnqc.xc.blocks import Block, Blocks
-from trnqc.xc.blocks_cache import BlocksCache
+from trnqc.xc.blocks import Block, Blocks, BlocksCache
 from trnqc.xc.densities import ORDER, VARIABLES, Density, densities_of
 from trnqc.xc.quadrature import Quadrature
 

@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("mace")
 
-from trnqc.cg.torch.cpp import library  # noqa: E402
+from trnqc.cg.torch.cpp import folder  # noqa: E402
 from trnqc.jit.cpp import cpp_compiler  # noqa: E402
 
 PROGRAM = Path(__file__).resolve().parents[3] / "examples" / "cpp" / "energy.cpp"
@@ -21,8 +21,8 @@ PROGRAM = Path(__file__).resolve().parents[3] / "examples" / "cpp" / "energy.cpp
 def program(tmp_path_factory):
     """The example, compiled."""
     out = tmp_path_factory.mktemp("program") / "energy"
-    flags = ("-std=c++20", "-O1", *library.torch_defines(), *library.torch_folders())
-    subprocess.run([*cpp_compiler(), *flags, PROGRAM, "-o", out, *library.LINKED, "-ldl"], check=True)
+    flags = ("-std=c++20", "-O1", *folder.torch_defines(), *folder.torch_folders())
+    subprocess.run([*cpp_compiler(), *flags, PROGRAM, "-o", out, *folder.LINKED, "-ldl"], check=True)
     return out
 
 

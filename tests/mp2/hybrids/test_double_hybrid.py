@@ -10,7 +10,7 @@ from pyscf.mp import dfmp2, dfump2
 import trnqc
 from trnqc.errors import InputError, NotConverged, UnsupportedError
 from trnqc.mp2.hybrids.dispersion import dispersion_energy
-from trnqc.mp2.hybrids.final import energy_with
+from trnqc.mp2.hybrids.kohn_sham import energy_with
 from trnqc.mp2.hybrids.recipes import recipe
 
 # Total energies without dispersion, Hartree, of both molecules in 6-31G by pyscf-forge (pyscf.dh on PySCF 2.14): SCF

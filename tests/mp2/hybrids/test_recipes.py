@@ -11,7 +11,7 @@ from pyscf import dft, gto
 from trnqc.errors import InputError, UnsupportedError
 from trnqc.mp2.hybrids.dispersion import dispersion_energy
 from trnqc.mp2.hybrids.expansion import WB97M2, SeriesFunctional, semilocal_energy
-from trnqc.mp2.hybrids.final import energy_with
+from trnqc.mp2.hybrids.kohn_sham import energy_with
 from trnqc.mp2.hybrids.recipes import RECIPES, Recipe, recipe
 
 # The coefficients of wB97M-V, which libxc has too: J. Chem. Phys. 144, 214110 (2016), table V.

@@ -11,11 +11,13 @@ import numpy as np
 
 from trnqc import backends
 from trnqc.cg.cuda.contraction import Form, parts, recipe
-from trnqc.cg.cuda.element_ranges import check_elements, ranges_of
+from trnqc.cg.cuda.device_graph import device_segments, require_numbers
 from trnqc.cg.cuda.engine import BLOCKS, WARP, least_spilled
 from trnqc.cg.cuda.operands import Operands, operands_of, refuse_capture
 from trnqc.cg.cuda.row_sums import sum_segments
+from trnqc.cg.cuda.segments import Segments, segments
 from trnqc.cg.problem.contraction import ContractionProblem
+from trnqc.cg.problem.graph import Graph
 from trnqc.errors import OperandError
 from trnqc.jit import TYPES, Recipe
 from trnqc.jit.device import Built, Device
@@ -160,3 +162,44 @@ class CudaContractionEngine:
 
 def _name(array: Any) -> str:
     return str(array.dtype).removeprefix("torch.")
+
+
+# Number of ranges, for each of which a GPU has a warp for every block of channels, and the fewest nodes of a range.
+RANGES, FEWEST = 256, 8
+# What is numbered, in messages of the device.
+WHAT = "elements with the numbers"
+# Bytes of the rows of all ranges, but not of those of the elements.
+KEPT = 1 << 28
+
+
+def ranges_of(elements: Any, count: int, row: int) -> Segments:
+    """Return the ranges of nodes.
+
+    Parameters
+    ----------
+    elements : array
+        int64 [nodes], the element of each node; an array of NumPy or PyTorch. Numbers out of range are errors, as in
+        `check_elements`.
+    count : int
+        Number of elements.
+    row : int
+        Bytes of a row of gradients.
+    """
+    longest = longest_range(len(elements), row)
+    if isinstance(elements, np.ndarray):
+        check_elements(elements, count)
+        return segments(Graph(elements, elements, count).by_receiver, longest)
+    return device_segments(elements, elements, count, longest, what=WHAT)
+
+
+def longest_range(nodes: int, row: int) -> int:
+    """Return the largest number of nodes of a range."""
+    return max(FEWEST, -(-nodes // max(1, min(RANGES, KEPT // max(1, row)))))
+
+
+def check_elements(elements: Any, count: int) -> None:
+    """Require numbers from 0 to count - 1: OperandError for an array, an assertion on the device for a tensor."""
+    if not isinstance(elements, np.ndarray):
+        require_numbers(elements, count, WHAT)
+    elif (outside := (elements < 0) | (elements >= count)).any():
+        raise OperandError(f"elements: expected numbers from 0 to {count - 1}, found {elements[outside][0]}")

@@ -8,7 +8,7 @@ They depend on the molecule and on the number of densities alone, so that passes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -16,7 +16,9 @@ import numpy as np
 
 from trnqc.eri.cuda.batch import OWN
 from trnqc.eri.cuda.screen import queue_size
+from trnqc.eri.cuda.slots import Wants, divided, slots_of
 from trnqc.eri.cuda.tiers import Tier
+from trnqc.eri.cuda.tile import share_slots
 from trnqc.eri.jk.batch import SCHWARZ, Batch
 from trnqc.eri.jk.tasks import Task
 from trnqc.eri.kernels import boys
@@ -153,7 +155,8 @@ def plan(tasks: Sequence[Task], kernels: Kernels, kind: Kind, resident: Callable
         for block in blocks(task, kind.cutoff, programs.work.lanes, workers * kind.devices, rows):
             launch, need = _launch(number, block, programs, workers, kind, fixed)
             needs.append(need)
-            launches += [launch] if launch.rows else []
+            tile = _tile(task, block, programs.tier.tile, launch, kind, resident)
+            launches += [replace(launch, arguments=launch.arguments | tile)] if launch.rows else []
         most = {name: max(size, *(need.get(name, 0) for need in needs)) for name, size in most.items()}
     return Plan(tuple(launches), most, widest)
 
@@ -172,6 +175,19 @@ def _launch(
     launch = Launch(programs, rows, workers, fixed | numbers | {"rows": rows, "n_workers": workers})
     most = -(-(block.end - block.begin) // kind.devices) * block.parts
     return launch, {"counts": most, "queue": most * step, "weight": most * step}
+
+
+def _tile(
+    task: Task, block: Block, tile: int, launch: Launch, kind: Kind, resident: Callable[[np.ndarray], DeviceArray]
+) -> dict[str, Any]:
+    """Return the arguments of a launch that say what has a place in a tile of so many elements."""
+    if not tile:
+        return {}
+    slots = slots_of(task.ket, KETS, share_slots(task.cls))
+    wants = Wants.of(task, kind.count, kind.with_j, kind.with_k)
+    pairs, again = block.ket_end - block.ket_begin, launch.rows > launch.workers
+    places = divided(tile, wants, task.cls, slots, block.ket_begin // KETS, pairs, again)
+    return places | {"ket_slots": resident(slots.of_pairs), "slot_shells": resident(slots.shells)}
 
 
 def _sizes(task: Task, count: int) -> dict[str, int]:

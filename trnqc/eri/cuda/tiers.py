@@ -6,8 +6,8 @@ memory     targets in global memory, with a fence after every addition so that n
 columns    the same with loops over the recurrence's columns in memory: for classes too large for straight-line code
 
 The rules are counts: a double takes two of at most 255 registers, and coefficients and addresses take some forty.
-They were found with ptxas on sm_80 and sm_90 (scripts/eri_ablation); no kernel was timed on a GPU for them. If the
-compiler gives up on a tier or spills, the next one is tried (forms.py).
+They were found with ptxas on sm_80 and sm_90 (profiles/counted/eri_cuda_registers.json); no kernel was timed on a GPU
+for them. If the compiler gives up on a tier or spills, the next one is tried (forms.py).
 """
 
 from __future__ import annotations
@@ -33,6 +33,14 @@ SHARED_BYTES = 48 * 1024 - 256
 SHARED_LANES = 32
 # Threads of other blocks.
 LANES = 128
+# Elements of the tile of J and K of such a block (tile.py). Three blocks, which its registers allow for at most, leave
+# half of the L1 cache of sm_80.
+TILE = 2048
+# Bytes of shared memory of a multiprocessor of sm_80, those that the system reserves for a block, and blocks of a warp
+# whose registers it holds: by these, the tile beside targets in shared memory costs no resident block.
+MULTIPROCESSOR_SHARED, RESERVED_SHARED, MOST_WARPS = 164 * 1024, 1024, 8
+# The smallest tile: K of a shell with two p shells takes 18 elements.
+SMALLEST_TILE = 64
 # Nodes of the graph of a class whose forms compile in seconds, so that all are tried where the first ones spill.
 QUICK = 1500
 # The rule of the recurrence with the fewest live values.
@@ -58,6 +66,8 @@ class Tier:
         How it adds to memory: with a "fence" after each addition, or by "atomic" additions.
     min_blocks
         Blocks of a multiprocessor that the compiler is told to allow for; 0 leaves it the choice.
+    tile
+        Elements of the tile in which the block sums J and K (tile.py); 0 adds each quartet's share to memory.
     """
 
     name: str
@@ -66,6 +76,7 @@ class Tier:
     form: str = "straight"
     accumulate: str = "fence"
     min_blocks: int = 0
+    tile: int = 0
 
 
 def nodes(cls: QuartetClass) -> int:
@@ -80,6 +91,13 @@ def live(shells: tuple[int, int, int, int], draws: int) -> int:
     return peak_live(graph, best_of(graph, "target", draws))
 
 
+def tile_beside(targets: int) -> int:
+    """Return the elements of a tile that fits beside so many bytes of targets, or 0 if there is no room for one."""
+    blocks = min(MOST_WARPS, MULTIPROCESSOR_SHARED // (targets + RESERVED_SHARED))
+    room = min(SHARED_BYTES, MULTIPROCESSOR_SHARED // blocks - RESERVED_SHARED) - targets
+    return room // 8 if room >= 8 * SMALLEST_TILE else 0
+
+
 def candidates(cls: QuartetClass) -> Iterator[Tier]:
     """Yield the tiers of a class in the order in which they are tried."""
     h, size = target_count(cls), nodes(cls)
@@ -90,13 +108,14 @@ def candidates(cls: QuartetClass) -> Iterator[Tier]:
     if draws and not cls.general:
         if h < REGISTER_VALUES and h + live(cls.shells, draws) <= REGISTER_VALUES:
             # Told of one block, the compiler takes up to 255 registers; left alone it takes fewer and spills.
-            yield Tier("registers", replace(straight, space="local"), min_blocks=1)
+            yield Tier("registers", replace(straight, space="local"), min_blocks=1, tile=TILE)
         if h * 8 * SHARED_LANES <= SHARED_BYTES:
-            yield Tier("shared", replace(straight, space="shared"), SHARED_LANES)
+            tile = min(TILE, tile_beside(h * 8 * SHARED_LANES))
+            yield Tier("shared", replace(straight, space="shared"), SHARED_LANES, tile=tile)
     if draws:
-        yield Tier("memory", straight)
-        yield Tier("memory", straight, accumulate="atomic")
-    yield Tier("columns", loops, form="columns")
+        yield Tier("memory", straight, tile=TILE)
+        yield Tier("memory", straight, accumulate="atomic", tile=TILE)
+    yield Tier("columns", loops, form="columns", tile=TILE)
 
 
 def absurd(stack: int) -> bool:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from trnqc.eri.hessian import atom_pass
-from trnqc.eri.hessian.blocks import completed
 from trnqc.eri.hessian.densities import Densities, largest_of_pairs
 from trnqc.eri.hessian.molecule_passes import Passes, Sums, added
 from trnqc.eri.hessian.passes import CROSS, CROSS_SWAPPED, ONE_SIDE
@@ -104,3 +103,12 @@ def _blocks(passes: Passes, results: Sequence[Any], bras: Sequence[Side]) -> tup
         both[:, atom] = rows
     both += both.transpose(0, 2, 1, 4, 3)
     return both[0], both[1]
+
+
+def completed(blocks: np.ndarray) -> np.ndarray:
+    """Set the blocks of one atom from those of two by translational invariance, E_AA = -sum_B E_AB, in place."""
+    atoms = np.arange(len(blocks))
+    blocks[atoms, atoms] = 0.0
+    diagonal = -blocks.sum(axis=1)
+    blocks[atoms, atoms] = (diagonal + diagonal.transpose(0, 2, 1)) / 2
+    return blocks

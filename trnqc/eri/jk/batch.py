@@ -44,7 +44,7 @@ PLACES = 5
 CENTRE, SCHWARZ, MEASURES = 0, 6, 7
 
 G = Var("pair", "i64")
-_N = {name: Var(name, "i64") for name in NUMBERS}
+N = {name: Var(name, "i64") for name in NUMBERS}
 _X = {name: Var(name) for name in REALS}
 
 
@@ -81,7 +81,7 @@ class Batch:
         - boys: the table of the Boys function; lane: 0, 1, ...
         - queue, weight [ket_pairs + lanes], lanes_ket, lanes_centre, work, out, j_ab: scratch memory.
         """
-        n, cls = _N, self.cls
+        n, cls = N, self.cls
         wide_ab, wide_cd = (n[x] + CONTRACTION if cls.general else CONTRACTION for x in ("n_ab", "n_cd"))
         na, nb, nc, nd = cls.extents
         arrays = (
@@ -132,9 +132,9 @@ def driver(batch: Batch, kernel: st.Function | None = None) -> st.Function:
     return st.Function(batch.name, arrays, st.block(steps), group=G, title=f"({cls.digits}) into J and K")
 
 
-def settings(batch: Batch) -> st.Block:
-    """Define variables for all numbers and reals."""
-    numbers = [st.Let(_N[x], batch.arrays["numbers"][i]) for i, x in enumerate(NUMBERS)]
+def settings(batch: Batch, begin: Value | int = 0) -> st.Block:
+    """Define variables for all numbers and reals. begin: where the array of numbers begins."""
+    numbers = [st.Let(N[x], batch.arrays["numbers"][begin + i]) for i, x in enumerate(NUMBERS)]
     reals = [st.Let(_X[x], batch.arrays["reals"][i]) for i, x in enumerate(REALS)]
     return st.block(numbers, reals, title="settings")
 
@@ -142,16 +142,41 @@ def settings(batch: Batch) -> st.Block:
 def digested(batch: Batch, kernel: st.Function, begin: Value, end: Value) -> list[st.Statement]:
     """Add positions begin .. end of the queue of bra pair G to J and K, one vector at a time."""
     a, i, s, first = batch.arrays, Var("i", "i64"), Var("s", "i64"), Var("first", "i64")
-    na, nb, _, _ = batch.cls.extents
-    size = _N["n_ab"] * (na * nb)
-    flush = st.accumulate(a["vj"][s * _N["pair_elements"] + _N["bra_at"] + G * size + i], a["j_ab"][s * size + i])
-    step = [_batch(batch, kernel, first), st.Assign(first, first + _N["lanes"])]
+    size = bra_elements(batch)
+    flush = st.accumulate(a["vj"][bra_start(batch, s) + i], a["j_ab"][s * size + i])
     return [
-        *([st.loop(i, _N["densities"] * size, st.store(a["j_ab"][i], 0.0))] * batch.with_j),
-        st.Declare(first, begin),
-        st.While(lt(first, end), st.block(step)),
-        *([st.loop(s, _N["densities"], st.loop(i, size, flush))] * batch.with_j),
+        *bra_cleared(batch),
+        *vectors(batch, kernel, begin, end, first, [_contractions(batch, Var("at", "i64"))]),
+        *([st.loop(s, N["densities"], st.loop(i, size, flush))] * batch.with_j),
     ]
+
+
+def bra_elements(batch: Batch) -> Value:
+    """Return the elements of J of a bra pair."""
+    na, nb, _, _ = batch.cls.extents
+    return N["n_ab"] * (na * nb)
+
+
+def bra_start(batch: Batch, s: Value) -> Value:
+    """Return where J of the bra pair begins in vj."""
+    return s * N["pair_elements"] + N["bra_at"] + G * bra_elements(batch)
+
+
+def bra_cleared(batch: Batch) -> list[st.Statement]:
+    """Clear the lanes' sums for J of the bra pair."""
+    i = Var("i", "i64")
+    return [st.loop(i, N["densities"] * bra_elements(batch), st.store(batch.arrays["j_ab"][i], 0.0))] * batch.with_j
+
+
+def vectors(
+    batch: Batch, kernel: st.Function, begin: Value, end: Value, first: Value, digestion: list[st.Statement]
+) -> list[st.Statement]:
+    """Compute the quartets at positions begin .. end of the queue, one vector at a time from `first` on.
+
+    Each vector is followed by its digestion, which finds the ket pairs of the lanes in the variable `at`.
+    """
+    step = [_computed(batch, kernel, first), digestion, st.Assign(first, first + N["lanes"])]
+    return [st.Declare(first, begin), st.While(lt(first, end), st.block(step))]
 
 
 def selected(batch: Batch, count: Value) -> st.Block:
@@ -172,7 +197,7 @@ def selected(batch: Batch, count: Value) -> st.Block:
     for test in tests:
         most = maximum(test, most)
     half = select(eq(sc, sd), 0.5 * Var("factor"), Var("factor"))
-    half = select(both(eq(_N["same"], const(1, "i64")), eq(k, G)), 0.5 * half, half)
+    half = select(both(eq(N["same"], const(1, "i64")), eq(k, G)), 0.5 * half, half)
     one = [
         st.Let(sc, a["ket_places"][k, SHELL_A]),
         st.Let(sd, a["ket_places"][k, SHELL_B]),
@@ -192,13 +217,13 @@ def selected(batch: Batch, count: Value) -> st.Block:
         st.Let(q, a["bra_measures"][G, SCHWARZ]),
         st.Let(Var("factor"), select(eq(sa, sb), const(0.5), const(1.0))),
         st.Let(density, 4.0 * dm[sa, sb] if batch.with_j else const(0.0)),
-        st.Let(end, select(eq(_N["same"], const(1, "i64")), G + 1, _N["ket_pairs"])),
+        st.Let(end, select(eq(N["same"], const(1, "i64")), G + 1, N["ket_pairs"])),
         st.Declare(count, zero),
         st.Declare(k, zero),
         st.While(both(lt(k, end), enough), st.block(one)),
         st.loop(
             i,
-            _N["lanes"],
+            N["lanes"],
             st.store(a["queue"][count + i], select(lt(const(0, "i64"), count), last, zero)),
             st.store(a["weight"][count + i], 0.0),
         ),
@@ -206,11 +231,11 @@ def selected(batch: Batch, count: Value) -> st.Block:
     )
 
 
-def _batch(batch: Batch, kernel: st.Function, first: Value) -> list[st.Statement]:
-    """Compute and digest one vector of ket pairs, from position `first` of the queue on."""
+def _computed(batch: Batch, kernel: st.Function, first: Value) -> list[st.Statement]:
+    """Compute the integrals of one vector of ket pairs, from position `first` of the queue on."""
     a, cls = batch.arrays, batch.cls
     at, weight, lead, rows, j = Var("at", "i64"), Var("half"), Var("lead", "i64"), Var("rows", "i64"), Var("j", "i64")
-    wide = _N["n_cd"] + CONTRACTION if cls.general else CONTRACTION
+    wide = N["n_cd"] + CONTRACTION if cls.general else CONTRACTION
     # The bounds of the first pair hold for all pairs behind it, and so for this batch.
     matters = le(_X["primitive"], a["bra"][G, 0, BOUND] * a["ket_bounds"][lead, rows])
     place = first + a["lane"][0]
@@ -225,7 +250,7 @@ def _batch(batch: Batch, kernel: st.Function, first: Value) -> list[st.Statement
         ket_bound=st.view(a["ket_bounds"][lead, 0]),
         cutoff=_X["primitive"],
         omega=_X["omega"],
-        **{name: _N[name] for name in ("n_ab", "n_cd")},
+        **{name: N[name] for name in ("n_ab", "n_cd")},
         **{name: a[name] for name in ("boys", "work", "out")},
     )
     return [
@@ -233,12 +258,11 @@ def _batch(batch: Batch, kernel: st.Function, first: Value) -> list[st.Statement
         st.Let(weight, a["weight"][place]),
         st.Let(lead, a["queue"][first]),
         st.Declare(rows, const(0, "i64")),
-        st.While(both(lt(rows, _N["ket_rows"]), matters), st.block(st.Assign(rows, rows + 1))),
-        st.GatherRows(a["lanes_ket"], a["ket"], at * (_N["ket_rows"] * wide), rows * wide),
+        st.While(both(lt(rows, N["ket_rows"]), matters), st.block(st.Assign(rows, rows + 1))),
+        st.GatherRows(a["lanes_ket"], a["ket"], at * (N["ket_rows"] * wide), rows * wide),
         st.GatherRows(a["lanes_centre"], a["ket_measures"], at * MEASURES + CENTRE, const(6, "i64")),
         st.loop(j, rows, st.store(a["lanes_ket"][j, COEFFICIENT], a["lanes_ket"][j, COEFFICIENT] * weight)),
         call,
-        _contractions(batch, at),
     ]
 
 
@@ -247,9 +271,9 @@ def _contractions(batch: Batch, at: Value) -> st.Statement:
     s, ab, cd = Var("s", "i64"), Var("ab", "i64"), Var("cd", "i64")
     if not batch.cls.general:
         zero = const(0, "i64")
-        return st.loop(s, _N["densities"], _density(batch, at, s, zero, zero))
-    inner = st.loop(ab, _N["n_ab"], st.loop(cd, _N["n_cd"], _density(batch, at, s, ab, cd)))
-    return st.loop(s, _N["densities"], inner)
+        return st.loop(s, N["densities"], _density(batch, at, s, zero, zero))
+    inner = st.loop(ab, N["n_ab"], st.loop(cd, N["n_cd"], _density(batch, at, s, ab, cd)))
+    return st.loop(s, N["densities"], inner)
 
 
 def _density(batch: Batch, at: Value, s: Value, ab: Value, cd: Value) -> list[st.Statement]:
@@ -257,7 +281,6 @@ def _density(batch: Batch, at: Value, s: Value, ab: Value, cd: Value) -> list[st
     sizes = block_sizes(cls)
     before: list[st.Statement] = []
     after: list[st.Statement] = []
-    na, nb, _, _ = cls.extents
     i = Var("i", "i64")
 
     def zeroed(array: Array) -> list[st.Statement]:
@@ -265,27 +288,36 @@ def _density(batch: Batch, at: Value, s: Value, ab: Value, cd: Value) -> list[st
 
     for block in BLOCKS if batch.with_k else ():
         start, d, k = Var(f"start_{block}", "i64"), local(cls, "d", block), local(cls, "k", block)
-        row = _shell(a["bra_places"], G, block[0], ab, _N["n_b"], cls.general)
-        column = _shell(a["ket_places"], at, {"c": "a", "d": "b"}[block[1]], cd, _N["n_d"], cls.general)
-        place = (row * _N[f"row_{block}"] + column) * sizes[block]
-        before.append(st.Let(start, s * _N["elements"] + _N[f"at_{block}"] + place))
+        before.append(st.Let(start, exchange_start(batch, block, at, s, ab, cd)))
         before += [st.DeclareArray(d), st.GatherRows(d, a["dm"], start, const(sizes[block], "i64")), *zeroed(k)]
         after.append(st.ScatterRows(a["vk"], k, start, const(sizes[block], "i64")))
     if batch.with_j:
         start, d, j = Var("start_cd", "i64"), local(cls, "d", "cd"), local(cls, "j", "cd")
-        before.append(st.Let(start, s * _N["pair_elements"] + _N["ket_at"] + (at * _N["n_cd"] + cd) * sizes["cd"]))
+        before.append(st.Let(start, coulomb_start(batch, at, s, cd)))
         before += [st.DeclareArray(d), st.GatherRows(d, a["dm_pairs"], start, const(sizes["cd"], "i64")), *zeroed(j)]
         after.append(st.ScatterRows(a["vj"], j, start, const(sizes["cd"], "i64")))
-    operands = Operands(
-        a["out"],
-        ab,
-        cd,
-        a["dm_pairs"],
-        s * _N["pair_elements"] + _N["bra_at"] + (G * _N["n_ab"] + ab) * (na * nb),
-        a["j_ab"],
-        (s * _N["n_ab"] + ab) * (na * nb),
-    )
-    return [*before, digest(cls, operands, batch.with_j, batch.with_k), *after]
+    return [*before, digest(cls, operands_of(batch, s, ab, cd), batch.with_j, batch.with_k), *after]
+
+
+def operands_of(batch: Batch, s: Value, ab: Value, cd: Value) -> Operands:
+    """Return the operands of a density and a quartet of contractions."""
+    a, (na, nb, _, _) = batch.arrays, batch.cls.extents
+    d_ab = s * N["pair_elements"] + N["bra_at"] + (G * N["n_ab"] + ab) * (na * nb)
+    return Operands(a["out"], ab, cd, a["dm_pairs"], d_ab, a["j_ab"], (s * N["n_ab"] + ab) * (na * nb))
+
+
+def exchange_start(batch: Batch, block: str, at: Value, s: Value, ab: Value, cd: Value) -> Value:
+    """Return where a block of D and K begins, for the ket pair `at` and a quartet of contractions."""
+    a, general = batch.arrays, batch.cls.general
+    row = _shell(a["bra_places"], G, block[0], ab, N["n_b"], general)
+    column = _shell(a["ket_places"], at, {"c": "a", "d": "b"}[block[1]], cd, N["n_d"], general)
+    place = (row * N[f"row_{block}"] + column) * block_sizes(batch.cls)[block]
+    return s * N["elements"] + N[f"at_{block}"] + place
+
+
+def coulomb_start(batch: Batch, at: Value, s: Value, cd: Value) -> Value:
+    """Return where the block of D and J of the ket pair `at` begins."""
+    return s * N["pair_elements"] + N["ket_at"] + (at * N["n_cd"] + cd) * block_sizes(batch.cls)["cd"]
 
 
 def _shell(places: Array, pair: Value, which: str, contraction: Value, second: Value, general: bool) -> Value:

@@ -45,21 +45,35 @@ def block_sizes(cls: QuartetClass) -> dict[str, int]:
     return {name: size[name[0]] * size[name[1]] for name in (*BLOCKS, "cd")}
 
 
-def local(cls: QuartetClass, matrix: str, block: str) -> Array:
-    """Return the array of lanes that holds a block of the matrix d, j or k during a batch."""
-    return Array(f"{matrix}_{block}", "f64", (block_sizes(cls)[block],), "local", lanes=True)
+def local(cls: QuartetClass, matrix: str, block: str, rows: int | None = None) -> Array:
+    """Return the array of lanes that holds a block of the matrix d, j or k during a batch, or some rows of it."""
+    size = dict(zip("abcd", cls.extents))
+    rows = size[block[0]] if rows is None else rows
+    return Array(f"{matrix}_{block}", "f64", (rows * size[block[1]],), "local", lanes=True)
 
 
 def digest(cls: QuartetClass, operands: Operands, with_j: bool, with_k: bool) -> st.Statement:
     """Add a block of integrals to the local blocks and to j_ab."""
-    na, nb, nc, nd = cls.extents
-    a, b, c = Var("a", "i64"), Var("b", "i64"), Var("c", "i64")
-    inner = _Inner(cls, operands, a, b, with_j, with_k)
-    if nc * nd <= UNROLLED:
+    a = Var("a", "i64")
+    return st.loop(a, cls.extents[0], digest_one(cls, operands, a, a, with_j, with_k, UNROLLED))
+
+
+def digest_one(
+    cls: QuartetClass, operands: Operands, a: Value, row: Value | None, with_j: bool, with_k: bool, unrolled: int
+) -> st.Statement:
+    """Add the integrals of one function a to the local blocks and to j_ab.
+
+    row: the row of a in the local blocks ac and ad, or None if they have only this one. unrolled: up to this many
+    functions cd, the loop over c is unrolled.
+    """
+    _, nb, nc, nd = cls.extents
+    b, c = Var("b", "i64"), Var("c", "i64")
+    inner = _Inner(cls, operands, a, b, row, with_j, with_k)
+    if nc * nd <= unrolled:
         over_c: list[st.Statement] = [s for n in range(nc) for s in inner.row(n, f"_{n}")]
     else:
         over_c = [st.loop(c, nc, inner.row(c, ""))]
-    return st.loop(a, na, st.loop(b, nb, inner.opening(), over_c, inner.closing()))
+    return st.loop(b, nb, inner.opening(), over_c, inner.closing())
 
 
 @dataclass(frozen=True)
@@ -70,12 +84,16 @@ class _Inner:
     operands: Operands
     a: Value
     b: Value
+    row_a: Value | None
     with_j: bool
     with_k: bool
 
     def place(self, matrix: str, block: str, second: Value | int) -> Value:
         """Return an element of a local block whose first index is a or b."""
-        row = self.a if block[0] == "a" else self.b
+        if block[0] == "a" and self.row_a is None:
+            return local(self.cls, matrix, block, rows=1)[second]
+        row = self.b if block[0] == "b" else self.row_a
+        assert row is not None
         return local(self.cls, matrix, block)[row * self.cls.extents["abcd".index(block[1])] + second]
 
     def opening(self) -> list[st.Statement]:

@@ -25,7 +25,6 @@ from trnqc.eri.jk import densities
 from trnqc.eri.operators import Operator
 from trnqc.eri.seminumerical.field import Field
 from trnqc.eri.seminumerical.grid import Block, Orbitals, blocks_of, grid_of
-from trnqc.eri.seminumerical.overlap_fit import correction
 from trnqc.eri.seminumerical.pairs import cartesian_matrix
 from trnqc.host.arrays import zeros
 from trnqc.host.thread_pool import single_threaded_pool
@@ -182,3 +181,29 @@ class _Pass:
         np.matmul(self.to_f[:, :, which], x, out=f.reshape(n, ncart, -1))
         self.field.add(block, f, g, float(np.sqrt(((x * x) @ np.abs(block.weights)).max())))
         total[:, :, which] += g.reshape(n, ncart, -1) @ (x * block.weights).T
+
+
+# Eigenvalues of S below this share of the largest are left out of the correction: N has no correct digits there.
+DEPENDENT = 1e-9
+# Eigenvalues of S^-1 N outside this range are not corrected: the grid does not resolve such a combination of orbitals.
+RESOLVED = (0.5, 2.0)
+
+
+def correction(overlap: np.ndarray, quadrature: np.ndarray) -> np.ndarray:
+    """Return P [nao, nao] from the overlap matrix and its quadrature.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> s, n = np.array([[1.0, 0.2], [0.2, 1.0]]), np.array([[1.1, 0.2], [0.2, 1.0]])
+    >>> p = correction(s, n)
+    >>> bool(np.allclose(p @ n @ p.T, s))
+    True
+    """
+    size, c = np.linalg.eigh(overlap)
+    kept = size > DEPENDENT * size.max(initial=0.0)
+    basis = c[:, kept] / np.sqrt(size[kept])
+    mu, u = np.linalg.eigh(basis.T @ quadrature @ basis)
+    resolved = (mu > RESOLVED[0]) & (mu < RESOLVED[1])
+    v = basis @ u[:, resolved]
+    return np.eye(len(overlap)) + (overlap @ v) * (mu[resolved] ** -0.5 - 1) @ v.T

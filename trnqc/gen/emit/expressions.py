@@ -202,4 +202,5 @@ class Scalars:
         return f"{guard}{self.element(s.array, s.index)} = {self.text(s.value)};"
 
     def accumulate(self, s: st.Accumulate) -> str:
-        return f"{self.element(s.array, s.index)} += {self.text(s.value)};"
+        guard = "" if s.where is None else f"if ({self.text(s.where)}) "
+        return f"{guard}{self.element(s.array, s.index)} += {self.text(s.value)};"

@@ -195,6 +195,8 @@ class _Function:
         atomic = f"atomicAdd(&{place}, sum_);"
         if integer:  # CUDA has a 64-bit atomicAdd only for unsigned integers. Their sums have the same bits.
             atomic = f"atomicAdd((unsigned long long *)&{place}, (unsigned long long)sum_);"
+        if s.where is not None:  # The value may read an element that is there only where the condition holds.
+            return [f"{pad}if ({x.text(s.where)}) {{ const {kind} sum_ = {value}; {atomic} }}"]
         return [f"{pad}{{ const {kind} sum_ = {value}; {who}{atomic} }}"]
 
     def on_gatherrows(self, s: st.GatherRows | st.ScatterRows, pad: str) -> list[str]:

@@ -223,15 +223,14 @@ class Vectors(Scalars):
         by_lane = self.analysis.array_differs(self.function, s.array)
         target, vector = self.array_type(s.array), self.vector(s.value.dtype)
         place, at, kind, word = self.places(s)
-        where = s.where if isinstance(s, st.Store) else None
-        mask = "" if where is None else self.vector("i64")
+        mask = "" if s.where is None else self.vector("i64")
         name = f"{'store' if sign == '=' else 'add'}_at_{word}{target}_x{self.lanes}{'_where' if mask else ''}"
         self.helpers[name] = (
             f"static inline void {name}({target} *a, {kind} at, {vector} x{f', {mask} m' if mask else ''}) {{ "
             f"for (int l = 0; l < {self.lanes}; l++) {'if (m[l]) ' if mask else ''}"
             f"a[at[l]]{'[l]' if by_lane else ''} {sign} x[l]; }}"
         )
-        last = "" if where is None else f", {self.spread(where, 'i64')}"
+        last = "" if s.where is None else f", {self.spread(s.where, 'i64')}"
         return f"{name}({place}, {at}, {self.spread(s.value)}{last});"
 
     def places(self, s: st.Store | st.Accumulate) -> tuple[str, str, str, str]:

@@ -15,7 +15,7 @@ from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
 from trnqc.gen.values import fma, minimum
 from trnqc.jit import NUMPY, Recipe, find_compiler, library
-from trnqc.mace.edges.geometry.functions import tanh
+from trnqc.mace.edges.geometry.basis import tanh
 from trnqc.mace.edges.geometry.programs import EDGES, ELEMENTS, INTERVALS, RECEIVERS, SENDERS
 from trnqc.mace.edges.graph import BLOCK
 from trnqc.mace.edges.networks.block import PAIRS, Weights

@@ -1,6 +1,6 @@
 """Analytic gradients of DF-MP2 on density-fitted and on conventional Hartree-Fock.
 
-density.relax: relaxed density, Γ -> energy_weighted: effective densities -> terms: contracted with derivatives
+density.relax: relaxed density, Γ -> terms: effective densities, contracted with derivatives
     -> gradients: their sum, with PySCF's interface
 """
 

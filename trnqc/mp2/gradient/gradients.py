@@ -15,8 +15,12 @@ from pyscf.grad import rhf
 from trnqc.host.blas import single_threaded
 from trnqc.mp2.density.relaxation import Relaxation
 from trnqc.mp2.execution import Execution
-from trnqc.mp2.gradient.energy_weighted import effective_densities
-from trnqc.mp2.gradient.terms import correlation_gradient, one_electron_gradient, two_electron_gradient
+from trnqc.mp2.gradient.terms import (
+    correlation_gradient,
+    effective_densities,
+    one_electron_gradient,
+    two_electron_gradient,
+)
 from trnqc.mp2.pairs.pairs import warn
 
 

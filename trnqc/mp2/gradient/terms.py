@@ -9,6 +9,7 @@ The two-electron term is bilinear, E2(A, B) = Σ (pq|rs) (A_pq B_rs - A_pr B_qs 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from trnqc.eri.gradient.three_centre import three_centre_gradient, two_centre_gr
 from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.mp2.density.relaxation import Relaxation
 from trnqc.mp2.execution import Execution
-from trnqc.mp2.gradient.energy_weighted import EffectiveDensities
+from trnqc.mp2.reference.spins import SpinOrbitals
 
 # Bytes of a block of the three-index density in atomic orbitals where memory sets no limit.
 _COMFORTABLE_BLOCK = 2.5e8
@@ -89,3 +90,44 @@ def correlation_gradient(mol: gto.Mole, relaxation: Relaxation, execution: Execu
     three = three_centre_gradient(mol, auxmol, density, block_bytes=block, threads=execution.threads, ranks=ranks)
     assert relaxation.two_centre is not None, "relaxed for a gradient"
     return three - factor * two_centre_gradient(auxmol, relaxation.two_centre, threads=execution.threads)
+
+
+@dataclass(frozen=True, eq=False)
+class EffectiveDensities:
+    """Densities in atomic orbitals, one matrix for each spin; for a closed shell the one that is summed over spins.
+
+    Attributes
+    ----------
+    reference
+        Density D of the SCF, [spin, nao, nao].
+    correlation
+        Relaxed difference density of MP2, [spin, nao, nao].
+    energy_weighted
+        ω [nao, nao], summed over spins, Hartree.
+    """
+
+    reference: np.ndarray
+    correlation: np.ndarray
+    energy_weighted: np.ndarray
+
+
+def effective_densities(relaxation: Relaxation) -> EffectiveDensities:
+    """Assemble the densities of a gradient from a relaxed density."""
+    density = relaxation.density
+    factor = 2.0 if len(density.spins) == 1 else 1.0
+    parts = zip(density.spins, density.per_spin, relaxation.fock, relaxation.lagrangians, relaxation.columns)
+    weighted = sum(part[0].to_atomic(_energy_weighted(*part)) for part in parts)
+    return EffectiveDensities(
+        factor * np.array([spin.c_occ @ spin.c_occ.T for spin in density.spins]),
+        factor * np.array([spin.to_atomic(p) for spin, p in zip(density.spins, density.per_spin)]),
+        factor * np.asarray(weighted),
+    )
+
+
+def _energy_weighted(
+    spin: SpinOrbitals, density: np.ndarray, fock: np.ndarray, w: np.ndarray, columns: np.ndarray
+) -> np.ndarray:
+    """ω [nmo, nmo] of one spin, made symmetric."""
+    omega = fock * spin.occupied + fock @ density + w
+    omega[:, spin.occupied] += columns
+    return (omega + omega.T) / 2

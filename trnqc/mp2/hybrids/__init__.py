@@ -4,11 +4,9 @@
                                     -> DF-MP2 of its orbitals, dispersion -> DoubleHybridResult
 
 recipes         the functionals, each stated once with its source
-final           the energy of an SCF's density with another functional
 expansion       functionals that are power series in the density's gradient and kinetic energy, such as wB97M(2)
 dispersion      D3 and D4 by the pyscf-dispersion package
 gradient        relaxed densities and analytic gradients
-kohn_sham       the SCF: made for a molecule, or checked
-result          the energy by its parts
+kohn_sham       the SCF: made for a molecule, or checked; the energy of its density with another functional
 double_hybrid   the method object
 """

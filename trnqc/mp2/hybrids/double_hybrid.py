@@ -14,11 +14,9 @@ from trnqc.mp2.dfmp2 import DFMP2, set_attributes
 from trnqc.mp2.execution import Progress
 from trnqc.mp2.gradient import Gradients
 from trnqc.mp2.hybrids.dispersion import Disp, dispersion_energy, dispersion_gradient
-from trnqc.mp2.hybrids.final import energy_with
 from trnqc.mp2.hybrids.gradient import electronic_gradient, relaxation
-from trnqc.mp2.hybrids.kohn_sham import checked, kohn_sham
-from trnqc.mp2.hybrids.recipes import Recipe, recipe
-from trnqc.mp2.hybrids.result import DoubleHybridResult
+from trnqc.mp2.hybrids.kohn_sham import checked, energy_with, kohn_sham
+from trnqc.mp2.hybrids.recipes import DoubleHybridResult, Recipe, recipe
 from trnqc.mp2.reference.orbitals import SpinFrozen, chemical_core
 
 # The attributes of `DH` that `DH.set` changes. The SCF has the functional, so that another one needs another object.

@@ -27,10 +27,14 @@ from trnqc.eri.gradient.jk_gradient import exact_jk_gradient, fitted_jk_gradient
 from trnqc.errors import UnsupportedError
 from trnqc.mp2.density.relaxation import Relaxation
 from trnqc.mp2.dfmp2 import DFMP2
-from trnqc.mp2.gradient.energy_weighted import EffectiveDensities, effective_densities
-from trnqc.mp2.gradient.terms import correlation_gradient, one_electron_gradient
+from trnqc.mp2.gradient.terms import (
+    EffectiveDensities,
+    correlation_gradient,
+    effective_densities,
+    one_electron_gradient,
+)
 from trnqc.mp2.hybrids.expansion import SeriesFunctional
-from trnqc.mp2.hybrids.final import with_functional
+from trnqc.mp2.hybrids.kohn_sham import with_functional
 from trnqc.mp2.reference.spins import SpinOrbitals, spin_orbitals
 
 # Step of λ in the derivative of the exchange-correlation term, which is smooth: the error is of the order of its square

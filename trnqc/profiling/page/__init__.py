@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from importlib.resources import files
 from string import ascii_uppercase
 
-from trnqc import __version__
 from trnqc.profiling import activity, words
 from trnqc.profiling.compare import Comparison
 from trnqc.profiling.page import lanes, roofline, rows, sections
@@ -17,6 +16,7 @@ from trnqc.profiling.page.markup import Markup, element, join
 from trnqc.profiling.profile import Profile
 from trnqc.profiling.utilisation import machine_of
 from trnqc.profiling.utilisation import roofline as position
+from trnqc.version import __version__
 
 # Kind of measurement -> its name on the page.
 KINDS = {"modelled": "modelled", "device": "measured"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,6 @@ import numpy as np
 
 from trnqc.profiling.profile import ENGINES, NO_STALL, Labels, Lane
 from trnqc.profiling.readers.checks import ordered
-from trnqc.profiling.readers.names import lane_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,3 +102,38 @@ def _split(t: Columns, origin: float) -> list[Lane]:
             )
         )
     return core_lanes
+
+
+# Engine -> its names in the vendor's tables, in the track names of its viewer and in the labels of older JSON files.
+_ENGINES = {
+    "tensor": ("tensor", "tensormatrix", "pe", "tensore", "tensormatrixe", "pea"),
+    "vector": ("vector", "vectore", "dve"),
+    "scalar": ("scalar", "scalare", "act", "activation"),
+    "gpsimd": ("gpsimd", "gpsimde", "pool", "pooling"),
+    "sync": ("sync", "synce", "sp", "syncengine"),
+}
+_BY_NAME = {name: engine for engine, names in _ENGINES.items() for name in names}
+_SUFFIX = re.compile(r"[\s_-]*(engine|eng)?$")
+# Hardware queues are called q<Owner><Purpose><number>, e.g. qSyncIO0 or qScalarSpillReload0-Q1-E64.
+_QUEUE = re.compile(r"^(?:dma[\s_-]+)?(q[A-Z]\w*\d.*)$", re.IGNORECASE)
+_NUMBERED = re.compile(r"^dma[\s_-]?(?:engine|eng)?[\s_-]?(\d+)$", re.IGNORECASE)
+
+
+def engine_of(label: str) -> str | None:
+    """Return one of the five engine names, ``dma...`` for a DMA engine or queue, or None for another name."""
+    text = label.strip()
+    numbered = _NUMBERED.match(text)
+    if numbered:
+        return f"dma{int(numbered[1])}"
+    known = _BY_NAME.get(_SUFFIX.sub("", text.lower()).replace(" ", ""))
+    if known:
+        return known
+    queue = _QUEUE.match(text)
+    if queue:
+        return f"dma {queue[1]}"
+    return text.lower() if text.lower().split(" ")[0] == "dma" else None
+
+
+def lane_name(label: str) -> str:
+    """Return the engine name if there is one, otherwise the label of the source."""
+    return engine_of(label) or label.strip() or "unnamed"

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from trnqc.profiling.profile import NO_STALL, Labels, Lane, Series
-from trnqc.profiling.readers.lanes import Columns, columns, lanes
-from trnqc.profiling.readers.names import engine_of
+from trnqc.profiling.readers.lanes import Columns, columns, engine_of, lanes
 
 _CORE = re.compile(r"^(?:neuron\s*core|nc)[\s_-]*(\d+)$", re.IGNORECASE)
 

@@ -12,8 +12,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 from trnqc.errors import PackageTooOld
-from trnqc.sim.launch.jit import jit
-from trnqc.sim.launch.simulate import simulate
+from trnqc.sim.launch.jit import jit, simulate
 from trnqc.sim.machine import enums
 from trnqc.sim.machine.version import version_from_environment
 from trnqc.sim.memory import dtypes

@@ -1,4 +1,4 @@
-"""The decorator ``nki.jit``, which marks a function as a kernel.
+"""The decorator ``nki.jit``, which marks a function as a kernel, and simulated runs of kernels.
 
 There is no compiler here. A direct call of a kernel is simulated if NKI_SIMULATOR=1 is set and is an error otherwise.
 """
@@ -14,6 +14,7 @@ from typing import Any
 from trnqc.sim.launch.launch import execute
 from trnqc.sim.machine import machine
 from trnqc.sim.machine.faults import NkiValidationError
+from trnqc.sim.machine.machine import Trace
 from trnqc.sim.machine.version import version_from_environment
 
 # Compiler options that published kernels pass. They do not affect results and are ignored.
@@ -86,3 +87,66 @@ def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
     if unknown:
         raise TypeError(f"jit() got unexpected keyword arguments {sorted(unknown)}")
     return Kernel if fn is None else Kernel(fn)
+
+
+_last: list[Trace] = []
+
+
+def simulate(kernel: Kernel | Callable[..., Any]) -> Callable[..., Any]:
+    """Simulate a kernel on data.
+
+    Parameters
+    ----------
+    kernel : Kernel or callable
+        The kernel. ``kernel[2]`` runs on two cores.
+
+    Returns
+    -------
+    callable
+        A function that takes the arguments of the kernel, as NumPy arrays or CPU torch tensors, and returns NumPy
+        arrays. What the kernel writes to its arguments is visible to the caller.
+    """
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        result, kernel_trace = execute(_function(kernel), args, kwargs, getattr(kernel, "lnc", 1))
+        _last[:] = [kernel_trace]
+        return result
+
+    return run
+
+
+def trace(kernel: Kernel | Callable[..., Any], records: bool = False) -> Callable[..., Trace]:
+    """Check and count the instructions of a kernel without computing floating-point data.
+
+    Parameters
+    ----------
+    kernel : Kernel or callable
+        The kernel.
+    records : bool
+        If true, the trace keeps the executed instructions, with one pass of each device loop.
+
+    Returns
+    -------
+    callable
+        A function that takes the arguments of the kernel and returns its `Trace`. Arguments may be `Spec`; integer
+        arrays keep their values, because they hold loop bounds and offsets.
+    """
+
+    def run(*args: Any, **kwargs: Any) -> Trace:
+        lnc = getattr(kernel, "lnc", 1)
+        kernel_trace = execute(_function(kernel), args, kwargs, lnc, dry=True, records=records)[1]
+        _last[:] = [kernel_trace]
+        return kernel_trace
+
+    return run
+
+
+def last_trace() -> Trace:
+    """Return the trace of core 0 of the latest finished run."""
+    if not _last:
+        raise NkiValidationError("no kernel has run yet")
+    return _last[0]
+
+
+def _function(kernel: Any) -> Callable[..., Any]:
+    return kernel.func if isinstance(kernel, Kernel) else kernel

@@ -26,8 +26,8 @@ from trnqc.sim.lint.parser import class_refusals, last_name, refusals
 from trnqc.sim.lint.scopes import BODIES, misuses
 from trnqc.sim.lint.tensor_names import TensorNames
 from trnqc.sim.lint.versions import violations
-from trnqc.sim.machine.findings import Finding
 from trnqc.sim.machine.objects import NKIObject
+from trnqc.sim.machine.rules import Finding
 from trnqc.sim.machine.version import VERSIONS, checked_version
 from trnqc.sim.nki import isa, language
 

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from trnqc.sim.lint.versions import Violation
-from trnqc.sim.parser.constructs import CONSTRUCTS
+from trnqc.sim.parser.forms import CONSTRUCTS
 
 Meaning = Callable[[ast.expr], Any]
 """Returns the object that an expression refers to outside of the function, or None."""

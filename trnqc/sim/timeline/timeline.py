@@ -200,7 +200,7 @@ def _hbm_use(body: list[Step | Loop]) -> tuple[set[int], set[int]]:
 def _finish(
     function: Callable[..., Any], target: Target, values: dict[str, float], trace: Trace, schedule: Schedule, words: str
 ) -> Timeline:
-    from trnqc import __version__
+    from trnqc.version import __version__
 
     return Timeline(
         kernel=getattr(function, "__name__", str(function)),

@@ -1,4 +1,4 @@
-"""The concrete index notation of a nest.
+"""The concrete index notation of a nest, and its listing.
 
 `forall(i, s)` is a loop. In `where(consumer, producer)` the producer computes what the consumer reads in the same turn.
 Two producers of one consumer are nested: ``where(where(consumer, second), first)``.
@@ -6,6 +6,7 @@ Two producers of one consumer are nested: ``where(where(consumer, second), first
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trnqc.sparse.network.loops import Leaf, Node, loops, ordered
@@ -109,3 +110,34 @@ def _with_indices(nest: Nest, tensor: int) -> str:
     inside = n <= tensor < n + len(nest.assignments) - 1
     order = nest.workspaces[tensor - n].order if inside else nest.formats[min(tensor, n)].order
     return f"{name(nest, tensor)}({','.join(order)})"
+
+
+INDENT = "    "
+
+
+def layouts(nest: Nest) -> str:
+    """Return one line for each tensor: its name and its levels, outermost first, or the kind of its workspace."""
+    nest, n = ordered(nest), len(nest.network.inputs)
+    lines = [f"{name(nest, t):<8}{layout}" for t, layout in enumerate(nest.formats[:-1])]
+    for t, workspace in enumerate(nest.workspaces, n):
+        lines.append(f"{name(nest, t):<8}({' '.join(workspace.order)}) {workspace.space} workspace")
+    return "\n".join([*lines, f"{name(nest, n + len(nest.workspaces)):<8}{nest.formats[-1]}"])
+
+
+def listing(nest: Nest) -> str:
+    """Return the loops of a nest, one in each line, indented."""
+    return "\n".join(_lines(notation(nest)))
+
+
+def _lines(statement: Statement) -> Iterator[str]:
+    if isinstance(statement, Assign):
+        yield str(statement)
+    elif isinstance(statement, Forall) and isinstance(statement.body, Assign):
+        yield f"for {statement.index}: {statement.body}"
+    elif isinstance(statement, Forall):
+        yield f"for {statement.index}:"
+        yield from (INDENT + line for line in _lines(statement.body))
+    else:
+        parts = (statement.producer, statement.consumer) if isinstance(statement, Where) else statement.statements
+        for part in parts:
+            yield from _lines(part)

@@ -21,7 +21,6 @@ from dataclasses import asdict, fields, replace
 from functools import cache
 from pathlib import Path
 
-from trnqc import __version__
 from trnqc.errors import CompilerError, InputError, StorageError
 from trnqc.host.files import locked, write_aside
 from trnqc.host.memory import data_caches
@@ -29,6 +28,7 @@ from trnqc.host.rates import rates_file, read_rates
 from trnqc.jit import find_compiler
 from trnqc.sparse.search.rates import Rates
 from trnqc.sparse.search.shipped_rates import shipped_rates
+from trnqc.version import __version__
 
 # Environment variable that says whether a process waits for compiled integral kernels, and here for measured rates.
 VARIABLE = "TRNQC_KERNELS"

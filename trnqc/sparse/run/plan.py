@@ -15,10 +15,9 @@ from trnqc.arrays import is_dynamo_there, is_tensor
 from trnqc.errors import InputError, OperandError
 from trnqc.host.blas import blas_threads
 from trnqc.jit import lacks_compiler
-from trnqc.sparse.network.listing import layouts, listing
 from trnqc.sparse.network.nest import Format, Kind
 from trnqc.sparse.network.network import Network
-from trnqc.sparse.network.notation import notation
+from trnqc.sparse.network.notation import layouts, listing, notation
 from trnqc.sparse.network.tree import Tree
 from trnqc.sparse.run.coordinates import by_coordinates, say_no_compiler
 from trnqc.sparse.run.dense import by_matrices

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from torch.utils import cpp_extension
 
+from trnqc.cg.cpp import SHARED
 from trnqc.cg.cpu.contraction import kernel_name
 from trnqc.cg.cpu.contraction_engine import contraction_engine
 from trnqc.cg.cpu.engine import compiled_engine
@@ -21,11 +23,11 @@ from trnqc.cg.problem.contraction import ContractionProblem, contraction_text
 from trnqc.cg.problem.text import text_of
 from trnqc.cg.programs.directions import CONVOLUTIONS
 from trnqc.cg.torch.contraction import PolynomialContraction
-from trnqc.cg.torch.cpp.library import operators_library
 from trnqc.cg.torch.modules import TensorProductConv
 from trnqc.cg.torch.product_module import ProductModule
 from trnqc.errors import InputError
 from trnqc.jit import find_compiler
+from trnqc.jit.cpp import shared_library
 from trnqc.jit.shipped import cpu_features
 
 INDEX, LIBRARY = "index", "libtrnqc_operators.so"
@@ -151,3 +153,38 @@ def _lines(folder: Path) -> list[str]:
     if header != _header():
         raise InputError(f"{folder}: expected kernels for this machine ({_header()!r}), found {header!r}")
     return lines
+
+
+FOLDER = Path(__file__).parent
+HEADERS = (
+    *(FOLDER / name for name in ("products.h", "contractions.h", "kernels.h")),
+    *(SHARED / name for name in ("graph.h", "contraction.h", "call.h", "cpu.h")),
+)
+# The libraries of PyTorch that programs with its operators are linked with.
+LINKED = ("-ltorch", "-ltorch_cpu", "-lc10")
+
+
+def operators_library() -> Path:
+    """Return the path of the library of operators in the cache. It is compiled at the first call.
+
+    Raises
+    ------
+    CompilerError
+        If there is no C++ compiler, or if it fails.
+    """
+    version = f'-DTRNQC_TORCH="{torch.__version__}"'
+    flags = ("-fopenmp", "-DAT_PARALLEL_OPENMP=1", version, *torch_defines())
+    return shared_library("cg-operators", FOLDER / "operators.cpp", HEADERS, flags, LINKED, torch_folders())
+
+
+def torch_defines() -> tuple[str, ...]:
+    """Return the macros that the headers of PyTorch and ours expect."""
+    abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)
+    return f"-D_GLIBCXX_USE_CXX11_ABI={abi}", f'-DTRNQC_MACHINE="{platform.machine()}"'
+
+
+def torch_folders() -> tuple[str, ...]:
+    """Return the options that name the folders of PyTorch's headers and libraries."""
+    folders = cpp_extension.library_paths()
+    places = [option for folder in folders for option in (f"-L{folder}", f"-Wl,-rpath,{folder}")]
+    return *(f"-isystem{path}" for path in cpp_extension.include_paths()), *places

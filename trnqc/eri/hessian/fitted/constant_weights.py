@@ -16,7 +16,7 @@ from pyscf import gto
 
 from trnqc.eri.gradient.fitting_blocks import FittingBlock, blocks_of, segmented
 from trnqc.eri.gradient.three_centre_pass import CUTOFF, Bra, Task, ThreeCentrePass, compiled_kernels
-from trnqc.eri.hessian.blocks import completed
+from trnqc.eri.hessian.energy import completed
 from trnqc.eri.hessian.fitted.integral_derivatives import IntegralDerivatives
 from trnqc.eri.operators import Operator
 from trnqc.eri.shells.pairs import ShellPairs, pairs_between

@@ -19,8 +19,8 @@ from torch.distributed.tensor import DTensor
 
 from trnqc.contraction.distribute.distribution import Distribution
 from trnqc.contraction.plan import Plan
+from trnqc.contraction.ranks.rank_run import Distributed, Operand, RankRun, dtensor_placements
 from trnqc.errors import InputError, UnsupportedError
-from trnqc.torch_ops.rank_run import Distributed, Operand, RankRun, dtensor_placements
 
 __all__ = ["Distributed", "dtensor_placements", "run_distributed"]
 

@@ -1,1 +1,0 @@
-"""Ablation of the integral generator: graphs, phase 2, CUDA registers and CPU throughput, and published figures."""
