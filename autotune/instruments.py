@@ -16,6 +16,7 @@ from typing import Any
 
 from nki_kernels.descriptors import NkiKernel, kernels
 from nki_kernels.descriptors.descriptor import GATE, Launch, random_fill
+from trnqc.backends.nki.launch import launch
 from trnqc.errors import InputError
 
 WARM_UP = 2
@@ -65,7 +66,7 @@ def modelled(job: Job) -> Reading:
     error, kernel = None, kernels()[job.kernel]
     if job.gate:
         gate = kernel.gate(job.shape, job.precision, job.constants, 1, random_fill(0))
-        error = kernel.error(gate, sim.simulate(kernel.function)(*gate.args, **gate.constants))
+        error = kernel.error(gate, launch(kernel, *gate.args, **gate.constants))
         if not error <= GATE:
             return _wrong(error)
     example = kernel.example(job.shape, job.precision, job.constants, 1, sim.Spec)
@@ -87,13 +88,13 @@ def clock(device: Any, kernel: NkiKernel, job: Job) -> Reading:
     if not error <= GATE:
         return _wrong(error)
     workload = kernel.example(job.shape, job.precision, job.constants, device.cores, random_fill(1))
-    launch = _launcher(device, kernel, workload)
+    run = _launcher(device, kernel, workload)
     for _ in range(WARM_UP):
-        launch()
+        run()
     times = []
     for _ in range(REPEATS):
         start = time.perf_counter_ns()
-        launch()
+        run()
         times.append(time.perf_counter_ns() - start)
     spread = (max(times) - min(times)) / statistics.median(times)
     return Reading(float(statistics.median(times)), error, f"median of {REPEATS}, spread {100 * spread:.0f} %")
@@ -101,7 +102,7 @@ def clock(device: Any, kernel: NkiKernel, job: Job) -> Reading:
 
 def _launcher(device: Any, kernel: NkiKernel, operands: Launch) -> Callable[..., Any]:
     """A function run(fetch) that launches the kernel once on operands in the memory of the device and waits for it."""
-    from trnqc.backends.neuron.launch import launch, synchronize, to_numpy
+    from trnqc.backends.nki.vendor import fetched, synchronize
 
     args = [device.put(arg) for arg in operands.args]
     kind = args[0].device.type
@@ -109,9 +110,7 @@ def _launcher(device: Any, kernel: NkiKernel, operands: Launch) -> Callable[...,
     def run(fetch: bool = False) -> Any:
         out = launch(kernel, *args, **operands.constants)
         synchronize(kind)
-        if not fetch:
-            return None
-        return tuple(to_numpy(result.cpu()) for result in out) if isinstance(out, tuple) else to_numpy(out.cpu())
+        return fetched(out) if fetch else None
 
     return run
 

@@ -31,7 +31,7 @@ from nki_kernels.mp2_plan import block_kinds, rectangle_kinds, same_group
 from nki_kernels.mp2_products import ALONE, PARTNERS, SAME, factors_on_chip, load_virtuals
 from nki_kernels.mp2_sums import sum_classes, sum_item, sums_on_chip
 from nki_kernels.mp2_theta import amplitudes_on_chip
-from nki_kernels.precision.splits import split, sum_of_products
+from nki_kernels.precision.splits import split_like, sum_of_products
 
 
 def pair_classes(nvir_left: int, nvir_right: int, block: int, group: int, same_groups: int, partners: int):
@@ -161,7 +161,7 @@ def reference_mp2_gamma(
             T = sum_of_products(left_b[:, at[0]].swapaxes(1, 2), right_b[:, at[1]].swapaxes(1, 2))
             t = T / (energies[i, orbital] + vir)
             theta[at] = mix[0, 0] * t + mix[0, 1] * t.T if partners else mix[0, 2] * t
-    rounded = split(theta, "fp32" if b.dtype == np.float32 else ("bf16", "bf16x3", "bf16x6")[len(b) - 1])
+    rounded = split_like(theta, b)
     gamma = sum_of_products(rounded.swapaxes(1, 2), right_b)
     if not nvir_right:
         return gamma

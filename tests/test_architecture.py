@@ -86,7 +86,7 @@ PLACES = {
         "trnqc.bench",
         "trnqc.blas.tensors",
         "trnqc.ranks",
-        "trnqc.backends.neuron.launch",
+        "trnqc.backends.nki.vendor",
         "trnqc.cg.torch",
         "trnqc.cg.doors",
         "trnqc.cg.cuda.device_graph",
@@ -101,8 +101,8 @@ PLACES = {
     "e3nn": ("trnqc.cg.doors", "trnqc.bench"),
     "mace": ("trnqc.cg.doors",),
     "nequip": ("trnqc.cg.doors",),
-    "torch_neuronx": ("trnqc.torch_ops", "trnqc.backends.neuron.launch", "trnqc.backends.neuron"),
-    "torch_xla": ("trnqc.backends.neuron.launch", "trnqc.backends.neuron"),
+    "torch_neuronx": ("trnqc.torch_ops", "trnqc.backends.nki.vendor", "trnqc.backends.neuron"),
+    "torch_xla": ("trnqc.backends.nki.vendor", "trnqc.backends.neuron"),
     "nki": ("nki_kernels.lang", "trnqc.sim", "trnqc.backends"),
 }
 
@@ -409,6 +409,22 @@ def test_public_names_are_documented():
         and not ast.get_docstring(node)
     ]
     assert not silent
+
+
+def test_kernels_are_reached_by_their_descriptors_and_launched_in_one_place():
+    """No module of the library imports a kernel, and one has the vendor's or our ``simulate``."""
+    kernels = {path.stem for path in (ROOT / "nki_kernels" / "descriptors").glob("*.py")}
+    assert {"gemm", "df_exchange", "probe"} <= kernels
+    wrong, simulating = [], []
+    for path in SOURCES:
+        if relative(path).startswith(("nki_kernels/", "trnqc/sim/")):
+            continue
+        simulating += [relative(path)] * bool(re.search(r"\.simulate\(|import simulate\b", path.read_text("utf-8")))
+        for node in statements(tree(path)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("nki_kernels"):
+                wrong += [f"{relative(path)}:{node.lineno}" for alias in node.names if alias.name in kernels]
+    assert not wrong, "launch kernels by name, as docs/contributing/add-a-kernel.md says"
+    assert simulating == ["trnqc/backends/nki/launch.py"]
 
 
 # Unfinished work is not committed: it belongs in the tracker. The words are split so that this file passes itself.

@@ -9,7 +9,18 @@ from nki_kernels.blas.blas_cholesky import blas_cholesky, reference_blas_cholesk
 from nki_kernels.blas.blocks import RUN
 from nki_kernels.blas.factor import masks
 from nki_kernels.descriptors.blas import require_block
-from nki_kernels.descriptors.descriptor import PARTS, Fill, Launch, NkiKernel, P, Values, ceil, operand_dtype, require
+from nki_kernels.descriptors.descriptor import (
+    PARTS,
+    ROUNDED,
+    Fill,
+    Launch,
+    NkiKernel,
+    P,
+    Values,
+    ceil,
+    operand_dtype,
+    require,
+)
 
 
 def _knobs(shape: Values) -> dict[str, list[int]]:
@@ -69,7 +80,7 @@ KERNEL = NkiKernel(
     name="blas_cholesky",
     function=blas_cholesky,
     reference=reference_blas_cholesky,
-    dims=("n",),
+    small={"n": 150},
     contracted="n",
     workload="the panel in the middle of one factorisation",
     knobs=_knobs,
@@ -78,4 +89,5 @@ KERNEL = NkiKernel(
     realise=_realise,
     example=_example,
     gate=_gate,
+    precisions=ROUNDED,
 )

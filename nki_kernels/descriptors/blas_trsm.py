@@ -13,6 +13,7 @@ from nki_kernels.blas.plan import COLS
 from nki_kernels.descriptors.descriptor import (
     ITEMSIZE,
     PARTS,
+    ROUNDED,
     Fill,
     Launch,
     NkiKernel,
@@ -78,7 +79,7 @@ KERNEL = NkiKernel(
     name="blas_trsm",
     function=blas_trsm,
     reference=reference_blas_trsm,
-    dims=("n", "m"),
+    small={"n": 150, "m": 40},
     contracted="m",
     workload="one triangular system of m right-hand sides",
     knobs=_knobs,
@@ -87,4 +88,5 @@ KERNEL = NkiKernel(
     realise=_realise,
     example=_launch,
     gate=_gate,
+    precisions=ROUNDED,
 )

@@ -32,7 +32,7 @@ from nki_kernels.descriptors.descriptor import (
 )
 from trnqc.sim.machine.targets import TARGETS
 
-DIMS = ("channels", "xdegrees", "ydegrees", "nodes", "neighbours")
+SMALL = {"channels": 5, "xdegrees": 2, "ydegrees": 3, "nodes": 20, "neighbours": 7}
 """Channels of the features, numbers of degrees of features and harmonics, nodes, and neighbours of a node."""
 MATRICES = 64
 """The most coupling matrices of a launch; each takes 512 bytes of SBUF on every partition."""
@@ -201,7 +201,7 @@ KERNEL = NkiKernel(
     name="cg_conv",
     function=cg_conv,
     reference=reference_cg_conv,
-    dims=DIMS,
+    small=SMALL,
     contracted="nodes",
     workload="a layer of a model on a graph with equal numbers of neighbours",
     knobs=functools.partial(knobs, False),

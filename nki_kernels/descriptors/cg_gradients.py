@@ -10,8 +10,8 @@ from nki_kernels.cg.blocks import SENDER_DEPTH
 from nki_kernels.cg.gradients import cg_gradients, reference_cg_gradients
 from nki_kernels.cg.windows import windows_of
 from nki_kernels.descriptors.cg_conv import (
-    DIMS,
     FP32,
+    SMALL,
     block_of,
     couplings_of,
     default,
@@ -49,7 +49,7 @@ KERNEL = NkiKernel(
     name="cg_gradients",
     function=cg_gradients,
     reference=reference_cg_gradients,
-    dims=DIMS,
+    small=SMALL,
     contracted="nodes",
     workload="the gradients of a layer of a model on a graph with equal numbers of neighbours",
     knobs=functools.partial(knobs, True),

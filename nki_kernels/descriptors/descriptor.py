@@ -24,6 +24,8 @@ ITEMSIZE = {name: form.itemsize for name, form in PRECISIONS.items()}
 """For each precision, the size of an element in bytes, summed over the parts of a split operand."""
 PARTS = {name: form.parts for name, form in PRECISIONS.items()}
 """For each precision, the number of parts into which an operand is split."""
+ROUNDED = tuple(name for name, form in PRECISIONS.items() if form.bits != 4)
+"""The precisions of kernels that split their own results: rounding to bf16 gives no parts of four bits."""
 GATE = 1e-4
 """The allowed error relative to the largest entry. Correct kernels are within 1e-5, wrong ones off by about 1."""
 
@@ -58,38 +60,36 @@ class KernelOperator:
     result_shape: Callable[..., tuple[Any, ...]]
 
 
+def _no_constants(*_: Any) -> dict[str, Any]:
+    """The knobs, point and constants of a kernel without knobs."""
+    return {}
+
+
 @dataclass(frozen=True, eq=False)
-class KernelFunction:
-    """What a device needs of a kernel to launch it.
+class NkiKernel:
+    """The descriptor of a kernel. One without knobs leaves out the parameters that concern them.
 
     Parameters
     ----------
     name
-        The name of the function, of its module in `nki_kernels`, and in its records.
+        The name of the function, and in its records.
     function
         The kernel itself, decorated with ``nki.jit``.
     reference
         The NumPy function with the same signature.
-    """
-
-    name: str
-    function: Any
-    reference: Callable[..., np.ndarray]
-
-
-@dataclass(frozen=True, eq=False)
-class NkiKernel(KernelFunction):
-    """The descriptor of a kernel. The first parameters are those of `KernelFunction`.
-
-    Parameters
-    ----------
-    dims
-        The names of the extents of a shape.
+    small
+        A shape with which tests launch the kernel: a remainder in every extent, and as small as that allows.
     contracted
         The extent that is reduced to measure a fraction of the work. If the kernel has a constant ``kchunk``, this is
         the number of blocks of 128 of this extent that are on the chip at the same time.
     workload
         What `example` launches, in words.
+    example
+        example(shape, precision, constants, cores, fill) returns the launch that is timed. fill(shape, dtype) creates
+        its floating-point operands.
+    gate
+        Returns a small launch with the same constants that reaches all parts of the program. It takes the arguments of
+        `example`. Its result is compared with the reference before a time is accepted.
     knobs
         knobs(shape) returns the values of each knob before any rule is applied.
     default
@@ -98,12 +98,6 @@ class NkiKernel(KernelFunction):
         default_point(shape, precision) returns the same as a point, or a similar one if the default is not a point.
     realise
         realise(point, shape, precision, target) returns the constants of a point, or raises Infeasible.
-    example
-        example(shape, precision, constants, cores, fill) returns the launch that is timed. fill(shape, dtype) creates
-        its floating-point operands.
-    gate
-        Returns a small launch with the same constants that reaches all parts of the program. It takes the arguments of
-        `example`. Its result is compared with the reference before a time is accepted.
     operator
         The PyTorch operator with the arguments of the kernel. None if there is none, or `trnqc.torch_ops` defines one
         with other arguments.
@@ -111,17 +105,25 @@ class NkiKernel(KernelFunction):
         The precisions of its operands, by default all of them.
     """
 
-    dims: tuple[str, ...]
+    name: str
+    function: Any
+    reference: Callable[..., np.ndarray | tuple[np.ndarray, ...]]
+    small: Values
     contracted: str
     workload: str
-    knobs: Callable[[Values], dict[str, list[int]]]
-    default: Callable[[Values, str], dict[str, int]]
-    default_point: Callable[[Values, str], dict[str, int]]
-    realise: Callable[[Values, Values, str, str], dict[str, int]]
     example: Callable[[Values, str, Values, int, Fill], Launch]
     gate: Callable[[Values, str, Values, int, Fill], Launch]
+    knobs: Callable[[Values], dict[str, list[int]]] = _no_constants
+    default: Callable[[Values, str], dict[str, int]] = _no_constants
+    default_point: Callable[[Values, str], dict[str, int]] = _no_constants
+    realise: Callable[[Values, Values, str, str], dict[str, int]] = _no_constants
     operator: KernelOperator | None = None
     precisions: tuple[str, ...] = tuple(ITEMSIZE)
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The names of the extents of a shape."""
+        return tuple(self.small)
 
     @property
     def module(self) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from nki_kernels import mp2_gamma_plan as plan
 from nki_kernels.descriptors.descriptor import (
     ITEMSIZE,
+    ROUNDED,
     Fill,
     KernelOperator,
     Launch,
@@ -124,7 +125,7 @@ KERNEL = NkiKernel(
     name="mp2_gamma",
     function=mp2_gamma,
     reference=reference_mp2_gamma,
-    dims=("nocc", "nvir", "naux"),
+    small={"nocc": 3, "nvir": 30, "naux": 140},
     contracted="naux",
     workload="all pairs of as many orbitals as fit in one launch",
     knobs=_knobs,
@@ -134,4 +135,5 @@ KERNEL = NkiKernel(
     example=_example,
     gate=_gate,
     operator=KernelOperator("mp2_gamma", tensors=10, result_shape=_result_shape),
+    precisions=ROUNDED,
 )

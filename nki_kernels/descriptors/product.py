@@ -30,15 +30,13 @@ from nki_kernels.descriptors.descriptor import (
 )
 
 
-def product_kernel(
-    function: Any, reference: Callable[..., np.ndarray], dims: tuple[str, ...], workload: str
-) -> NkiKernel:
+def product_kernel(function: Any, reference: Callable[..., np.ndarray], small: Values, workload: str) -> NkiKernel:
     """The descriptor of a kernel that multiplies matrices. The name of its reference is ``reference_`` and its name."""
     return NkiKernel(
         name=reference.__name__.removeprefix("reference_"),
         function=function,
         reference=reference,
-        dims=dims,
+        small=small,
         contracted="K",
         workload=workload,
         knobs=_knobs,

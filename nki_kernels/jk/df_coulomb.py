@@ -21,7 +21,7 @@ import numpy as np
 from nki_kernels.blas.blocks import round_to_parts
 from nki_kernels.jk.plan import RUN, P, from_blocks
 from nki_kernels.lang import nisa, nki, nl
-from nki_kernels.precision.splits import products_of, sum_of_products
+from nki_kernels.precision.splits import products_of, split_like, sum_of_products
 
 
 @dataclass
@@ -188,10 +188,10 @@ def df_coulomb(by_pair, by_row, density, chunk, turns):
 
 
 def reference_df_coulomb(by_pair, by_row, density, chunk, turns):
-    """J and d in NumPy: fp64 arithmetic on the given (rounded) parts, rounded once to fp32."""
+    """J and d in NumPy: fp64 arithmetic on the given (rounded) parts and on those of d, rounded to fp32."""
     vectors = np.array([from_blocks(part) for part in density])
     fitted = sum_of_products(by_pair, vectors.swapaxes(1, 2))
-    total = np.asarray(by_row, np.float64).sum(axis=0).T @ fitted
+    total = sum_of_products(by_row, split_like(fitted, by_row))
     shape = density.shape[1:]
     blocks = [x.reshape(-1, P, shape[2]).transpose(1, 0, 2)[None].astype(np.float32) for x in (total, fitted)]
     return blocks[0], blocks[1]

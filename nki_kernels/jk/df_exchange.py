@@ -23,7 +23,7 @@ import numpy as np
 from nki_kernels.blas.blocks import round_to_parts
 from nki_kernels.jk.plan import RUN, STAGES, P, ceil, lane_of
 from nki_kernels.lang import nisa, nki, nl
-from nki_kernels.precision.splits import products_of, sum_of_products
+from nki_kernels.precision.splits import products_of, split_like, sum_of_products
 
 HALVES = 4  # PSUM banks of the half transformation
 SUMS = 4  # PSUM banks of the rank-n update
@@ -217,10 +217,11 @@ def df_exchange(rows, orbitals, blocks, group, ring):
 
 
 def reference_df_exchange(rows, orbitals, blocks, group, ring):
-    """K in NumPy: fp64 arithmetic on the given (rounded) parts, rounded once to fp32; NaN above the diagonal."""
+    """K in NumPy: fp64 arithmetic on the given (rounded) parts and on those of X; NaN above the diagonal."""
     parts, naux, height, _ = rows.shape
     functions = height * blocks
     square, matrix = rows.reshape(parts, naux, functions, -1), orbitals.reshape(parts, 1, functions, -1)
     half = sum_of_products(np.broadcast_to(matrix, (parts, naux, *matrix.shape[2:])), square)
-    exchange = np.einsum("qim,qil->ml", half, half, optimize=True)
+    half = split_like(half.reshape(-1, half.shape[2]), rows)
+    exchange = sum_of_products(half, half)
     return np.where(np.tri(len(exchange), dtype=bool), exchange, np.nan).astype(np.float32)[None]

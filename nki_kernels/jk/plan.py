@@ -51,23 +51,31 @@ class ExchangeSizes:
     ring: int
 
 
+def exchange_products(nao: int, nocc: int) -> int:
+    """Products of fp32 operands for one fitting function."""
+    blocks = ceil(nao, P)
+    triangle = sum(ceil(min(P * (m + 1), nao), RUN) for m in range(blocks))
+    return ceil(nocc, P) * (blocks * ceil(nao, RUN) + triangle)
+
+
+def exchange_bytes(nao: int, nocc: int, itemsize: int, group: int, ring: int) -> int:
+    """Bytes per partition: the sums, the orbitals, a stage, half-transformed integrals of a group, and the ring."""
+    blocks = ceil(nao, P)
+    triangle = sum(min(P * (m + 1), nao) for m in range(blocks))
+    half = ceil(nocc, P) * nao * itemsize * group // (P // lane_of(nocc))
+    return 4 * triangle + blocks * nocc * itemsize + 4 * STAGES * RUN + half + ring * blocks * nao * itemsize
+
+
 def exchange_sizes(nao: int, nocc: int, itemsize: int) -> ExchangeSizes | None:
     """Return the sizes for so many functions and orbitals, or None where the sums of K do not fit SBUF.
 
     itemsize: bytes of an integral, summed over the parts of a split.
     """
-    blocks, tiles = ceil(nao, P), ceil(nocc, P)
-    triangle = sum(min(P * (m + 1), nao) for m in range(blocks))
-    products = tiles * (blocks * ceil(nao, RUN) + sum(ceil(min(P * (m + 1), nao), RUN) for m in range(blocks)))
-    # The sums, the orbitals, and a stage of one function's half-transformed integrals.
-    room = SBUF_BYTES - 4 * triangle - blocks * nocc * itemsize - 4 * STAGES * RUN
-    square, half = blocks * nao * itemsize, tiles * nao * itemsize
-    together = P // lane_of(nocc)
-    group = GROUP
-    while group > together and (products * group > BODY or room < 2 * square + half * group // together):
+    products, together, group = exchange_products(nao, nocc), P // lane_of(nocc), GROUP
+    while group > together and (products * group > BODY or exchange_bytes(nao, nocc, itemsize, group, 2) > SBUF_BYTES):
         group //= 2
-    ring = min(group + 1, 8, (room - half * group // together) // square)
-    return ExchangeSizes(blocks, group, ring) if ring >= 1 else None
+    rings = [n for n in range(1, min(group + 1, 8) + 1) if exchange_bytes(nao, nocc, itemsize, group, n) <= SBUF_BYTES]
+    return ExchangeSizes(ceil(nao, P), group, rings[-1]) if rings else None
 
 
 @dataclass(frozen=True)

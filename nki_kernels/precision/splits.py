@@ -103,6 +103,11 @@ def split(array: np.ndarray, precision: str) -> np.ndarray:
     return np.stack(parts)
 
 
+def split_like(array: np.ndarray, operand: np.ndarray) -> np.ndarray:
+    """Split an array as an operand [parts, ...] in fp32 or in parts of eight bits; kernels split their results so."""
+    return split(array, "fp32" if operand.dtype == _FP32 else ("bf16", "bf16x3", "bf16x6")[len(operand) - 1])
+
+
 def sum_of_products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """What kernels compute from split operands a[parts, ..., K, M] and b[parts, ..., K, N]: a.T @ b, here in fp64."""
     a, b = np.asarray(a, np.float64).swapaxes(-1, -2), np.asarray(b, np.float64)

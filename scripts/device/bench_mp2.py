@@ -31,8 +31,9 @@ from scripts.device.shapes import GATE, PRESETS, factors, needed_tflop
 from scripts.measuring import command, record_file, slug, write_json
 from trnqc import __version__, backends
 from trnqc.backends.neuron.device import NeuronDevice, open_device
-from trnqc.backends.neuron.launch import host_kernels, launch, synchronize, to_numpy
 from trnqc.backends.nki.device import PRECISIONS
+from trnqc.backends.nki.launch import host_kernels, launch
+from trnqc.backends.nki.vendor import synchronize, to_numpy
 from trnqc.errors import TrnqcError
 from trnqc.tuning.conditions import instance_type
 

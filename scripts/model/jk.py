@@ -13,9 +13,7 @@ from typing import Any
 
 from pyscf import df, gto
 
-from nki_kernels.jk import plan
-from nki_kernels.jk.df_coulomb import df_coulomb
-from nki_kernels.jk.df_exchange import df_exchange
+from nki_kernels.descriptors import kernels
 from nki_kernels.precision.splits import PRECISIONS
 from scripts import ROOT
 from scripts.measuring import write_json
@@ -29,25 +27,11 @@ def sizes_of(molecule: str, basis: str) -> dict[str, int]:
     return {"nao": mol.nao, "nocc": mol.nelectron // 2, "naux": auxmol.nao}
 
 
-def exchange(nao: int, nocc: int, naux: int, precision: str, target: str) -> Any:
-    """Return the timeline of K."""
-    form = PRECISIONS[precision]
-    sizes = plan.exchange_sizes(nao, nocc, form.itemsize)
-    if sizes is None:
-        raise SystemExit(f"K of {nao} functions and {nocc} orbitals in {precision} does not fit the chip")
-    height, (part, *_) = plan.ceil(nao, sizes.blocks), plan.launches(naux, plan.GROUP, plan.MOST_ELEMENTS)
-    rows = Spec((form.parts, part.stop, height, sizes.blocks * nao), form.dtype)
-    orbitals = Spec((form.parts, height, sizes.blocks * nocc), form.dtype)
-    return timeline(df_exchange, target=target)(rows, orbitals, sizes.blocks, sizes.group, sizes.ring)
-
-
-def coulomb(nao: int, naux: int, precision: str, target: str) -> Any:
-    """Return the timeline of J."""
-    form, sizes = PRECISIONS[precision], plan.coulomb_sizes(nao * (nao + 1) // 2)
-    (part, *_) = plan.launches(naux, plan.P, plan.MOST_ROWS)
-    shapes = (sizes.pairs, part.stop), (part.stop, sizes.pairs), (plan.P, sizes.pairs // plan.P, 1)
-    operands = [Spec((form.parts, *shape), form.dtype) for shape in shapes]
-    return timeline(df_coulomb, target=target)(*operands, sizes.chunk, sizes.turns)
+def modelled(kernel: str, shape: dict[str, int], precision: str, target: str) -> Any:
+    """Return the timeline of one launch."""
+    known = kernels()[kernel]
+    call = known.example(shape, precision, known.default(shape, precision), 1, Spec)
+    return timeline(known.function, target=target)(*call.args, **call.constants)
 
 
 def lines_of(molecule: str, basis: str, precisions: list[str], target: str) -> list[dict[str, Any]]:
@@ -55,8 +39,11 @@ def lines_of(molecule: str, basis: str, precisions: list[str], target: str) -> l
     sizes = sizes_of(molecule, basis)
     lines = []
     for precision in precisions:
-        runs = {"K": exchange(**sizes, precision=precision, target=target)}
-        runs["J"] = coulomb(sizes["nao"], sizes["naux"], precision, target)
+        pairs = {"nao": sizes["nao"], "naux": sizes["naux"], "densities": 1}
+        runs = {
+            "K": modelled("df_exchange", sizes, precision, target),
+            "J": modelled("df_coulomb", pairs, precision, target),
+        }
         for kernel, run in runs.items():
             summary = run.summary()
             names = ("tensor_engine", "vector_engine", "scalar_engine", "dma")

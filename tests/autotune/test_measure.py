@@ -83,7 +83,7 @@ class Host:
     cores = 1
 
     def put(self, array):
-        from trnqc.backends.neuron.launch import to_tensor
+        from trnqc.backends.nki.vendor import to_tensor
 
         return to_tensor(array)
 
@@ -94,7 +94,7 @@ GEMM = {"kernel": "gemm", "shape": {"M": 70, "N": 65, "K": 130}, "constants": CO
 
 def test_the_clock_gates_and_times():
     pytest.importorskip("torch")
-    from trnqc.backends.neuron.launch import host_kernels
+    from trnqc.backends.nki.launch import host_kernels
 
     with host_kernels("reference"):
         reading = clock(Host(), kernels()["gemm"], job("steady", **GEMM))
@@ -103,7 +103,7 @@ def test_the_clock_gates_and_times():
 
 def test_the_clock_does_not_time_what_is_wrong():
     pytest.importorskip("torch")
-    from trnqc.backends.neuron.launch import host_kernels
+    from trnqc.backends.nki.launch import host_kernels
 
     honest = kernels()["gemm"]
     wrong = _once(lambda *args, **constants: np.zeros((70, 65), np.float32), honest.reference)

@@ -16,10 +16,11 @@ from tests.backends.gamma_contract import GammaContract  # noqa: E402
 from trnqc import sim  # noqa: E402
 from trnqc.backends import get, select  # noqa: E402
 from trnqc.backends.base import BackendStatus  # noqa: E402
-from trnqc.backends.neuron import launch as launches  # noqa: E402
 from trnqc.backends.neuron import packages  # noqa: E402
 from trnqc.backends.neuron.backend import Neuron  # noqa: E402
 from trnqc.backends.neuron.device import NeuronDevice, open_device  # noqa: E402
+from trnqc.backends.nki import launch as launches  # noqa: E402
+from trnqc.backends.nki import vendor  # noqa: E402
 from trnqc.errors import BackendUnavailable, InputError  # noqa: E402
 from trnqc.tuning import conditions  # noqa: E402
 
@@ -112,7 +113,7 @@ def test_logical_cores_follow_the_machine(monkeypatch, tmp_path, environment, pr
     monkeypatch.setattr(conditions, "PRODUCT", tmp_path / "product_name")
     if product is not None:
         conditions.PRODUCT.write_text(product + "\n")
-    assert packages.logical_cores() == cores
+    assert conditions.logical_cores() == cores
 
 
 # -- status -----------------------------------------------------------------------------------------------------------
@@ -186,7 +187,7 @@ def operands():
 
 
 def test_cpu_tensors_need_a_decision():
-    tensors = [launches.to_tensor(x) for x in operands()]
+    tensors = [vendor.to_tensor(x) for x in operands()]
     with pytest.raises(BackendUnavailable, match="host_kernels"):
         launches.launch(GEMM, *tensors)
 
@@ -194,7 +195,7 @@ def test_cpu_tensors_need_a_decision():
 @pytest.mark.parametrize("how", launches.HOST_KERNELS)
 def test_the_decision_is_followed_and_ends(how):
     a_t, b = operands()
-    tensors = [launches.to_tensor(x) for x in (a_t, b)]
+    tensors = [vendor.to_tensor(x) for x in (a_t, b)]
     with launches.host_kernels(how):
         result = launches.launch(GEMM, *tensors)
     torch.testing.assert_close(result, torch.from_numpy(a_t[0].T @ b[0]), atol=1e-5, rtol=0)
@@ -209,6 +210,13 @@ def test_an_unknown_stand_in_is_refused():
 def test_devices_are_not_mixed():
     with pytest.raises(InputError, match=r"one device.*found cpu, meta"):
         launches.launch(GEMM, torch.ones(1, 2, 2), torch.ones(1, 2, 2, device="meta"))
+    with pytest.raises(InputError, match=r"one device.*found cpu, numpy"):
+        launches.launch(GEMM, torch.ones(1, 2, 2), np.ones((1, 2, 2), np.float32))
+
+
+def test_devices_launch_kernels_by_name():
+    with pytest.raises(InputError, match=r"a kernel is one of batched_contraction, .*; found 'gem'"):
+        NeuronDevice("cpu", 1).call("gem", torch.ones(1, 2, 2), torch.ones(1, 2, 2))
 
 
 def test_the_native_path_wraps_once_and_names_its_cores(monkeypatch):
@@ -228,11 +236,11 @@ def test_the_native_path_wraps_once_and_names_its_cores(monkeypatch):
     module.wrap_nki = Wrapped
     monkeypatch.setitem(sys.modules, "torch_neuronx", module)
     monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", "2")
-    launches._wrapped.cache_clear()
+    vendor._wrapped.cache_clear()
     a_t, b = operands()
     for _ in range(2):
-        result = launches._native(GEMM, (a_t, b), {"rows": 128, "cols": 5, "kchunk": 1})
-    launches._wrapped.cache_clear()
+        result = vendor.native(GEMM, (a_t, b), {"rows": 128, "cols": 5, "kchunk": 1})
+    vendor._wrapped.cache_clear()
     np.testing.assert_allclose(result, a_t[0].T @ b[0], atol=1e-5)
     assert wrapped == [GEMM.function] and grids == [(2,), (2,)]
 
@@ -242,7 +250,7 @@ def test_the_xla_path_calls_the_kernel_on_its_cores(monkeypatch, cores):
     monkeypatch.setenv("NKI_SIMULATOR", "1")
     monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", cores)
     a_t, b = operands()
-    result = launches._xla(GEMM, (a_t, b), {})
+    result = vendor.xla(GEMM, (a_t, b), {})
     np.testing.assert_allclose(result, a_t[0].T @ b[0], atol=1e-5)
 
 
@@ -255,15 +263,15 @@ def test_waiting_reaches_the_device(monkeypatch, device, module, attribute):
     setattr(fake, attribute, lambda **options: calls.append(options))
     monkeypatch.setitem(sys.modules, module, fake)
     monkeypatch.setattr(torch, "neuron", fake, raising=False)
-    launches.synchronize(device)
+    vendor.synchronize(device)
     assert calls == [{"wait": True} if device == "xla" else {}]
 
 
 def test_bf16_survives_the_border():
     x = torch.randn(3, 4).to(torch.bfloat16)
-    array = launches.to_numpy(x)
+    array = vendor.to_numpy(x)
     assert array.dtype.name == "bfloat16"
-    assert torch.equal(launches.to_tensor(array), x)
+    assert torch.equal(vendor.to_tensor(array), x)
 
 
 @pytest.mark.device

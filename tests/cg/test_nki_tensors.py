@@ -12,7 +12,8 @@ torch = pytest.importorskip("torch")
 
 from tests.nki_kernels.cg_launches import case, mace_layer  # noqa: E402
 from trnqc import sim, torch_ops  # noqa: E402
-from trnqc.backends.neuron import launch as launches  # noqa: E402
+from trnqc.backends.nki import launch as launches  # noqa: E402
+from trnqc.backends.nki import vendor  # noqa: E402
 from trnqc.cg import TensorProductConv, TPProblem  # noqa: E402
 from trnqc.cg.nki import tensors as on_device  # noqa: E402
 from trnqc.cg.torch import modules  # noqa: E402
@@ -72,19 +73,19 @@ def path(monkeypatch):
 
         def run(self, args, constants):
             launched.append(args)
-            results = sim.simulate(self.kernel)(*map(launches.to_numpy, args), **constants)
+            results = sim.simulate(self.kernel)(*map(vendor.to_numpy, args), **constants)
             return tuple(map(torch.from_numpy, results)) if isinstance(results, tuple) else torch.from_numpy(results)
 
     def take(native: bool):
         module = ModuleType("torch_neuronx")
         module.wrap_nki = Wrapped
         monkeypatch.setitem(sys.modules, "torch_neuronx", module)
-        monkeypatch.setattr(launches, "_wrapped", Wrapped)
+        monkeypatch.setattr(vendor, "_wrapped", Wrapped)
 
         def xla(kernel, args, constants):
-            return Wrapped(kernel.function)[launches.logical_cores()](*args, **constants)
+            return Wrapped(kernel.function)[vendor.logical_cores()](*args, **constants)
 
-        monkeypatch.setitem(launches._PATHS, "cpu", launches._native if native else xla)
+        monkeypatch.setitem(launches._PATHS, "cpu", vendor.native if native else xla)
         return launched
 
     return take

@@ -12,10 +12,8 @@ from nki_kernels.blas.blas_gemm import blas_gemm, reference_blas_gemm
 from nki_kernels.blas.blas_syrk import blas_syrk, reference_blas_syrk
 from nki_kernels.blas.blocks import BANKS, Kind, tile_list
 from nki_kernels.descriptors import kernels
-from nki_kernels.descriptors.descriptor import GATE, Infeasible, random_fill
 from nki_kernels.precision.splits import PRECISIONS, split
 from trnqc import sim
-from trnqc.sim.lint.lint import lint
 from trnqc.sim.machine.version import VERSIONS
 
 SCALE = (1.5, -0.5)
@@ -158,36 +156,10 @@ def test_a_triangle_multiplies_its_tiles_only(n):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("kernel", [blas_gemm, blas_syrk], ids=["gemm", "syrk"])
-def test_the_kernels_stay_inside_the_language(kernel, version):
-    assert not lint(kernel, version)
-
-
-@pytest.mark.parametrize("version", VERSIONS)
 def test_stacks_run_in_both_versions_of_the_language(version, monkeypatch):
     monkeypatch.setenv("TRNQC_NKI", version)
     args, constants = product_launch((35, 30, 200, 20), "bf16x3", 1)
     close(sim.simulate(blas_gemm)(*args, *constants), reference_blas_gemm(*args, *constants), 20)
-
-
-POINTS = [
-    ("blas_gemm", {"Z": 5, "M": 300, "N": 700, "K": 260}, {"rows": 128, "cols": 512, "items": 3, "group": 1}),
-    ("blas_gemm", {"Z": 5, "M": 300, "N": 700, "K": 260}, {"rows": 256, "cols": 1024, "items": 1, "group": 4}),
-    ("blas_gemm", {"Z": 70, "M": 30, "N": 70, "K": 26}, {"rows": 128, "cols": 512, "items": 1, "group": 32}),
-    ("blas_syrk", {"n": 700, "K": 260}, {"rows": 128, "wide": 4, "items": 2}),
-    ("blas_syrk", {"n": 700, "K": 260}, {"rows": 384, "wide": 1, "items": 1}),
-]
-
-
-@pytest.mark.parametrize("precision", ["fp32", "bf16x3"])
-@pytest.mark.parametrize("name, shape, point", POINTS)
-def test_realised_points_compute_the_reference(name, shape, point, precision, target):
-    kernel = kernels()[name]
-    constants = kernel.realise(point, shape, precision, target)
-    gate = kernel.gate(shape, precision, constants, 1, random_fill(0))
-    result = sim.simulate(kernel.function)(*gate.args, **gate.constants)
-    assert kernel.error(gate, result) < GATE / 10
-    assert kernel.error(gate, result * 1.001) > GATE
 
 
 @settings(max_examples=50, deadline=None)
@@ -197,20 +169,3 @@ def test_defaults_keep_the_rules_of_the_smallest_chip(M, N, K, Z, precision):
         kernel = kernels()[name]
         point = kernel.default_point(shape, precision)
         assert kernel.realise(point, shape, precision, "trn1") == kernel.default(shape, precision)
-
-
-@pytest.mark.parametrize(
-    "name, shape, point, rule",
-    [
-        ("blas_gemm", {"Z": 1, "M": 900, "N": 9000, "K": 9}, (512, 2048, 1, 1), "PSUM: 16 banks"),
-        ("blas_gemm", {"Z": 2, "M": 9, "N": 9, "K": 9}, (128, 512, 1, 4), "no group of 4"),
-        ("blas_gemm", {"Z": 9, "M": 9, "N": 9, "K": 900}, (128, 512, 2, 4), "not grouped"),
-        ("blas_gemm", {"Z": 99, "M": 9, "N": 300, "K": 9}, (128, 512, 1, 32), "this size make no group of 32"),
-        ("blas_syrk", {"n": 9, "K": 9}, (512, 1, 1), "larger than the matrix"),
-        ("blas_syrk", {"n": 9000, "K": 900}, (128, 1, 5), "no 5 items"),
-    ],
-)
-def test_rules_name_themselves(name, shape, point, rule):
-    kernel = kernels()[name]
-    with pytest.raises(Infeasible, match=rule):
-        kernel.realise(dict(zip(kernel.knobs(shape), point)), shape, "fp32", "trn1")

@@ -17,52 +17,127 @@ SHAPES = {
     "gemm": {"M": 300, "N": 700, "K": 260},
     "batched_contraction": {"Z": 5, "M": 129, "N": 130, "K": 257},
 }
-LAYER = {"channels": 5, "xdegrees": 2, "ydegrees": 3, "nodes": 20, "neighbours": 7}
+LAYER = kernels()["cg_conv"].small
 CG_KERNELS = ("cg_conv", "cg_gradients")
-POINTS = {
-    "mp2_energy": [{"blocks": 1, "chunks": 1, "group": 3}, {"blocks": 3, "chunks": 2, "group": 1}],
-    "mp2_gamma": [
-        {"blocks": 1, "chunks": 1, "group": 3, "rows": 256, "depth": 4},
-        {"blocks": 2, "chunks": 2, "group": 1, "rows": 256, "depth": 8},
-    ],
-    "gemm": [
-        {"rows": 128, "cols": 512, "chunks": 1, "batch": 1, "hold": 1, "drains": 2, "drainer": 1},
-        {"rows": 256, "cols": 512, "chunks": 3, "batch": 1, "hold": 0, "drains": 4, "drainer": 2},
-    ],
-    "batched_contraction": [
-        {"rows": 128, "cols": 512, "chunks": 1, "batch": 2, "hold": 0, "drains": 4, "drainer": 2},
-        {"rows": 128, "cols": 512, "chunks": 3, "batch": 1, "hold": 0, "drains": 4, "drainer": 2},
-    ],
-}
-CASES = [(kernel, point) for kernel, points in POINTS.items() for point in points]
+# Kernel, extents (those of `SHAPES` or of the descriptor if there are none) and values of the knobs in their order.
+POINTS = [
+    *[("mp2_energy", (), point) for point in ((1, 1, 3), (3, 2, 1))],
+    *[("mp2_gamma", (), point) for point in ((1, 1, 3, 256, 4), (2, 2, 1, 256, 8))],
+    *[("gemm", (), point) for point in ((128, 512, 1, 1, 1, 2, 1), (256, 512, 3, 1, 0, 4, 2))],
+    *[("batched_contraction", (), point) for point in ((128, 512, 1, 2, 0, 4, 2), (128, 512, 3, 1, 0, 4, 2))],
+    *[("blas_gemm", (5, 300, 700, 260), point) for point in ((128, 512, 3, 1), (256, 1024, 1, 4))],
+    ("blas_gemm", (70, 30, 70, 26), (128, 512, 1, 32)),
+    *[("blas_syrk", (700, 260), point) for point in ((128, 4, 2), (384, 1, 1))],
+    ("blas_trsm", (700, 600), (256, 512)),
+    *[("blas_cholesky", (3 * panel,), (panel,)) for panel in (128, 256)],
+    *[(kernel, (), point) for kernel in CG_KERNELS for point in ((3, 1, 0), (25, 2, 40))],
+    *[("df_coulomb", (40, 200, 3), point) for point in ((1, 1), (3, 2))],
+    *[("df_exchange", (131, 41, 64), point) for point in ((2, 1), (8, 3))],
+    ("probe", (), ()),
+]
+
+
+def named(kernel, extents, point):
+    """A kernel, its shape and a point."""
+    known = kernels()[kernel]
+    shape = dict(zip(known.dims, extents, strict=True)) if extents else SHAPES.get(kernel, known.small)
+    return known, shape, dict(zip(known.knobs(shape), point, strict=True))
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16x3"])
+@pytest.mark.parametrize("kernel", kernels())
+def test_every_kernel_computes_its_reference_at_its_small_shape(kernel, precision, monkeypatch):
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn1")
+    known = kernels()[kernel]
+    if precision not in known.precisions:
+        pytest.skip(f"{kernel} has no {precision}")
+    constants = known.default(known.small, precision)
+    gate = known.gate(known.small, precision, constants, 1, random_fill(0))
+    assert known.error(gate, sim.simulate(known.function)(*gate.args, **gate.constants)) < GATE / 10
+
+
+@pytest.mark.parametrize("kernel", kernels())
+def test_both_front_ends_of_the_vendor_accept_every_kernel(kernel):
+    assert sim.lint(kernels()[kernel].function) == ()
 
 
 @pytest.mark.parametrize("target", ["trn1", "trn2"])
 @pytest.mark.parametrize("precision", ["fp32", "bf16x3"])
-@pytest.mark.parametrize("kernel, point", CASES)
-def test_realised_points_compute_the_reference(kernel, point, precision, target, monkeypatch):
+@pytest.mark.parametrize("kernel, extents, point", POINTS)
+def test_realised_points_compute_the_reference(kernel, extents, point, precision, target, monkeypatch):
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", target)
-    known = kernels()[kernel]
-    constants = known.realise(point, SHAPES[kernel], precision, target)
-    gate = known.gate(SHAPES[kernel], precision, constants, 1, random_fill(0))
-    assert known.error(gate, sim.simulate(known.function)(*gate.args, **gate.constants)) < GATE / 10
+    known, shape, chosen = named(kernel, extents, point)
+    if precision not in known.precisions:
+        pytest.skip(f"{kernel} has no {precision}")
+    constants = known.realise(chosen, shape, precision, target)
+    gate = known.gate(shape, precision, constants, 1, random_fill(0))
+    results = sim.simulate(known.function)(*gate.args, **gate.constants)
+    assert known.error(gate, results) < GATE / 10
+    several = results if isinstance(results, tuple) else (results,)
+    assert known.error(gate, (*several[:-1], 1.001 * several[-1])) > GATE
+    assert known.error(gate, (*several, several[0])) == float("inf")
 
 
-@pytest.mark.parametrize("window, depth, share", [(3, 1, 0), (25, 2, 40)])
-@pytest.mark.parametrize("kernel", CG_KERNELS)
-def test_realised_points_of_convolutions_compute_the_reference(kernel, window, depth, share, monkeypatch):
-    """The example has the shape's graph; the gate has a window of two items and a smaller one."""
+@pytest.mark.parametrize("kernel", kernels())
+def test_examples_compute_the_reference(kernel, monkeypatch):
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn2")
     known = kernels()[kernel]
-    point = {"window": window, "depth": depth, "share": share}
-    constants = known.realise(point, LAYER, "fp32", "trn2")
-    for launch in (known.gate, known.example):
-        call = launch(LAYER, "fp32", constants, 1, random_fill(0))
-        results = sim.simulate(known.function)(*call.args, **call.constants)
-        assert known.error(call, results) < GATE / 10
-    several = results if isinstance(results, tuple) else (results,)
-    assert known.error(call, (*several[:-1], 1.001 * several[-1])) > GATE
-    assert known.error(call, (*several, several[0])) == float("inf")
+    example = known.example(known.small, "fp32", known.default(known.small, "fp32"), 1, random_fill(0))
+    assert known.error(example, sim.simulate(known.function)(*example.args, **example.constants)) < GATE / 10
+
+
+RULES = [
+    *[
+        ("mp2_energy", *case)
+        for case in (
+            ((9, 4000, 9000), (1, 1, 1), "SBUF: .* has 180224"),
+            ((9, 1000, 900), (2, 2, 1), "PSUM: .* are in flight"),
+            ((9, 200, 900), (2, 2, 2), "within a group"),
+            ((9, 200, 900), (3, 1, 1), "no 3 blocks"),
+            ((9, 200, 900), (1, 5, 1), "no 5 chunks"),
+            ((9, 20, 90), (1, 1, 9), "no group of 9"),
+            ((99, 672, 2304), (1, 1, 16), "program: 5184 products"),
+        )
+    ],
+    ("mp2_gamma", (9, 65, 900), (1, 1, 9, 512, 16), "no group of 9"),
+    ("mp2_gamma", (9, 65, 900), (1, 1, 8, 1024, 16), "a block of 1024 rows is larger than the 640 of all"),
+    ("mp2_gamma", (9, 65, 900), (1, 2, 2, 512, 16), "within a group"),
+    ("gemm", (4096, 4096, 4096), (2048, 4096, 1, 1, 0, 4, 2), "SBUF"),
+    ("gemm", (4096, 4096, 4096), (1024, 512, 1, 1, 0, 4, 2), "SBUF"),
+    ("gemm", (4096, 4096, 4096), (512, 2048, 4, 1, 0, 4, 2), "PSUM: 16 banks"),
+    ("gemm", (4096, 4096, 4096), (128, 512, 2, 1, 1, 4, 2), "b is held"),
+    ("gemm", (4096, 4096, 4096), (128, 512, 1, 2, 0, 4, 2), "1 products"),
+    ("blas_gemm", (1, 900, 9000, 9), (512, 2048, 1, 1), "PSUM: 16 banks"),
+    ("blas_gemm", (2, 9, 9, 9), (128, 512, 1, 4), "no group of 4"),
+    ("blas_gemm", (9, 9, 9, 900), (128, 512, 2, 4), "not grouped"),
+    ("blas_gemm", (99, 9, 300, 9), (128, 512, 1, 32), "this size make no group of 32"),
+    ("blas_syrk", (9, 9), (512, 1, 1), "larger than the matrix"),
+    ("blas_syrk", (9000, 900), (128, 1, 5), "no 5 items"),
+    ("blas_trsm", (4096, 4096), (1024, 2048), "PSUM: a block of 32 banks"),
+    ("blas_cholesky", (200,), (512,), "larger than the 256 of all"),
+    ("cg_conv", (), (43, 1, 40), "window: 43 receivers, 25 fit"),
+    ("cg_conv", (), (25, 8, 40), "depth: 8 tiles of an item, but windows have about 2"),
+    ("cg_conv", (), (25, 1, 101), "share: 101"),
+    ("df_coulomb", (20, 200, 1), (4, 2), "2 blocks of pairs fill no 2 loads of 4"),
+    ("df_coulomb", (560, 2048, 40), (1, 1), "PSUM: 16 columns of 40 densities"),
+    ("df_coulomb", (560, 2048, 1), (8, 4), "SBUF: .* has 180224"),
+    ("df_exchange", (60, 20, 300), (2, 1), "4 fitting functions share the partitions, not 2"),
+    ("df_exchange", (60, 20, 300), (4, 6), "6 sets of integrals on chip for passes of 4"),
+    ("df_exchange", (4000, 100, 300), (1, 1), "SBUF: .* has 180224"),
+]
+
+
+@pytest.mark.parametrize("kernel, extents, point, rule", RULES)
+def test_rules_name_themselves(kernel, extents, point, rule):
+    known, shape, chosen = named(kernel, extents, point)
+    with pytest.raises(Infeasible, match=rule):
+        known.realise(chosen, shape, "fp32", "trn1")
+
+
+def test_convolutions_have_no_other_precision():
+    known, shape, point = named("cg_conv", (), (25, 1, 40))
+    with pytest.raises(Infeasible, match="precision: the kernels compute in fp32"):
+        known.realise(point, shape, "bf16", "trn2")
 
 
 @pytest.mark.parametrize("channels", [1, 128, 1000])
@@ -75,20 +150,6 @@ def test_the_defaults_of_convolutions_keep_the_rules_of_every_chip(kernel, chann
     call = known.example(shape, "fp32", known.default(shape, "fp32"), 1, sim.Spec)
     trace = sim.trace(known.function)(*call.args, **call.constants)
     assert 0 < trace.sbuf_high_water <= TARGETS["trn2"].sbuf_usable
-
-
-@pytest.mark.parametrize(
-    "point, precision, rule",
-    [
-        ((43, 1, 40), "fp32", "window: 43 receivers, 25 fit"),
-        ((25, 8, 40), "fp32", "depth: 8 tiles of an item, but windows have about 2"),
-        ((25, 1, 101), "fp32", "share: 101"),
-        ((25, 1, 40), "bf16", "precision: the kernels compute in fp32"),
-    ],
-)
-def test_rules_of_convolutions_name_themselves(point, precision, rule):
-    with pytest.raises(Infeasible, match=rule):
-        kernels()["cg_conv"].realise(dict(zip(("window", "depth", "share"), point)), LAYER, precision, "trn2")
 
 
 @pytest.mark.parametrize("kernel", SHAPES)
@@ -126,59 +187,6 @@ def test_what_passes_the_capacity_rule_fits_the_chip(data):
     trace = sim.trace(known.function)(*call.args, **call.constants)
     assert 0 < trace.sbuf_high_water <= TARGETS["trn2"].sbuf_usable
     assert trace.executed["nc_matmul"] > 0
-
-
-@pytest.mark.parametrize(
-    "shape, point, rule",
-    [
-        ((9, 4000, 9000), (1, 1, 1), "SBUF: .* has 180224"),
-        ((9, 1000, 900), (2, 2, 1), "PSUM: .* are in flight"),
-        ((9, 200, 900), (2, 2, 2), "within a group"),
-        ((9, 200, 900), (3, 1, 1), "no 3 blocks"),
-        ((9, 200, 900), (1, 5, 1), "no 5 chunks"),
-        ((9, 20, 90), (1, 1, 9), "no group of 9"),
-        ((99, 672, 2304), (1, 1, 16), "program: 5184 products"),
-    ],
-)
-def test_rules_name_themselves(shape, point, rule):
-    known = kernels()["mp2_energy"]
-    extents = dict(zip(known.dims, shape))
-    with pytest.raises(Infeasible, match=rule):
-        known.realise(dict(zip(known.knobs(extents), point)), extents, "fp32", "trn1")
-
-
-@pytest.mark.parametrize(
-    "point, rule",
-    [
-        ((1, 1, 9, 512, 16), "no group of 9"),
-        ((1, 1, 8, 1024, 16), "a block of 1024 rows is larger than the 640 of all"),
-        ((1, 2, 2, 512, 16), "within a group"),
-    ],
-)
-def test_rules_of_gamma_name_themselves(point, rule):
-    known = kernels()["mp2_gamma"]
-    extents = {"nocc": 9, "nvir": 65, "naux": 900}
-    with pytest.raises(Infeasible, match=rule):
-        known.realise(dict(zip(known.knobs(extents), point)), extents, "fp32", "trn1")
-
-
-def product_point(**changed):
-    return {"rows": 128, "cols": 512, "chunks": 1, "batch": 1, "hold": 0, "drains": 4, "drainer": 2} | changed
-
-
-@pytest.mark.parametrize(
-    "point, rule",
-    [
-        (product_point(rows=2048, cols=4096, chunks=1, batch=1), "SBUF"),
-        (product_point(rows=1024, cols=512, chunks=1), "SBUF"),
-        (product_point(rows=512, cols=2048, chunks=4), "PSUM: 16 banks"),
-        (product_point(hold=1, chunks=2), "b is held"),
-        (product_point(batch=2), "1 products"),
-    ],
-)
-def test_product_rules_name_themselves(point, rule):
-    with pytest.raises(Infeasible, match=rule):
-        kernels()["gemm"].realise(point, {"M": 4096, "N": 4096, "K": 4096}, "fp32", "trn1")
 
 
 @given(

@@ -138,9 +138,3 @@ def test_passes_of_j_are_of_equal_length(pairs):
     sizes = plan.coulomb_sizes(pairs)
     assert pairs <= sizes.pairs and sizes.pairs % (plan.P * sizes.chunk * sizes.turns) == 0
     assert sizes.pairs - pairs < plan.P * (2 + sizes.pairs // (plan.P * plan.CHUNK))
-
-
-@pytest.mark.parametrize("kernel", [df_exchange, df_coulomb], ids=["df_exchange", "df_coulomb"])
-@pytest.mark.parametrize("version", ["0.6", "0.7"])
-def test_both_front_ends_accept_them(kernel, version):
-    assert not sim.lint(kernel, version)

@@ -168,7 +168,3 @@ def test_several_thousand_virtuals(monkeypatch):
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn1")
     trace, tiles = traced(4, 2800, 9000)
     assert tiles.nblk > 1 and sum(trace.static.values()) < 20000
-
-
-def test_the_kernel_stays_inside_the_language():
-    assert sim.lint(mp2_energy) == ()

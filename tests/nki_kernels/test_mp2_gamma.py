@@ -216,10 +216,6 @@ def test_several_thousand_virtuals(monkeypatch):
     assert sum(traced(Sides(4, 2800), 9000).static.values()) < 30000
 
 
-def test_the_kernel_stays_inside_the_language():
-    assert sim.lint(mp2_gamma) == ()
-
-
 @given(nocc=st.integers(1, 40), nvir=st.integers(1, 30), others=st.integers(0, 20), most=st.integers(2000, 200_000))
 @settings(deadline=None)
 def test_blocks_hold_every_pair_once_and_fit(nocc, nvir, others, most):

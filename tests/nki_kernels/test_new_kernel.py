@@ -13,8 +13,8 @@ from autotune.runner import Request, tune
 from nki_kernels import descriptors
 from nki_kernels.descriptors.descriptor import GATE, random_fill
 from trnqc.backends.neuron.device import NeuronDevice
-from trnqc.backends.neuron.launch import host_kernels
 from trnqc.backends.neuron.neff.programs import program
+from trnqc.backends.nki.launch import host_kernels
 from trnqc.backends.simulator.device import SimulatedCore
 from trnqc.tuning.choice import choose
 from trnqc.tuning.requests import parse_shape
@@ -63,7 +63,7 @@ KERNEL = NkiKernel(
     name="doubled",
     function=doubled,
     reference=reference_doubled,
-    dims=("M", "N"),
+    small={"M": 3, "N": 33},
     contracted="N",
     workload="one matrix",
     knobs=lambda shape: {"width": [32, 128, 1 << 20]},
@@ -101,12 +101,12 @@ def matrix() -> np.ndarray:
 
 
 def test_both_devices_launch_it(doubled):
-    np.testing.assert_array_equal(SimulatedCore().call(doubled, matrix(), width=100), 2 * matrix())
+    np.testing.assert_array_equal(SimulatedCore().call("doubled", matrix(), width=100), 2 * matrix())
     pytest.importorskip("torch")
     device = NeuronDevice("cpu", 1)
     for how in ("simulator", "reference"):
         with host_kernels(how):
-            np.testing.assert_array_equal(device.call(doubled, device.put(matrix()), width=100), 2 * matrix())
+            np.testing.assert_array_equal(device.call("doubled", device.put(matrix()), width=100), 2 * matrix())
 
 
 def test_it_is_tuned_and_a_launch_takes_the_record(doubled):

@@ -9,7 +9,6 @@ import pytest
 from nki_kernels.precision.probe import probe, reference_probe
 from nki_kernels.precision.splits import PRECISIONS, split
 from trnqc import sim
-from trnqc.sim.lint.lint import lint
 
 
 @pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
@@ -33,7 +32,3 @@ def test_single_products_are_not_summed_with_others(monkeypatch):
     out = sim.simulate(probe)(a, b, np.zeros((128, 128), np.float32))
     products = np.outer(a[0, 0].astype(np.float32), b[0, 0].astype(np.float32))
     np.testing.assert_array_equal(out[0], products.astype(ml_dtypes.bfloat16).astype(np.float32))
-
-
-def test_compiles_in_the_common_subset():
-    assert not lint(probe)

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from trnqc.errors import InputError
+from trnqc.tuning import sources
 from trnqc.tuning.sources import canonical, source_hash
 
 HELPER = "STEP = 3\n\ndef add(x):\n    return x + STEP\n\ndef host_only(x):\n    return -x\n"
@@ -43,19 +44,25 @@ def write(tmp_path, name, kernel, helper, lang="nl = 2\n"):
 
 def digest_of(tmp_path, monkeypatch, case, **texts):
     """Digest of a package named alike in a place of its own, so that only its text differs."""
-    from trnqc.tuning import sources
-
     write(tmp_path / case, "made_package", **({"kernel": KERNEL, "helper": HELPER} | texts))
+    return digest_in(tmp_path / case, monkeypatch, "made_package.kernel", "kernel")
+
+
+def digest_in(place, monkeypatch, module, name):
+    """Digest of a definition in the package of a place."""
     with monkeypatch.context() as patch:
-        patch.syspath_prepend(tmp_path / case)
+        patch.syspath_prepend(place)
         sources._module.cache_clear()
-        for name in [name for name in sys.modules if name.startswith("made_package")]:
-            del sys.modules[name]
-        digest = source_hash("made_package.kernel", "kernel")
-        for name in [name for name in sys.modules if name.startswith("made_package")]:
-            del sys.modules[name]
+        forget()
+        digest = source_hash(module, name)
+        forget()
     sources._module.cache_clear()
     return digest
+
+
+def forget():
+    for name in [name for name in sys.modules if name.startswith("made_package")]:
+        del sys.modules[name]
 
 
 def test_what_the_kernel_reaches_counts_and_what_it_does_not_reach_does_not(tmp_path, monkeypatch):
@@ -66,3 +73,17 @@ def test_what_the_kernel_reaches_counts_and_what_it_does_not_reach_does_not(tmp_
     code = digest_of(tmp_path, monkeypatch, "code", helper=HELPER.replace("x + STEP", "x - STEP"))
     assert base == same == vendor
     assert len({base, constant, code}) == 3
+
+
+def test_definitions_in_other_folders_of_the_package_count(tmp_path, monkeypatch):
+    """A kernel in a folder, with a definition that stands in the folder above."""
+    text = KERNEL.replace("kernel(a)", "inner(a)")
+    digests = []
+    for case, step in (("one", "3"), ("other", "4")):
+        write(tmp_path / case, "made_package", KERNEL, HELPER.replace("STEP = 3", f"STEP = {step}"))
+        folder = tmp_path / case / "made_package" / "folder"
+        folder.mkdir()
+        (folder / "__init__.py").write_text("")
+        (folder / "inner.py").write_text(text.replace("{p}", "made_package"))
+        digests.append(digest_in(tmp_path / case, monkeypatch, "made_package.folder.inner", "inner"))
+    assert digests[0] != digests[1]

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from trnqc.backends.neuron.launch import to_tensor
 from trnqc.backends.neuron.tensors import TensorDevice
 from trnqc.backends.nki.blas import NkiBlas
 from trnqc.backends.nki.device import PRECISIONS
+from trnqc.backends.nki.vendor import to_tensor
 from trnqc.blas import forms
 from trnqc.blas.calls import FORMS, Asked, Call, compute
 from trnqc.blas.choice import Choice, choose

@@ -12,7 +12,7 @@ For tensors on a Trainium device the operators launch the kernel. For CPU tensor
 ``host_kernels`` selects a substitute. This package needs PyTorch (the extra ``torch``).
 """
 
-from trnqc.backends.neuron.launch import host_kernels
+from trnqc.backends.nki.launch import host_kernels
 from trnqc.torch_ops.ops import batched_contraction, gemm, mp2_pair_energy
 
 __all__ = ["batched_contraction", "gemm", "host_kernels", "mp2_pair_energy"]

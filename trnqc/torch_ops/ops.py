@@ -20,11 +20,11 @@ from nki_kernels.descriptors import NkiKernel, kernels
 from nki_kernels.descriptors.descriptor import KernelOperator
 from nki_kernels.precision.splits import PRECISIONS
 from trnqc.backends.neuron.device import NeuronDevice
-from trnqc.backends.neuron.launch import launch
-from trnqc.backends.neuron.packages import logical_cores
 from trnqc.backends.nki.accuracy import require_accuracy
+from trnqc.backends.nki.launch import launch
 from trnqc.errors import InputError, UnsupportedPrecision
 from trnqc.torch_ops.products import OPERATORS, gradients, over_a_batch, product, refuse_dual_level, require_tensors
+from trnqc.tuning.conditions import logical_cores
 
 
 def native_registration() -> Callable[..., Any] | None:

@@ -52,6 +52,18 @@ def machine_target() -> str:
     return chip_target() or target_from_environment().name
 
 
+def logical_cores() -> int:
+    """The number of physical cores of one logical NeuronCore, on which a kernel is launched.
+
+    It is NEURON_LOGICAL_NC_CONFIG if that is set, else the default of the machine: 1 on trn1 and inf2, 2 on later ones.
+    """
+    text = os.environ.get("NEURON_LOGICAL_NC_CONFIG", "")
+    if text in ("1", "2"):
+        return int(text)
+    platform = os.environ.get("NEURON_PLATFORM_TARGET_OVERRIDE", "") or instance_type()
+    return 1 if platform.startswith(("trn1", "inf2", "gen2")) or not platform else 2
+
+
 def _version(name: str) -> str:
     try:
         return importlib.metadata.version(name)

@@ -1,8 +1,8 @@
 """Digests of the sources of kernels. They do not depend on comments, docstrings, layout or the version of Python.
 
-A digest covers the kernel and all definitions that it uses, directly or not, in the modules of the package of the
-kernel. Other definitions in the same files do not matter. The module ``lang``, which selects the vendor's package or
-the simulator, is left out.
+A digest covers the kernel and all definitions that it uses, directly or not, in any module of `nki_kernels`. Other
+definitions in the same files do not matter. The module ``lang``, which selects the vendor's package or the simulator,
+is left out.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from trnqc.errors import InputError
 
 # The module that selects the vendor's package or the simulator.
 BINDING = "lang"
+# In a wheel the package of kernels lies inside trnqc (setup.py); its records are those of a checkout.
+WHEEL = "trnqc."
 # Fields of syntax trees that do not change the meaning of a program.
 _LAYOUT = ("ctx", "type_comment", "kind", "returns", "annotation")
 
@@ -35,7 +37,7 @@ def source_hash(module: str, name: str) -> str:
     InputError
         If the module has no such definition.
     """
-    package = module.rpartition(".")[0]
+    package = module[: module.index(".", len(WHEEL) if module.startswith(WHEEL) else 0)]
     todo, seen = [(module, name)], {}
     while todo:
         where, what = todo.pop()
@@ -51,8 +53,7 @@ def source_hash(module: str, name: str) -> str:
                 todo.append((where, used))
             elif used in imports:
                 todo.append(imports[used])
-    # In a wheel the package lies inside trnqc (setup.py); its records are those of a checkout.
-    named = {f"{where.removeprefix('trnqc.')}.{what}": code for (where, what), code in seen.items()}
+    named = {f"{where.removeprefix(WHEEL)}.{what}": code for (where, what), code in seen.items()}
     text = "\n".join(f"{name} {code}" for name, code in sorted(named.items()))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -9,7 +9,7 @@ from trnqc.backends.neuron import packages
 from trnqc.backends.neuron.device import NeuronDevice, open_device
 from trnqc.backends.neuron.support import outside
 from trnqc.backends.nki.backend import NkiBackend
-from trnqc.tuning.conditions import instance_type
+from trnqc.tuning.conditions import instance_type, logical_cores
 
 
 class Neuron(NkiBackend):
@@ -30,7 +30,7 @@ class Neuron(NkiBackend):
         if problems:
             return BackendStatus(False, "; ".join(problems), hint, versions, devices)
         path = "native device" if packages.native_path() else "PyTorch/XLA"
-        reason = f"{path}, {packages.logical_cores()} physical cores a logical core"
+        reason = f"{path}, {logical_cores()} physical cores a logical core"
         torch_neuronx = packages.release(versions.get("torch-neuronx", ""))
         hint = outside(torch_neuronx, sys.version_info[:2], instance_type())
         return BackendStatus(True, reason, hint, versions, devices)

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from nki_kernels.descriptors.descriptor import KernelFunction
 from trnqc.backends.neuron import packages
-from trnqc.backends.neuron.launch import launch, launched_on_host, to_numpy, to_tensor
-from trnqc.tuning.conditions import device_identity, instance_type, machine_target
+from trnqc.backends.nki.launch import launch, launched_on_host
+from trnqc.backends.nki.vendor import fetched, to_tensor
+from trnqc.tuning.conditions import device_identity, instance_type, logical_cores, machine_target
+from trnqc.tuning.requests import kernel_named
 
 
 class NeuronDevice:
-    """An `NkiDevice` for PyTorch's device "neuron" or "xla", or for "cpu" inside `launch.host_kernels`."""
+    """An `NkiDevice` for PyTorch's device "neuron" or "xla", or for "cpu" inside `host_kernels`."""
 
     pairs_a_launch = 4096
 
@@ -34,15 +35,12 @@ class NeuronDevice:
     def put(self, array: np.ndarray) -> Any:
         return to_tensor(array).to(self.device)
 
-    def call(self, kernel: KernelFunction, *args: Any, **constants: Any) -> Any:
-        results = launch(kernel, *args, **constants)
-        if isinstance(results, tuple):
-            return tuple(to_numpy(result.cpu()) for result in results)
-        return to_numpy(results.cpu())
+    def call(self, kernel: str, *args: Any, **constants: Any) -> Any:
+        return fetched(launch(kernel_named(kernel), *args, **constants))
 
 
 def open_device() -> NeuronDevice:
     """The first device of this process, native or of PyTorch/XLA depending on the installed torch-neuronx."""
     if packages.native_path():
-        return NeuronDevice("neuron", packages.logical_cores())
-    return NeuronDevice(importlib.import_module("torch_xla").device(), packages.logical_cores())
+        return NeuronDevice("neuron", logical_cores())
+    return NeuronDevice(importlib.import_module("torch_xla").device(), logical_cores())

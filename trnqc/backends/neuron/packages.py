@@ -9,12 +9,10 @@ from __future__ import annotations
 import glob
 import importlib
 import importlib.metadata
-import os
 import re
 from dataclasses import dataclass
 
 from trnqc.sim.launch.install import KERNELS_NEED
-from trnqc.tuning.conditions import instance_type
 
 INDEX = "https://pip.repos.neuron.amazonaws.com"
 INSTALL = f'pip install --extra-index-url {INDEX} "neuronx-cc==2.*" "torch-neuronx==2.9.*" nki (see docs/trainium.md)'
@@ -90,15 +88,3 @@ def native_path() -> bool:
 def device_files() -> tuple[str, ...]:
     """The device files of Trainium and Inferentia chips."""
     return tuple(sorted(glob.glob("/dev/neuron[0-9]*")))
-
-
-def logical_cores() -> int:
-    """The number of physical cores of one logical NeuronCore, on which a kernel is launched.
-
-    It is NEURON_LOGICAL_NC_CONFIG if that is set, else the default of the machine: 1 on trn1 and inf2, 2 on later ones.
-    """
-    text = os.environ.get("NEURON_LOGICAL_NC_CONFIG", "")
-    if text in ("1", "2"):
-        return int(text)
-    platform = os.environ.get("NEURON_PLATFORM_TARGET_OVERRIDE", "") or instance_type()
-    return 1 if platform.startswith(("trn1", "inf2", "gen2")) or not platform else 2

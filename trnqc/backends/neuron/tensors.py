@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from nki_kernels.descriptors.descriptor import KernelFunction
 from trnqc.backends.neuron.device import NeuronDevice
-from trnqc.backends.neuron.launch import launch
-from trnqc.backends.neuron.packages import logical_cores
+from trnqc.backends.nki.launch import launch
+from trnqc.tuning.conditions import logical_cores
+from trnqc.tuning.requests import kernel_named
 
 
 class TensorDevice(NeuronDevice):
-    """A `NeuronDevice` whose arrays and results are tensors, or one on the CPU inside `launch.host_kernels`.
+    """A `NeuronDevice` whose arrays and results are tensors, or one on the CPU inside `host_kernels`.
 
     Parameters
     ----------
@@ -28,6 +28,6 @@ class TensorDevice(NeuronDevice):
         """A tensor of the device. Tensors are returned as they are, and arrays of NumPy are copied."""
         return super().put(array) if isinstance(array, np.ndarray) else array.contiguous()
 
-    def call(self, kernel: KernelFunction, *args: Any, **constants: int) -> Any:
+    def call(self, kernel: str, *args: Any, **constants: Any) -> Any:
         """Launch a kernel and return its result, which stays on the device."""
-        return launch(kernel, *args, **constants)
+        return launch(kernel_named(kernel), *args, **constants)

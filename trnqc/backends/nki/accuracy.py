@@ -19,16 +19,14 @@ from pathlib import Path
 
 import numpy as np
 
-from nki_kernels.descriptors.descriptor import KernelFunction
-from nki_kernels.precision.probe import P, probe, reference_probe
+from nki_kernels.descriptors import kernels
+from nki_kernels.precision.probe import P
 from nki_kernels.precision.splits import PRECISIONS, split
 from trnqc.backends.nki.device import NkiDevice
 from trnqc.errors import StorageError, UnsupportedPrecision
 from trnqc.host.files import cache_directory, record_line, records_in, write_aside
-from trnqc.tuning.sources import source_hash
+from trnqc.tuning.sources import kernel_hash
 
-PROBE = KernelFunction("probe", probe, reference_probe)
-"""The kernel as devices launch it."""
 # Rows of the sums: eight accumulation blocks, as many terms as an auxiliary basis of a small molecule has.
 ROWS = 8 * P
 # Part of the name of a measurement; a change of the operands below changes it.
@@ -120,7 +118,7 @@ def measure(device: NkiDevice, precision: str) -> Accuracy:
     """Launch the kernel `probe` on known operands and compare its results with fp64."""
     a, b, square = operands()
     arrays = (split(a, precision), split(b, precision), square.astype(np.float32))
-    out = device.call(PROBE, *(device.put(array) for array in arrays)).astype(np.float64)
+    out = device.call("probe", *(device.put(array) for array in arrays)).astype(np.float64)
     terms = np.abs(a).T @ np.abs(b)
     return Accuracy(
         precision,
@@ -161,7 +159,7 @@ def _largest(error: np.ndarray, scale: np.ndarray) -> float:
 
 def _name(device: NkiDevice, precision: str) -> str:
     """The name of the file of a measurement: the precision, and a digest of the conditions under which it holds."""
-    conditions = [device.identity(), source_hash("nki_kernels.precision.probe", "probe"), OPERANDS, precision]
+    conditions = [device.identity(), kernel_hash(kernels()["probe"]), OPERANDS, precision]
     return f"{precision}-{hashlib.sha256(json.dumps(conditions, sort_keys=True).encode()).hexdigest()[:16]}.json"
 
 

@@ -27,8 +27,8 @@ class NkiBackend(Backend):
     """The base class of both backends. Subclasses define name, status and devices; the first device is used."""
 
     precisions = PRECISIONS
-    # Kernels split amplitudes and half-transformed integrals by rounding to bf16, which gives no parts of fewer bits.
-    gamma_precisions = fitted_precisions = tuple(name for name in PRECISIONS if name != "bf16x15")
+    gamma_precisions = kernels()["mp2_gamma"].precisions
+    fitted_precisions = kernels()["df_exchange"].precisions
 
     def devices(self) -> tuple[NkiDevice, ...]:
         raise self._without("devices")
@@ -50,7 +50,7 @@ class NkiBackend(Backend):
 
     def _product(self, a_t: np.ndarray, b: np.ndarray, precision: str) -> np.ndarray:
         name, device = "gemm" if a_t.ndim == 2 else "batched_contraction", self.devices()[0]
-        return device.call(kernels()[name], *(device.put(split(x, precision)) for x in (a_t, b)))
+        return device.call(name, *(device.put(split(x, precision)) for x in (a_t, b)))
 
     def _blas(self, precision: str) -> NkiBlas:
         return NkiBlas(self.devices()[0], precision)

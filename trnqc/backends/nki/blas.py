@@ -60,7 +60,7 @@ class NkiBlas:
         return self._launch("blas_syrk", (self._parts(a_t),), c, (n, n), work, constants)
 
     def solve(self, l: Any, b: Any) -> Any:
-        self._require_rounding("trsm")
+        self._require_rounding("blas_trsm")
         n, m = b.shape
         constants = self._constants("blas_trsm", {"n": n, "m": m})
         panel = constants["panel"]
@@ -75,10 +75,10 @@ class NkiBlas:
             *(self.parts_of(x, "fp32")[0] for x in (diagonal, right)),
             *(inverse.masks(), places, items, factors),
         )
-        return self.device.call(kernels()["blas_trsm"], *map(self.device.put, arrays), **constants)[:n]
+        return self.device.call("blas_trsm", *map(self.device.put, arrays), **constants)[:n]
 
     def cholesky(self, a: Any) -> Any:
-        self._require_rounding("cholesky")
+        self._require_rounding("blas_cholesky")
         n = len(a)
         constants = self._constants("blas_cholesky", {"n": n})
         panel, cols = constants["panel"], constants["cols"]
@@ -92,7 +92,7 @@ class NkiBlas:
             lists = solve_plan.panel_list(rows, k, panel, cols)
             operands = self.parts_of(whole[at], "fp32")[0], self.parts_of(whole[at], self.precision)
             result = self.device.call(
-                kernels()["blas_cholesky"],
+                "blas_cholesky",
                 self._parts(upper),
                 *map(self.device.put, operands),
                 shared,
@@ -104,9 +104,10 @@ class NkiBlas:
         lower = upper.swapaxes(0, 1)[:n, :n]
         return self.parts_of(lower, "fp32")[0]
 
-    def _require_rounding(self, name: str) -> None:
+    def _require_rounding(self, kernel: str) -> None:
         """Raise UnsupportedPrecision for parts of four bits, which kernels do not make of their own results."""
-        if self.precision == "bf16x15":
+        if self.precision not in kernels()[kernel].precisions:
+            name = kernel.removeprefix("blas_")
             raise UnsupportedPrecision(
                 f"the kernel of {name} rounds its results to parts of eight bits: take fp32, bf16x6 or bf16x3"
             )
@@ -130,7 +131,7 @@ class NkiBlas:
         unread = np.zeros((1,) * len(shape), np.float32)
         previous = unread if c is None else self.parts_of(c.reshape(shape), "fp32")[0]
         arrays = [self.device.put(x) for x in (previous, *work)]
-        return self.device.call(kernels()[kernel], *operands, *arrays, **constants, update=int(c is not None))
+        return self.device.call(kernel, *operands, *arrays, **constants, update=int(c is not None))
 
 
 def _require_positive(a: Any, upper: Any, margins: Any, before: int) -> None:

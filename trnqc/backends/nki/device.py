@@ -6,7 +6,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nki_kernels.descriptors.descriptor import KernelFunction
 from nki_kernels.precision import splits
 
 PRECISIONS = tuple(splits.PRECISIONS)
@@ -44,6 +43,6 @@ class NkiDevice(Protocol):
         """Copy an array to the memory of the device."""
         ...
 
-    def call(self, kernel: KernelFunction, *args: Any, **constants: Any) -> Any:
-        """Run a kernel with arrays that `put` has returned and constants; return a NumPy array or a tuple of them."""
+    def call(self, kernel: str, *args: Any, **constants: Any) -> Any:
+        """Run a kernel by its name with what `put` has returned, and constants; return a NumPy array or a tuple."""
         ...

@@ -11,16 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from nki_kernels.descriptors.descriptor import KernelFunction
 from nki_kernels.jk import plan
-from nki_kernels.jk.df_coulomb import df_coulomb, reference_df_coulomb
-from nki_kernels.jk.df_exchange import df_exchange, reference_df_exchange
 from nki_kernels.precision.splits import PRECISIONS, split
 from trnqc.backends.nki.device import NkiDevice
 from trnqc.errors import InputError, MemoryLimit, UnsupportedError
-
-COULOMB = KernelFunction("df_coulomb", df_coulomb, reference_df_coulomb)
-EXCHANGE = KernelFunction("df_exchange", df_exchange, reference_df_exchange)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +50,7 @@ class NkiFittedJK:
         vj, fitted = np.zeros((n, pairs)), []
         for by_pair, by_row in self.packed:
             constants = {"chunk": sizes.chunk, "turns": sizes.turns}
-            parts, vectors = self.device.call(COULOMB, by_pair, by_row, density, **constants)
+            parts, vectors = self.device.call("df_coulomb", by_pair, by_row, density, **constants)
             vj += plan.from_blocks(parts.astype(np.float64).sum(axis=0))[:, :pairs]
             fitted.append(np.concatenate([plan.from_blocks(core) for core in vectors], axis=1))
         return vj, np.concatenate(fitted, axis=1)[:, : self.naux].astype(np.float64)
@@ -70,7 +64,7 @@ class NkiFittedJK:
         matrix = self._put(plan.on_partitions(orbitals, sizes.blocks))
         constants = {"blocks": sizes.blocks, "group": sizes.group, "ring": sizes.ring}
         for square in self.squares:
-            vk += self.device.call(EXCHANGE, square, matrix, **constants).astype(np.float64).sum(axis=0)
+            vk += self.device.call("df_exchange", square, matrix, **constants).astype(np.float64).sum(axis=0)
         return np.tril(vk) + np.tril(vk, -1).T
 
     def _put(self, array: np.ndarray) -> Any:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from nki_kernels import mp2_gamma_plan as plan
-from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.descriptor import ITEMSIZE
 from nki_kernels.descriptors.mp2_gamma import tiles_of
 from nki_kernels.mp2_gamma_plan import Sides
@@ -90,7 +89,7 @@ class NkiGamma:
             plan.mix(options.direct, options.exchange),
             *lists.arrays,
         )
-        gamma = device.call(kernels()["mp2_gamma"], *map(device.put, arrays), **plan.constants(part, tiles))
+        gamma = device.call("mp2_gamma", *map(device.put, arrays), **plan.constants(part, tiles))
         add(0, rows, gamma[: part.left].astype(np.float64).reshape(left.shape))
         if right is not None and columns is not None:
             side = 0 if self.right is None else 1

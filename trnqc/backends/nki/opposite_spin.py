@@ -11,7 +11,6 @@ import numpy as np
 
 from nki_kernels import mp2_plan
 from nki_kernels import opposite_spin_plan as plan
-from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.descriptor import ITEMSIZE
 from nki_kernels.precision.splits import split
 from trnqc.backends.nki.device import NkiDevice
@@ -61,7 +60,7 @@ class OppositeSpinPairs:
             of_part = e_pair[start : start + capacity]
             work = plan.opposite_spin_work(part, of_part, m, tiles, device.cores, capacity)
             data = (device.put(x) for x in (work.e_pair, work.rows, work.bounds))
-            out = device.call(kernels()["mp2_energy"], bt, row, col, *data, tiles.joined.nvir, naux, tiles.kchunk)
+            out = device.call("mp2_energy", bt, row, col, *data, tiles.joined.nvir, naux, tiles.kchunk)
             energies[tuple(part.T)] = mp2_plan.sum_lanes(out, work, len(part))[0]
             self._report(start + len(part))
         return energies
@@ -77,7 +76,7 @@ class OppositeSpinPairs:
                 first = min(start, n - width)
                 columns = self.B[1][first : first + width].reshape(-1, naux).T
                 right = self.device.put(split(columns, self.options.precision))
-                T = self.device.call(kernels()["gemm"], left, right).astype(np.float64)
+                T = self.device.call("gemm", left, right).astype(np.float64)
                 for j, t in enumerate(T.reshape(nvir, width, nvir_right).swapaxes(0, 1), start=first):
                     energies[i, j] = np.sum(t * t / (self.eps_occ[0][i] + self.eps_occ[1][j] - e_vir))
             self._report((i + 1) * n)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from nki_kernels import mp2_plan as plan
-from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.descriptor import ITEMSIZE
 from nki_kernels.descriptors.mp2_energy import tiles_of
 from nki_kernels.precision.splits import split
@@ -130,7 +129,7 @@ class _Pairs:
         chosen = plan.cross_pairs(self.first, nocc, tiles.group) if self.first else None
         for pairs, work in plan.launches(nocc, self.eps_occ, tiles, device.cores, device.pairs_a_launch, chosen):
             data = (device.put(x) for x in (work.e_pair, work.rows, work.bounds))
-            out = device.call(kernels()["mp2_energy"], bt, row, col, *data, nvir, naux, tiles.kchunk)
+            out = device.call("mp2_energy", bt, row, col, *data, nvir, naux, tiles.kchunk)
             i, j = pairs.max(axis=1), pairs.min(axis=1)
             os[i, j], ss[i, j] = plan.sum_lanes(out, work, len(pairs))
             done += len(pairs)
@@ -153,7 +152,7 @@ class _Pairs:
                 right = self.device.put(
                     split(self.B[first : first + width].reshape(-1, naux).T, self.options.precision)
                 )
-                T = self.device.call(kernels()["gemm"], left, right).astype(np.float64).reshape(nvir, width, nvir)
+                T = self.device.call("gemm", left, right).astype(np.float64).reshape(nvir, width, nvir)
                 for j in range(first, min(first + width, end)):
                     e_pair = self.eps_occ[i] + self.eps_occ[j]
                     os[i, j], ss[i, j] = pair_expression(T[:, j - first], e_pair - delta, i == j)

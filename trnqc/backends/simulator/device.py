@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from nki_kernels.descriptors.descriptor import KernelFunction
 from nki_kernels.lang import REAL, nki
 from trnqc import sim
+from trnqc.backends.nki.launch import launch
 from trnqc.sim.machine.arithmetic import arithmetic_from_environment
 from trnqc.sim.machine.targets import target_from_environment
+from trnqc.tuning.requests import kernel_named
 
 # The vendor's simulator if its package is installed, else the one of this project.
 SIMULATOR = f"vendor's simulator, nki {nki.__version__}" if REAL else "trnqc.sim, strict stand-in for nki"
@@ -31,7 +32,7 @@ def _source_digest() -> str:
 
 
 class SimulatedCore:
-    """A simulated core (see `NkiDevice`). Its arrays are NumPy arrays, and ``nki.simulate`` runs the kernels."""
+    """A simulated core (see `NkiDevice`). Its arrays are NumPy arrays."""
 
     cores = 1
     pairs_a_launch = 64
@@ -51,7 +52,7 @@ class SimulatedCore:
     def put(self, array: np.ndarray) -> np.ndarray:
         return array
 
-    def call(self, kernel: KernelFunction, *args: Any, **constants: Any) -> Any:
+    def call(self, kernel: str, *args: Any, **constants: Any) -> Any:
         # Without this variable, the vendor's simulator applies the weaker limits of the newest generation.
         os.environ.setdefault("NEURON_PLATFORM_TARGET_OVERRIDE", self.target)
-        return nki.simulate(kernel.function)(*args, **constants)
+        return launch(kernel_named(kernel), *args, **constants)

@@ -16,10 +16,7 @@ from typing import Any
 import numpy as np
 
 from nki_kernels.cg.blocks import SENDER_DEPTH, P, range_of
-from nki_kernels.cg.conv import cg_conv, reference_cg_conv
-from nki_kernels.cg.gradients import cg_gradients, reference_cg_gradients
 from nki_kernels.cg.windows import Sorted, choose, windows_of
-from nki_kernels.descriptors.descriptor import KernelFunction
 from trnqc.backends.nki.device import NkiDevice
 from trnqc.cg.nki.paths import Block, Term, blocks_of, require_fit, to_ir_mul, to_mul_ir
 from trnqc.cg.nki.rows import Rows
@@ -32,9 +29,6 @@ from trnqc.errors import OperandError
 ADDRESSES = 1 << 31
 # Windows for which the coupling matrices of a block are kept on the device.
 KEPT_MATRICES = 4
-
-CONV = KernelFunction("cg_conv", cg_conv, reference_cg_conv)
-GRADIENTS = KernelFunction("cg_gradients", cg_gradients, reference_cg_gradients)
 
 
 class Convolution:
@@ -107,7 +101,7 @@ class Convolution:
         for n in range(len(self.blocks) if operands else 0):
             window, nodes, tables = self._windows(graph, n, backward=False)
             constants = self._constants(n, window) | {"nodes": nodes, "length": z.shape[1]}
-            result = self.device.call(CONV, *operands, *tables, **constants)
+            result = self.device.call("cg_conv", *operands, *tables, **constants)
             columns = self._columns[n][0]
             z[:, columns] = result[: graph.n_nodes, columns]
         return (self._reordered(z, self._orders[5]),)
@@ -124,7 +118,7 @@ class Convolution:
             padded = self.rows.zeros(gz, nodes, gz.shape[1])
             padded[: len(gz)] = gz
             arguments = (*operands, self.device.put(padded), *tables)
-            part = self.device.call(GRADIENTS, *arguments, **self._constants(n, window))
+            part = self.device.call("cg_gradients", *arguments, **self._constants(n, window))
             first, last = range_of(block.terms, 1)
             gx[:, first:last] += part[0][: len(gx)]
             _, of_y, of_w = self._columns[n]

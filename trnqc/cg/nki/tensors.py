@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from trnqc.backends.neuron.device import NeuronDevice
-from trnqc.backends.neuron.launch import launched_on_host
 from trnqc.backends.neuron.tensors import TensorDevice
 from trnqc.backends.nki.accuracy import require_accuracy
+from trnqc.backends.nki.launch import launched_on_host
 from trnqc.cg.nki.convolution import Convolution
 from trnqc.cg.nki.rows import TensorRows
 from trnqc.cg.problem.graph import KEPT, Graph, graph_of

@@ -24,11 +24,11 @@ import numpy as np
 from nki_kernels.descriptors import kernels
 from trnqc.backends.neuron import packages
 from trnqc.backends.neuron.device import open_device
-from trnqc.backends.neuron.launch import launch as launch_kernel
-from trnqc.backends.neuron.launch import synchronize
 from trnqc.backends.neuron.neff import ledger
 from trnqc.backends.neuron.neff.caches import option, redirected
 from trnqc.backends.neuron.neff.programs import Program
+from trnqc.backends.nki.launch import launch as launch_kernel
+from trnqc.backends.nki.vendor import synchronize
 from trnqc.errors import CompilerError
 from trnqc.host.files import temporary_place
 from trnqc.tuning.conditions import chip_target, machine_target
