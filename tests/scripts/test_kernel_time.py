@@ -25,9 +25,10 @@ from trnqc.jit.simulated_device import SimulatedDevice
 class Queues(SimulatedDevice):
     """Keeps the queues that the screening programs fill, as (task, bra pair, ket pairs)."""
 
-    def launch(self, built, groups, arguments, stream=0):
-        super().launch(built, groups, arguments, stream)
-        if built.signature.name.startswith("screen"):
+    def run(self, launch, operands):
+        super().run(launch, operands)
+        groups, arguments = launch.groups, launch.arguments
+        if launch.built.signature.name.startswith("screen"):
             counts, queue, a = arguments["counts"].handle, arguments["queue"].handle, arguments
             for row in range(groups):
                 own = queue[row * a["queue_step"] :][: counts[row]]
