@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from enum import IntEnum
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -32,6 +33,7 @@ def devices() -> list:
     return [SimulatedDevice(), SimulatedDevice(lanes=4), *devices]
 
 
+@cache
 def cuda_makers() -> list:
     """GPUs of this machine, as functions that return them."""
     try:
@@ -95,6 +97,8 @@ def test_prepared_launches_read_what_arrays_hold_when_they_are_launched(make):
             for name in "yz":
                 np.testing.assert_allclose(device.download(own[name]), ours[name], rtol=1e-13)
     device.prepare([]).launch()
+    if isinstance(device, CudaDevice):
+        assert device.graphs.available == (make in cuda_makers() or make is recorded)
 
 
 def test_launches_are_captured_once_and_the_first_time_they_are_not():
