@@ -187,6 +187,10 @@ class RecordingDriver:
     def _launch_graph(self, stream: int, actions: list[Callable[[], Any]]) -> None:
         self.do(Call("Graph.launch", stream=stream, launches=len(actions)), lambda: self.replay(actions))
 
+    def memory_of(self, nbytes: int) -> np.ndarray:
+        """Return memory for an array of the device, with any content."""
+        return np.empty(nbytes, np.uint8)
+
     def replay(self, actions: list[Callable[[], Any]]) -> None:
         """Run what a graph has captured."""
         for action in actions:
@@ -305,7 +309,7 @@ class _Buffer:
     """Memory of the device, which is that of a NumPy array."""
 
     def __init__(self, driver: RecordingDriver, nbytes: int) -> None:
-        self.driver, self._array = driver, np.empty(nbytes, np.uint8)
+        self.driver, self._array = driver, driver.memory_of(nbytes)
         driver.used += nbytes
         self.handle = self._array.ctypes.data
 

@@ -307,7 +307,8 @@ API cuStreamEndCapture(void *s, void **out) {
             if (other != s && other->unjoined) status = CAPTURE_UNJOINED;
             other->graph = nullptr;
         }
-    if (status) delete graph, graph = nullptr;
+    // A graph that failed is left where it is, because bindings may still hold it.
+    if (status) graph = nullptr;
     return *out = graph, status;
 }
 API cuGraphInstantiateWithParams(void **out, void *graph, void *) { LOCK; return *out = new Graph(*(Graph *)graph), SUCCESS; }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,7 +89,9 @@ class CudaGraphs:
             builder.end_building()
             return builder.complete()
         finally:
-            builder.close()
+            # After an error, closing fails too, and tells less.
+            with suppress(Exception):
+                builder.close()
 
     def _launch(self, launches: Sequence[ConvertedLaunch], queue_of: Callable[[int], Any]) -> None:
         for each in launches:
