@@ -46,7 +46,7 @@ from trnqc.jit.recipe import Recipe
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
 
 # The least of so many times counts, because other programs may run beside.
-ROUNDS = 15
+ROUNDS = 60
 # Calls for which the host does not wait, and whose work another part of the machine does.
 ENGINES = frozenset({"Buffer.fill", "cuMemcpyHtoDAsync"})
 
