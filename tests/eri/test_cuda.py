@@ -204,6 +204,23 @@ def test_another_kind_of_pass_and_larger_buffers_are_captured_anew(recorded):
     assert driver.count("Graph.launch") == 4 * recorded
 
 
+def test_a_pass_that_is_left_after_its_launches_ends_before_the_next_one():
+    """What it reads is overwritten by the next pass, for which its memory is kept."""
+    mol, driver = chain(3), RecordingDriver()
+    builder = JKBuilder(mol, devices=[RecordedDevice(driver, lanes=4)])
+    run, _ = builder.resident_run(1)
+    driver.calls.clear()
+    run.release()
+    assert not driver.count("Stream.sync")
+    run, _ = builder.resident_run(1)
+    run.launch()
+    driver.calls.clear()
+    run.release()
+    assert driver.count("Stream.sync") == run.device.streams
+    with pytest.raises(InputError, match="given back"):
+        run.launch()
+
+
 def test_gpus_of_two_generations_share_the_work():
     mol, drivers = chain(4), [RecordingDriver(capability=n) for n in (80, 90)]
     builder = JKBuilder(mol, devices=[RecordedDevice(driver, lanes=4) for driver in drivers])

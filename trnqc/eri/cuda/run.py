@@ -18,7 +18,7 @@ from trnqc.eri.cuda.resident import Pass, ResidentMemory
 from trnqc.eri.jk.batch import REALS, Batch
 from trnqc.eri.jk.run import Run
 from trnqc.eri.jk.tasks import Task
-from trnqc.errors import MemoryLimit
+from trnqc.errors import InputError, MemoryLimit
 from trnqc.jit.device import DeviceArray
 
 
@@ -61,6 +61,7 @@ class DeviceRun:
         # Stream 0 is for what is before and after the launches.
         self.streams = list(range(1, self.device.streams)) or [0]
         self._pass: Pass | None = None
+        self._running = False
         try:
             self._pass = resident.take((tuple(map(id, tasks)), run.count, run.with_j, run.with_k), self._arrays)
             self._copy()
@@ -82,13 +83,16 @@ class DeviceRun:
 
     def launch(self) -> None:
         """Clear J and K and queue all tasks, without waiting for any. They follow what is on stream 0."""
-        assert self._pass is not None
+        if self._pass is None:
+            raise InputError("the memory of this pass has been given back: make another DeviceRun")
+        self._running = True
         self.device.clear(self.arrays["vj"], self.arrays["vk"])
         self._pass.prepared(self.plan, self.resident.buffers, self.device).launch()
 
     def results(self) -> tuple[np.ndarray, np.ndarray]:
         """Return J by pairs and K by blocks, once all launches have ended."""
         vj, vk = self.device.download_all([self.arrays["vj"], self.arrays["vk"]])
+        self._running = False
         return vj, vk
 
     def memory(self) -> dict[str, int]:
@@ -99,6 +103,9 @@ class DeviceRun:
 
     def release(self) -> None:
         """Give the memory of matrices back. It stays for the next pass of this kind, as buffers do for every one."""
+        if self._running:
+            # After an error the launches may still run, and the next pass overwrites what they read.
+            self.device.synchronize()
         if self._pass is not None:
             self.resident.give_back(self._pass)
         self._pass = None
