@@ -3,13 +3,14 @@
 `RecordedDevice` is `CudaDevice` on top of it: all host code of a GPU runs unchanged. The CUDA text of its kernels runs
 by `trnqc.jit.emulator`, without checks of memory, because PyTorch's is not known here. Instead of a cubin, its NVRTC
 writes the compute capability for which it was asked to compile, and a device loads only what was compiled for its own.
-Within `RecordingDriver.capture` only calls are accepted that a CUDA graph can capture, and they can be replayed.
+Within `RecordingDriver.capture` only calls are accepted that a CUDA graph can capture, and they can be replayed. Graphs
+that the host code builds itself have a stand-in too (recorded_graphs.py).
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from scripts.device.recorded_graphs import GraphBuilder
 from trnqc.errors import BackendUnavailable
 from trnqc.jit import emulator
 from trnqc.jit.device import Built, CudaDevice
@@ -46,12 +48,15 @@ class Call:
         The stream of a launch: its number for streams of the device, its address for others.
     nbytes : int
         The number of bytes of a copy or an allocation.
+    launches : int
+        The launches of a graph.
     """
 
     name: str
     detail: str = ""
     stream: int | None = None
     nbytes: int = 0
+    launches: int = 0
 
 
 @dataclass
@@ -83,6 +88,8 @@ class RecordingDriver:
         The compute capabilities, times ten, for which NVRTC compiles.
     page_locks : bool
         Whether memory of the host can be page-locked.
+    graphs : bool
+        Whether graphs can be built.
 
     Attributes
     ----------
@@ -100,7 +107,9 @@ class RecordingDriver:
         nvrtc: tuple[int, int] = (13, 0),
         compiles_for: tuple[int, ...] = (75, 80, 90),
         page_locks: bool = True,
+        graphs: bool = True,
     ) -> None:
+        self.graphs = graphs
         self.memory, self.devices, self.used = memory, devices, 0
         self.page_locks, self._host = page_locks, dict[int, np.ndarray]()
         self.capability, self.nvrtc, self.compiles_for = capability, nvrtc, compiles_for
@@ -167,9 +176,25 @@ class RecordingDriver:
         """The graph that is being captured."""
         return None if self._capture is None else self._capture[1]
 
-    def _launch(self, stream: _Stream, config: Any, kernel: _Kernel, *operands: Any) -> None:
+    def _launch(self, stream: _Stream | GraphBuilder, config: Any, kernel: _Kernel, *operands: Any) -> None:
         addresses = [op.handle if isinstance(op, _Buffer) else op for op in operands]
-        self.do(Call("launch", kernel.name, stream.number), lambda: kernel.run(addresses, config.grid))
+        if isinstance(stream, GraphBuilder):
+            self.calls.append(Call("captured launch", kernel.name, stream.branch))
+            stream.add(kernel.run, addresses, config.grid)
+        else:
+            self.do(Call("launch", kernel.name, stream.number), lambda: kernel.run(addresses, config.grid))
+
+    def _launch_graph(self, stream: int, actions: list[Callable[[], Any]]) -> None:
+        self.do(Call("Graph.launch", stream=stream, launches=len(actions)), lambda: self.replay(actions))
+
+    def memory_of(self, nbytes: int) -> np.ndarray:
+        """Return memory for an array of the device, with any content."""
+        return np.empty(nbytes, np.uint8)
+
+    def replay(self, actions: list[Callable[[], Any]]) -> None:
+        """Run what a graph has captured."""
+        for action in actions:
+            action()
 
     def _cuMemGetInfo(self) -> tuple[int, int, int]:
         return 0, self.memory - self.used, self.memory
@@ -262,7 +287,7 @@ class _Kernel:
     def __init__(self, kernel: emulator.Emulated) -> None:
         self.name, self._kernel = kernel.signature.name, kernel
 
-    def run(self, operands: list[Any], groups: int) -> None:
+    def run(self, operands: Sequence[Any], groups: int) -> None:
         parameters = self._kernel.parameters
         values = [emulator.operand(op, p.dtype, p.array) for op, p in zip(operands, parameters, strict=True)]
         emulator.run(self._kernel, groups, values, ())
@@ -275,12 +300,16 @@ class _Stream:
     def sync(self) -> None:
         self.driver.do(Call("Stream.sync", stream=self.number), lambda: None)
 
+    def wait(self, other: _Stream) -> None:
+        """Let the device wait. All that is on the other stream has run already."""
+        self.driver.do(Call("Stream.wait", stream=self.number), lambda: None)
+
 
 class _Buffer:
     """Memory of the device, which is that of a NumPy array."""
 
     def __init__(self, driver: RecordingDriver, nbytes: int) -> None:
-        self.driver, self._array = driver, np.empty(nbytes, np.uint8)
+        self.driver, self._array = driver, driver.memory_of(nbytes)
         driver.used += nbytes
         self.handle = self._array.ctypes.data
 
@@ -308,6 +337,11 @@ class _Device:
     def create_stream(self) -> _Stream:
         self._streams += 1
         return _Stream(self.driver, self._streams - 1)
+
+    def create_graph_builder(self) -> GraphBuilder:
+        if not self.driver.graphs:
+            raise RuntimeError("CUDA_ERROR_NOT_SUPPORTED")
+        return GraphBuilder(self.driver._launch_graph)
 
     def allocate(self, nbytes: int, stream: _Stream) -> _Buffer:
         if nbytes > self.driver.memory - self.driver.used:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from trnqc.jit import Recipe
 from trnqc.jit.device import Argument, Built, DeviceArray, ExternalStream, no_memory
+from trnqc.jit.prepared import Launch, Prepared
 
 # NVIDIA's A100 with 80 GB, from its data sheet: multiprocessors, bytes of memory, and threads of a block.
 MULTIPROCESSORS, MEMORY, LANES = 108, 80 * 10**9, 1024
@@ -72,6 +74,13 @@ class CountingDevice:
     def write(self, memory: DeviceArray, array: np.ndarray) -> None:
         self.copied["in"] += array.nbytes
 
+    def write_all(self, copies: Sequence[tuple[DeviceArray, np.ndarray]]) -> None:
+        for memory, array in copies:
+            self.write(memory, array)
+
+    def clear(self, *memories: DeviceArray) -> None:
+        """Return: arrays have no elements."""
+
     def download(self, memory: DeviceArray) -> np.ndarray:
         self.copied["out"] += memory.nbytes
         return np.zeros(memory.shape, memory.dtype)
@@ -87,5 +96,20 @@ class CountingDevice:
     ) -> None:
         self.launches[built.signature.name] += 1
 
+    def prepare(self, launches: Sequence[Launch]) -> Prepared:
+        return _CountedLaunches(self, launches)
+
     def synchronize(self, stream: int | None = None) -> None:
         """Return: nothing runs."""
+
+
+@dataclass(frozen=True, eq=False)
+class _CountedLaunches:
+    """Launches that are counted; see `trnqc.jit.prepared.Prepared`."""
+
+    device: CountingDevice
+    launches: Sequence[Launch]
+
+    def launch(self) -> None:
+        for each in self.launches:
+            self.device.launch(each.built, each.groups, each.arguments, each.stream)

@@ -9,6 +9,7 @@ from pyscf import gto, scf
 
 from scripts.device.recording_driver import RecordedDevice, RecordingDriver
 from trnqc.eri.cuda.builder import JKBuilder
+from trnqc.eri.cuda.scf.programs import PARAMETERS, build
 from trnqc.errors import BackendUnavailable
 from trnqc.jit import cubin_builder, gpu
 
@@ -27,11 +28,13 @@ def stand_in(tmp_path, monkeypatch) -> RecordingDriver:
 def test_a_gpu_finds_what_was_built_ahead(trnqc, stand_in):
     status, out, _ = trnqc(*HYDROGEN, "--cuda", "sm_80", "sm_90")
     assert status == 0
-    assert "(00|00)" in out and "8 kernels compiled by NVRTC 13.0 for sm_80, sm_90" in out
+    assert "(00|00)" in out and "22 kernels compiled by NVRTC 13.0 for sm_80, sm_90" in out
     mol = gto.M(atom="H 0 0 0; H 0 0 1", basis="sto-3g", verbose=0)
     for capability in (80, 90):
         driver = RecordingDriver(capability=capability)
         JKBuilder(mol, devices=[RecordedDevice(driver, lanes=1024)]).get_jk(scf.hf.init_guess_by_minao(mol))
+        for name in PARAMETERS:
+            build(RecordedDevice(driver, lanes=1024), name)
         assert driver.count("launch") == 2 and driver.count("Program.compile") == 0
     assert "0 kernels compiled" in trnqc(*HYDROGEN, "--cuda", "sm_90")[1]
 

@@ -146,22 +146,79 @@ def test_short_queues_and_small_blocks(rows, kets, items, monkeypatch):
 
 
 def test_launches_and_copies_do_not_depend_on_the_number_of_quartets():
-    """A second call copies densities and the numbers of tasks, has two launches, and waits only at the end.
+    """A second call copies densities, launches a graph of two kernels, and waits only at the end.
 
-    Beyond `launches.ROWS` times `launches.KETS` quartets of a class, there are two more launches for each so many.
+    Beyond `launches.ROWS` times `launches.KETS` quartets of a class, there are two more kernels for each so many.
     """
     counts = []
     for atoms in (3, 7):
         mol, driver = chain(atoms), RecordingDriver()
         builder = JKBuilder(mol, devices=[RecordedDevice(driver, lanes=4)])
+        for _ in range(3):
+            driver.calls.clear()
+            matches(builder, density(mol))
+        assert sum(call.launches for call in driver.calls) == 2
+        names = [call.name for call in driver.calls if call.name not in ("Device.set_current", "Stream.sync")]
+        counts.append({name: names.count(name) for name in names})
+    (after,) = {n for n, name in enumerate(names) if name == "Graph.launch"}
+    assert "cuMemcpyDtoHAsync" not in names[:after] and "cuMemcpyHtoDAsync" not in names[after:]
+    waits = {"cuStreamSynchronize": 2, "Buffer.fill": 2}
+    assert counts[0] == counts[1] == {"Graph.launch": 1, "cuMemcpyHtoDAsync": 4, "cuMemcpyDtoHAsync": 2} | waits
+
+
+def test_a_graph_gives_what_its_launches_give_for_every_density():
+    """The first build launches kernel by kernel; later ones replay one graph, which the screening does not change."""
+    mol, driver = molecule(), RecordingDriver()
+    builder = JKBuilder(mol, devices=[RecordedDevice(driver, lanes=4)])
+    alone = JKBuilder(mol, devices=[RecordedDevice(RecordingDriver(graphs=False), lanes=4)])
+    with pytest.warns(
+        RuntimeWarning, match=r"recorded 0: launches cannot be captured .*CUDA_ERROR_NOT_SUPPORTED.*cuda-c"
+    ):
+        alone.get_jk(density(mol)), alone.get_jk(density(mol))
+    for scale in (1.0, 1e-9, 1.0, 3.0):
+        dm = scale * density(mol)
+        found, expected = np.array(builder.get_jk(dm)), np.array(alone.get_jk(dm))
+        np.testing.assert_array_equal(found, expected)
+    np.testing.assert_allclose(found, 3.0 * np.array(scf.hf.get_jk(mol, density(mol))), rtol=0, atol=CLOSE)
+    assert driver.count("Graph.launch") == 3 and driver.count("captured launch") == driver.count("launch") > 2
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_another_kind_of_pass_and_larger_buffers_are_captured_anew(recorded):
+    """Prepared launches hold addresses, and a simulated device refuses those of arrays that have been released."""
+    mol, driver = molecule(), RecordingDriver()
+    device = RecordedDevice(driver, lanes=4) if recorded else devices()[0]
+    builder = JKBuilder(mol, devices=[device])
+    for _ in range(2):
         matches(builder, density(mol))
-        driver.calls.clear()
-        matches(builder, density(mol))
-        names = [call.name for call in driver.calls if call.name != "Device.set_current"]
-        launches = [n for n, name in enumerate(names) if name == "launch"]
-        assert launches == list(range(launches[0], launches[-1] + 1))
-        counts.append({name: names.count(name) for name in ("launch", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync")})
-    assert counts[0] == counts[1] == {"launch": 2, "cuMemcpyHtoDAsync": 5, "cuMemcpyDtoHAsync": 2}
+    run, _ = builder.resident_run(1)
+    matches(builder, density(mol, 3))
+    run.launch()
+    run.release()
+    for dm in (density(mol), density(mol), density(mol), density(mol, 3)):
+        matches(builder, dm)
+    free = device.free_memory()
+    matches(builder, density(mol, 3))
+    assert device.free_memory() == free
+    # The second of two, the second and third of three, and the second of two builds in a row.
+    assert driver.count("Graph.launch") == 4 * recorded
+
+
+def test_a_pass_that_is_left_after_its_launches_ends_before_the_next_one():
+    """What it reads is overwritten by the next pass, for which its memory is kept."""
+    mol, driver = chain(3), RecordingDriver()
+    builder = JKBuilder(mol, devices=[RecordedDevice(driver, lanes=4)])
+    run, _ = builder.resident_run(1)
+    driver.calls.clear()
+    run.release()
+    assert not driver.count("Stream.sync")
+    run, _ = builder.resident_run(1)
+    run.launch()
+    driver.calls.clear()
+    run.release()
+    assert driver.count("Stream.sync") == run.device.streams
+    with pytest.raises(InputError, match="given back"):
+        run.launch()
 
 
 def test_gpus_of_two_generations_share_the_work():
@@ -265,7 +322,7 @@ def test_tiles_without_room_for_all_sums(elements, monkeypatch):
     mol = chain(5)
     builder = JKBuilder(mol, devices=devices(order="random"))
     matches(builder, density(mol, 2))
-    (launch, *_) = builder._residents[0]._plans.popitem()[1].launches
+    (launch, *_) = builder._residents[0]._plans.popitem()[1][1].launches
     assert ("slots_c" in launch.arguments) == (elements > 0)
     assert not elements or launch.arguments["slots_c"] < 5
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from enum import IntEnum
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,10 +13,11 @@ import pytest
 
 from scripts.device.recording_driver import RecordedDevice, RecordingDriver
 from tests.gen.programs import polynomial
-from trnqc.errors import BackendUnavailable, MemoryLimit
+from trnqc.errors import BackendUnavailable, InputError, MemoryLimit
 from trnqc.gen import run
 from trnqc.jit import Recipe, Signature, gpu
-from trnqc.jit.device import CudaDevice, Device, cuda_devices
+from trnqc.jit.device import CudaDevice, Device, ExternalStream, cuda_devices
+from trnqc.jit.prepared import Launch
 from trnqc.jit.simulated_device import SimulatedDevice
 
 
@@ -29,6 +31,15 @@ def devices() -> list:
     except BackendUnavailable as error:
         devices = [pytest.param(None, marks=pytest.mark.skip(reason=str(error)), id="cuda")]
     return [SimulatedDevice(), SimulatedDevice(lanes=4), *devices]
+
+
+@cache
+def cuda_makers() -> list:
+    """GPUs of this machine, as functions that return them."""
+    try:
+        return [lambda gpu=gpu: gpu for gpu in cuda_devices()]
+    except BackendUnavailable:
+        return []
 
 
 @pytest.mark.parametrize("device", devices())
@@ -60,6 +71,64 @@ def test_memory_keeps_arrays(device: Device, kind):
     device.write(memory, np.array([3, 5], kind))
     device.synchronize(stream=0)
     np.testing.assert_array_equal(device.download(memory), [3, 5, 0, 0])
+
+
+def recorded(**options) -> RecordedDevice:
+    return RecordedDevice(RecordingDriver(**options), lanes=8, streams=3)
+
+
+@pytest.mark.filterwarnings("ignore:.*cannot be captured")
+@pytest.mark.parametrize("make", [SimulatedDevice, recorded, lambda: recorded(graphs=False), *cuda_makers()])
+def test_prepared_launches_read_what_arrays_hold_when_they_are_launched(make):
+    """The groups of both launches add to the elements of z, each on a stream of its own, after what is on stream 0."""
+    device, f = make(), polynomial()
+    groups, n, lanes = 3, 5, min(8, device.most_lanes)
+    built = device.build(Recipe.of(f), lanes)
+    x = np.random.default_rng(0).normal(size=(groups, n, lanes))
+    arrays = [{"x": device.zeros(*x.shape), "y": device.zeros(*x.shape), "z": device.zeros(*x.shape)} for _ in range(2)]
+    prepared = device.prepare([Launch(built, groups, {"n": n, **own}, number) for number, own in enumerate(arrays)])
+    for factor in (1.0, 2.0, 3.0):
+        ours = {"n": n, "x": factor * x, "y": np.zeros_like(x), "z": np.zeros_like(x)}
+        run(f, ours, lanes=lanes, groups=(0, groups))
+        device.write_all([(own["x"], factor * x) for own in arrays])
+        device.clear(*(own[name] for own in arrays for name in "yz"))
+        prepared.launch()
+        for own in arrays:
+            for name in "yz":
+                np.testing.assert_allclose(device.download(own[name]), ours[name], rtol=1e-13)
+    device.prepare([]).launch()
+    if isinstance(device, CudaDevice):
+        assert device.graphs.available == (make in cuda_makers() or make is recorded)
+
+
+def test_launches_are_captured_once_and_the_first_time_they_are_not():
+    device = recorded()
+    driver, built = device._modules.core.Device(0).driver, device.build(Recipe.of(polynomial()), 8)
+    arrays = {name: device.zeros(1, 1, 8) for name in "xyz"}
+    prepared = device.prepare([Launch(built, 1, {"n": 1, **arrays}, stream) for stream in (0, 1, 2, 1)])
+    for counts in ((4, 0, 0), (4, 4, 1), (4, 4, 2)):
+        prepared.launch()
+        assert tuple(map(driver.count, ("launch", "captured launch", "Graph.launch"))) == counts
+    assert {call.stream for call in driver.calls if call.name == "captured launch"} == {0, 1, 2}
+
+
+def test_a_driver_without_graphs_is_told_of_once():
+    device = recorded(graphs=False)
+    built = device.build(Recipe.of(polynomial()), 8)
+    arrays = {name: device.zeros(1, 1, 8) for name in "xyz"}
+    with pytest.warns(RuntimeWarning, match=r"recorded 0: .*CUDA_ERROR_NOT_SUPPORTED.*update the driver") as told:
+        for _ in range(2):
+            prepared = device.prepare([Launch(built, 1, {"n": 1, **arrays}, 0)])
+            for _ in range(3):
+                prepared.launch()
+    assert len(told) == 1 and device.graphs.available is False
+
+
+def test_prepared_launches_have_streams_of_the_device():
+    device = recorded()
+    built = device.build(Recipe.of(polynomial()), 8)
+    with pytest.raises(InputError, match="on streams of recorded 0"):
+        device.prepare([Launch(built, 1, {}, ExternalStream(7))])
 
 
 def test_what_has_a_key_is_made_once(monkeypatch, tmp_path):
@@ -120,6 +189,7 @@ def test_the_bindings_have_what_is_called():
     of_device = (
         "allocate",
         "create_stream",
+        "create_graph_builder",
         "set_current",
         "arch",
         "name",
@@ -132,7 +202,9 @@ def test_the_bindings_have_what_is_called():
         core.Buffer: ("fill", "close", "handle"),
         core.DeviceMemoryResource: ("attributes",),
         core.ObjectCode: ("from_cubin", "get_kernel"),
-        core.Stream: ("sync", "handle"),
+        core.Stream: ("sync", "handle", "wait"),
+        core.graph.GraphBuilder: ("begin_building", "split", "join", "end_building", "complete", "close"),
+        core.graph.Graph: ("launch",),
         nvrtc: ("nvrtcVersion", "nvrtcGetSupportedArchs"),
         driver: (
             "cuInit",

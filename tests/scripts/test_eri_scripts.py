@@ -49,9 +49,10 @@ class QueueingDevice(SimulatedDevice):
 
     queued = 0
 
-    def launch(self, built, groups, arguments, stream=0):
-        super().launch(built, groups, arguments, stream)
-        if built.signature.name.startswith("screen"):
+    def run(self, launch, operands):
+        super().run(launch, operands)
+        groups, arguments = launch.groups, launch.arguments
+        if launch.built.signature.name.startswith("screen"):
             self.queued += int(arguments["counts"].handle[:groups].sum())
 
 

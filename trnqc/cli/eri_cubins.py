@@ -1,17 +1,19 @@
-"""``trnqc eri build --cuda``: the kernels of J and K on GPUs, compiled by NVRTC without a GPU."""
+"""``trnqc eri build --cuda``: the kernels of J and K and of an SCF on GPUs, compiled by NVRTC without a GPU."""
 
 from __future__ import annotations
 
 import argparse
 import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from trnqc.eri.cuda.forms import first_sound
+from trnqc.eri.cuda.scf import programs as scf
 from trnqc.eri.jk.batch import Batch
 from trnqc.eri.prepare import prebuild
 from trnqc.errors import CompilerError, InputError
@@ -64,7 +66,9 @@ def build(args: argparse.Namespace) -> int:
     batches = list(prebuild.batches(prebuild.atoms(args.basis, args.elements, args.cartesian), args.operator))
     builders = [CubinBuilder(arch) for arch in dict.fromkeys(args.cuda)]
     start = time.monotonic()
-    jobs = {f"{b.arch} {batch.name}": functools.partial(_cubins, b, batch) for b in builders for batch in batches}
+    jobs: dict[str, Callable[[], Any]] = {}
+    jobs |= {f"{b.arch} {batch.name}": functools.partial(_cubins, b, batch) for b in builders for batch in batches}
+    jobs |= {f"{b.arch} scf {name}": functools.partial(_scf, b, name) for b in builders for name in scf.PARAMETERS}
     with StageBars(Console(stderr=True, quiet=args.quiet)) as bars:
         built = build_all(jobs, workers=args.workers, progress=lambda done, total, name: bars("kernels", done, total))
     done = [one for one in built.values() if isinstance(one, Cubins)]
@@ -83,6 +87,11 @@ def build(args: argparse.Namespace) -> int:
     if failed:
         raise CompilerError(f"{len(failed)} of {len(built)} kernels cannot be built; the first: {failed[0]}")
     return 0
+
+
+def _scf(builder: CubinBuilder, name: str) -> None:
+    """Build a program of the matrices of an SCF, which has one form for all molecules."""
+    scf.build(builder, name)
 
 
 def _cubins(builder: CubinBuilder, batch: Batch) -> Cubins:

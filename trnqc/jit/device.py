@@ -6,17 +6,19 @@ the memory of the device. `simulated_device.SimulatedDevice` is a device for tes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from trnqc.errors import BackendUnavailable, MemoryLimit
+from trnqc.errors import BackendUnavailable, InputError, MemoryLimit
 from trnqc.jit import gpu
 from trnqc.jit.cubins import cubin_of
-from trnqc.jit.cuda_copies import CudaCopies
+from trnqc.jit.cuda.copies import CudaCopies
+from trnqc.jit.cuda.graphs import ConvertedLaunch, CudaGraphs, CudaPrepared
+from trnqc.jit.prepared import Launch, Prepared
 from trnqc.jit.recipe import Recipe
 from trnqc.jit.signature import GROUPS, NUMPY, Parameter, Signature
 from trnqc.jit.staging import Staging
@@ -142,6 +144,12 @@ class Device(Protocol):
     def write(self, memory: DeviceArray, array: np.ndarray) -> None:
         """Overwrite the first elements of `memory` immediately. Launches that use them must have finished before."""
 
+    def write_all(self, copies: Sequence[tuple[DeviceArray, np.ndarray]]) -> None:
+        """Overwrite arrays as `write` does, and wait once."""
+
+    def clear(self, *memories: DeviceArray) -> None:
+        """Queue zeros for all elements of arrays on stream 0, without waiting for them."""
+
     def download(self, memory: DeviceArray) -> np.ndarray:
         """Wait for all launches so far, and copy an array from the device."""
 
@@ -167,6 +175,9 @@ class Device(Protocol):
         stream : int or ExternalStream
             The number of one of the device's streams, or a stream of another library.
         """
+
+    def prepare(self, launches: Sequence[Launch]) -> Prepared:
+        """Convert the arguments of launches on streams of this device, so that queueing them takes less time."""
 
     def synchronize(self, stream: int | None = None) -> None:
         """Wait for the launches on one stream, or on all of them."""
@@ -204,6 +215,7 @@ class CudaDevice:
         self._core, self.streams, self.most_lanes = core, streams, MOST_LANES
         free, new_stream = self._driver_functions.cuMemFreeHost, self._device.create_stream
         self.staging = Staging(CudaCopies(self.name, self._driver, free, new_stream))
+        self.graphs = CudaGraphs(self.name, core, self._device, self._streams)
 
     def free_memory(self) -> int:
         # The pool from which arrays are allocated keeps the memory of those that have been released.
@@ -243,10 +255,15 @@ class CudaDevice:
         return uploaded(self, self.staging, arrays, self._allocate)
 
     def write(self, memory: DeviceArray, array: np.ndarray) -> None:
-        array = np.ascontiguousarray(array, memory.dtype)
-        if array.nbytes > memory.nbytes:
-            raise no_memory(f"an array of {self.name}", array.nbytes, memory.nbytes)
-        self.staging.upload([(memory, array)])
+        self.write_all([(memory, array)])
+
+    def write_all(self, copies: Sequence[tuple[DeviceArray, np.ndarray]]) -> None:
+        self.staging.upload(fitting(self.name, copies))
+
+    def clear(self, *memories: DeviceArray) -> None:
+        self._device.set_current()
+        for memory in memories:
+            memory.handle.fill(0, stream=self._streams[0])
 
     def zeros(self, *shape: int, dtype: Any = np.float64) -> DeviceArray:
         memory = self._allocate(shape, np.dtype(dtype))
@@ -274,13 +291,18 @@ class CudaDevice:
         self, built: Built, groups: int, arguments: Mapping[str, Argument], stream: int | ExternalStream = 0
     ) -> None:
         self._device.set_current()
-        operands = []
-        for p in built.parameters:
-            a = arguments[p.name]
-            operands.append(a.handle if isinstance(a, DeviceArray) else np.dtype(NUMPY[p.dtype]).type(a))
         config = self._core.LaunchConfig(grid=groups, block=built.lanes)
         queue = self._streams[stream] if isinstance(stream, int) else self._core.Stream.from_handle(stream.handle)
-        self._core.launch(queue, config, built.handle, *operands)
+        self._core.launch(queue, config, built.handle, *_operands(built, arguments))
+
+    def prepare(self, launches: Sequence[Launch]) -> Prepared:
+        return CudaPrepared(self.graphs, [self._converted(each) for each in launches])
+
+    def _converted(self, launch: Launch) -> ConvertedLaunch:
+        if not isinstance(launch.stream, int):
+            raise InputError(f"prepared launches are on streams of {self.name}; found {launch.stream}")
+        config = self._core.LaunchConfig(grid=launch.groups, block=launch.built.lanes)
+        return ConvertedLaunch(launch.stream, config, launch.built.handle, _operands(launch.built, launch.arguments))
 
     def synchronize(self, stream: int | None = None) -> None:
         self._device.set_current()
@@ -335,6 +357,24 @@ def uploaded(
         device.release(*memories)
         raise
     return memories
+
+
+def fitting(name: str, copies: Sequence[tuple[DeviceArray, np.ndarray]]) -> Iterator[tuple[DeviceArray, np.ndarray]]:
+    """Yield copies to arrays of a device, contiguous and in their types. Raises MemoryLimit if one does not fit."""
+    for memory, array in copies:
+        contiguous = np.ascontiguousarray(array, memory.dtype)
+        if contiguous.nbytes > memory.nbytes:
+            raise no_memory(f"an array of {name}", contiguous.nbytes, memory.nbytes)
+        yield memory, contiguous
+
+
+def _operands(built: Built, arguments: Mapping[str, Argument]) -> list[Any]:
+    """Return the operands of a launch as cuda-core takes them."""
+    operands = []
+    for p in built.parameters:
+        a = arguments[p.name]
+        operands.append(a.handle if isinstance(a, DeviceArray) else np.dtype(NUMPY[p.dtype]).type(a))
+    return operands
 
 
 def no_memory(name: str, needed: int, free: int) -> MemoryLimit:

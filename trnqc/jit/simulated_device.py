@@ -8,13 +8,15 @@ runs out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from trnqc.errors import BackendUnavailable, InputError
 from trnqc.jit import emulator
-from trnqc.jit.device import Argument, Built, DeviceArray, ExternalStream, no_memory, uploaded
+from trnqc.jit.device import Argument, Built, DeviceArray, ExternalStream, fitting, no_memory, uploaded
+from trnqc.jit.prepared import Launch, Prepared
 from trnqc.jit.recipe import Recipe
 from trnqc.jit.staging import Staging
 
@@ -101,7 +103,14 @@ class SimulatedDevice:
         return memory
 
     def write(self, memory: DeviceArray, array: np.ndarray) -> None:
-        self.staging.upload([(memory, np.ascontiguousarray(array, memory.dtype))])
+        self.write_all([(memory, array)])
+
+    def write_all(self, copies: Sequence[tuple[DeviceArray, np.ndarray]]) -> None:
+        self.staging.upload(fitting(self.name, copies))
+
+    def clear(self, *memories: DeviceArray) -> None:
+        for memory in memories:
+            memory.handle.fill(0)
 
     def download(self, memory: DeviceArray) -> np.ndarray:
         return self.download_all([memory])[0]
@@ -122,15 +131,39 @@ class SimulatedDevice:
     ) -> None:
         if isinstance(stream, int) and not 0 <= stream < self.streams:
             raise BackendUnavailable(f"{self.name} has the streams 0 .. {self.streams - 1}; found stream {stream}")
+        self.prepare([Launch(built, groups, arguments, stream)]).launch()
+
+    def prepare(self, launches: Sequence[Launch]) -> Prepared:
+        return _SimulatedLaunches(self, [(each, _operands(each)) for each in launches])
+
+    def run(self, launch: Launch, operands: Sequence[Any]) -> None:
+        """Run a launch with its converted operands."""
         self.launches += 1
-        operands = []
-        for p in built.parameters:
-            argument = arguments[p.name]
-            operands.append(p.convert(argument.handle if isinstance(argument, DeviceArray) else argument))
-        emulator.run(built.handle, groups, operands, tuple(self._arrays.items()), self.order)
+        emulator.run(launch.built.handle, launch.groups, operands, tuple(self._arrays.items()), self.order)
 
     def synchronize(self, stream: int | None = None) -> None:
         """Nothing to do: `launch` returns when the kernel has finished."""
+
+
+@dataclass(frozen=True, eq=False)
+class _SimulatedLaunches:
+    """Launches that run in order; see `trnqc.jit.prepared.Prepared`."""
+
+    device: SimulatedDevice
+    launches: Sequence[tuple[Launch, Sequence[Any]]]
+
+    def launch(self) -> None:
+        for each in self.launches:
+            self.device.run(*each)
+
+
+def _operands(launch: Launch) -> list[Any]:
+    """Return the operands of a launch as the emulator takes them."""
+    operands = []
+    for p in launch.built.parameters:
+        argument = launch.arguments[p.name]
+        operands.append(p.convert(argument.handle if isinstance(argument, DeviceArray) else argument))
+    return operands
 
 
 class _SimulatedCopies:

@@ -1,6 +1,6 @@
 """NVIDIA's Python packages on a machine without a GPU, on a stand-in for the driver.
 
-libcuda.cpp   the driver's functions: memory, streams that run late, launches
+libcuda.cpp   the driver's functions: memory, streams that run late, launches, graphs
 libcublas.cpp the two products of cuBLAS that are called
 hook.py       cubins of NVRTC -> the same text by `trnqc.jit.emulator`; faults -> errors
 __main__.py   a command in a process whose driver is the stand-in

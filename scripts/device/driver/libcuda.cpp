@@ -24,7 +24,8 @@ using Address = unsigned long long;
 #define API extern "C" __attribute__((visibility("default"))) Status
 // CUresult of cuda.h.
 enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_CONTEXT = 201,
-       NO_BINARY_FOR_GPU = 209, NOT_FOUND = 500, LAUNCH_OUT_OF_RESOURCES = 701 };
+       NO_BINARY_FOR_GPU = 209, ILLEGAL_STATE = 401, NOT_FOUND = 500, LAUNCH_OUT_OF_RESOURCES = 701, CAPTURE_UNSUPPORTED = 900,
+       CAPTURE_MERGE = 902, CAPTURE_UNJOINED = 904 };
 
 namespace {
 
@@ -33,11 +34,22 @@ constexpr int DEVICES = 2, CAPABILITY = 90, MULTIPROCESSORS = 4, MOST_THREADS = 
 constexpr size_t MEMORY = size_t(1) << 32, GUARD = 512, ALIGNMENT = 512;
 constexpr unsigned char UNWRITTEN = 0xff, GUARDED = 0x7f;
 
+// What is captured, in the order in which it was: an order that all dependencies allow.
+struct Graph {
+    std::vector<std::function<void()>> work;
+};
 struct Stream {
     int device;
     // Whether it does not wait for the legacy default stream, nor that one for it.
     bool independent;
     std::deque<std::function<void()>> work;
+    // The graph that this stream captures, and whether no other stream has waited for the last of its work.
+    Graph *graph = nullptr;
+    bool unjoined = false;
+};
+struct Event {
+    Stream *stream = nullptr;
+    Graph *graph = nullptr;
 };
 struct Array {
     size_t bytes;
@@ -108,6 +120,7 @@ Stream &stream_of(void *handle) {
 
 void queue(void *handle, std::function<void()> work) {
     Stream &stream = stream_of(handle);
+    if (stream.graph) return stream.unjoined = true, stream.graph->work.push_back(std::move(work));
     if (&stream == &legacy[stream.device]) drain_with_legacy(stream.device);
     stream.work.push_back(std::move(work));
 }
@@ -242,7 +255,7 @@ API cuCtxSynchronize() {
 API cuStreamCreateWithPriority(void **out, unsigned flags, int) {
     LOCK;
     if (!context) return INVALID_CONTEXT;
-    auto *s = new Stream{current(), (flags & 1) != 0, {}};
+    auto *s = new Stream{current(), (flags & 1) != 0};
     return streams.insert(s), *out = s, SUCCESS;
 }
 API cuStreamCreate(void **out, unsigned flags) { return cuStreamCreateWithPriority(out, flags, 0); }
@@ -262,16 +275,76 @@ API cuStreamGetCtx_v2(void *s, void **out, void **green) { return *out = context
 API cuStreamGetDevice(void *s, int *device) { return *device = stream_of(s).device, SUCCESS; }
 API cuStreamGetFlags(void *s, unsigned *flags) { return *flags = stream_of(s).independent, SUCCESS; }
 API cuStreamGetPriority(void *, int *priority) { return *priority = 0, SUCCESS; }
-API cuStreamIsCapturing(void *, int *is) { return *is = 0, SUCCESS; }
-API cuStreamGetCaptureInfo_v2(void *, int *is, ...) { return *is = 0, SUCCESS; }
-API cuStreamGetCaptureInfo_v3(void *, int *is, ...) { return *is = 0, SUCCESS; }
+// CUstreamCaptureStatus of cuda.h: active is 1.
+API cuStreamIsCapturing(void *s, int *is) { LOCK; return *is = stream_of(s).graph != nullptr, SUCCESS; }
+API cuStreamGetCaptureInfo_v3(void *s, int *is, unsigned long long *id, void **graph, void ***nodes, void **edges, size_t *count) {
+    LOCK;
+    Graph *captured = stream_of(s).graph;
+    *is = captured != nullptr;
+    if (id) *id = uintptr_t(captured);
+    if (graph) *graph = captured;
+    if (nodes) *nodes = nullptr;
+    if (edges) *edges = nullptr;
+    if (count) *count = 0;
+    return SUCCESS;
+}
+API cuStreamGetCaptureInfo_v2(void *s, int *is, unsigned long long *id, void **graph, void ***nodes, size_t *count) {
+    return cuStreamGetCaptureInfo_v3(s, is, id, graph, nodes, nullptr, count);
+}
+API cuStreamBeginCapture_v2(void *s, int) {
+    LOCK;
+    Stream &stream = stream_of(s);
+    if (uintptr_t(s) <= 2 || stream.graph) return CAPTURE_UNSUPPORTED;
+    return stream.graph = new Graph, stream.unjoined = false, SUCCESS;
+}
+API cuStreamEndCapture(void *s, void **out) {
+    LOCK;
+    Graph *graph = stream_of(s).graph;
+    if (!graph) return ILLEGAL_STATE;
+    Status status = SUCCESS;
+    for (Stream *other : streams)
+        if (other->graph == graph) {
+            if (other != s && other->unjoined) status = CAPTURE_UNJOINED;
+            other->graph = nullptr;
+        }
+    // A graph that failed is left where it is, because bindings may still hold it.
+    if (status) graph = nullptr;
+    return *out = graph, status;
+}
+API cuGraphInstantiateWithParams(void **out, void *graph, void *) { LOCK; return *out = new Graph(*(Graph *)graph), SUCCESS; }
+API cuGraphInstantiateWithFlags(void **out, void *graph, unsigned long long) { return cuGraphInstantiateWithParams(out, graph, nullptr); }
+API cuGraphLaunch(void *graph, void *s) {
+    LOCK;
+    auto work = ((Graph *)graph)->work;
+    return queue(s, [=] { for (auto &each : work) each(); }), SUCCESS;
+}
+// What cuda-core lets a graph own is never freed.
+API cuUserObjectCreate(void **out, void *owned, ...) { return *out = owned, SUCCESS; }
+API cuUserObjectRelease(void *, unsigned) { return SUCCESS; }
+API cuGraphRetainUserObject(void *, ...) { return SUCCESS; }
+API cuGraphReleaseUserObject(void *, ...) { return SUCCESS; }
+API cuGraphDestroy(void *graph) { return delete (Graph *)graph, SUCCESS; }
+API cuGraphExecDestroy(void *graph) { return delete (Graph *)graph, SUCCESS; }
 API cuStreamGetId(void *s, unsigned long long *id) { return *id = uintptr_t(s), SUCCESS; }
-API cuEventCreate(void **out, unsigned) { return *out = malloc(8), SUCCESS; }
-API cuEventDestroy_v2(void *event) { return free(event), SUCCESS; }
-API cuEventRecord(void *, void *s) { LOCK; return drain(stream_of(s)), SUCCESS; }
+API cuEventCreate(void **out, unsigned) { return *out = new Event, SUCCESS; }
+API cuEventDestroy_v2(void *event) { return delete (Event *)event, SUCCESS; }
+API cuEventRecord(void *event, void *s) {
+    LOCK;
+    Stream &stream = stream_of(s);
+    *(Event *)event = Event{&stream, stream.graph};
+    if (!stream.graph) drain(stream);
+    return SUCCESS;
+}
 API cuEventSynchronize(void *) { return SUCCESS; }
 API cuEventQuery(void *) { return SUCCESS; }
-API cuStreamWaitEvent(void *, void *, unsigned) { return SUCCESS; }
+API cuStreamWaitEvent(void *s, void *event, unsigned) {
+    LOCK;
+    // All work before an event has run already, unless it is captured. Then this stream takes part in the capture.
+    Event &e = *(Event *)event;
+    if (!e.graph) return SUCCESS;
+    if (stream_of(s).graph && stream_of(s).graph != e.graph) return CAPTURE_MERGE;
+    return stream_of(s).graph = e.graph, e.stream->unjoined = false, SUCCESS;
+}
 
 API cuDeviceGetMemPool(void **pool, int device) { return *pool = pools + device, SUCCESS; }
 API cuDeviceGetDefaultMemPool(void **pool, int device) { return *pool = pools + device, SUCCESS; }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -198,7 +199,13 @@ class CublasProducts:
     def _operand(self, matrix: Matrix, stacked: bool) -> tuple[int, ...]:
         """The address, the data type and the leading dimension of a matrix, and the step of a stack."""
         place = self.device.address(matrix.memory) + matrix.start * matrix.dtype.itemsize
-        return place, DATA_TYPES[matrix.dtype.name], matrix.stride, *([matrix.step] if stacked else [])
+        return place, _data_type(matrix.dtype), matrix.stride, *([matrix.step] if stacked else [])
+
+
+@cache
+def _data_type(dtype: np.dtype) -> int:
+    """The number of a dtype, whose name NumPy puts together anew each time."""
+    return DATA_TYPES[dtype.name]
 
 
 def cublas() -> Any:

@@ -22,7 +22,8 @@ from trnqc.eri.classes import QuartetClass
 from trnqc.eri.compiled import programs
 from trnqc.eri.cuda.forms import first_sound
 from trnqc.eri.cuda.launches import Programs
-from trnqc.eri.cuda.run import DeviceRun, ResidentMemory
+from trnqc.eri.cuda.resident import ResidentMemory
+from trnqc.eri.cuda.run import DeviceRun
 from trnqc.eri.jk import builder, schwarz
 from trnqc.eri.jk.batch import Batch
 from trnqc.eri.jk.run import Run

@@ -1,85 +1,25 @@
 """One pass over the integrals on GPUs: the arrays of a device, and the launches of its tasks.
 
-The pairs of a molecule stay in the memory of a device, and so do the plan of its launches (launches.py) and their
-buffers. A pass copies densities and the numbers of all tasks there. The host then launches two programs for each block
-of bra and ket pairs (batch.py), on the streams of the device in turn, and waits for all of them at the end. Launches of
-one stream share its buffers.
+The pairs of a molecule stay in the memory of a device, and so do the plan of its launches (launches.py), their buffers
+and, for the next pass of the same kind, the arrays of a pass with the launches prepared for them (resident.py). A pass
+overwrites the densities there. The host then queues two programs for each block of bra and ket pairs (batch.py), on the
+streams of the device in turn, and waits for all of them at the end. Launches of one stream share its buffers. Which
+quartets matter for a density is decided on the device, so that the launches do not depend on it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
-from trnqc.eri.cuda.launches import ROWS, Kernels, Kind, Plan, plan
+from trnqc.eri.cuda.launches import ROWS, Kernels, Kind, Plan
+from trnqc.eri.cuda.resident import Pass, ResidentMemory
 from trnqc.eri.jk.batch import REALS, Batch
 from trnqc.eri.jk.run import Run
 from trnqc.eri.jk.tasks import Task
-from trnqc.errors import MemoryLimit
-from trnqc.jit.device import Device, DeviceArray
-
-# The buffers of integers.
-INTEGERS = ("queue", "counts")
-
-
-class ResidentMemory:
-    """What stays in the memory of a device for as long as the builder lives.
-
-    Attributes
-    ----------
-    device : Device
-        The device.
-    buffers : dict
-        The buffers of each stream by name.
-    """
-
-    def __init__(self, device: Device) -> None:
-        self.device = device
-        # The array is kept too, so that its id stays its own.
-        self._uploaded: dict[int, tuple[np.ndarray, DeviceArray]] = {}
-        self._plans: dict[Any, Plan] = {}
-        self.buffers: dict[int, dict[str, DeviceArray]] = {}
-
-    def __call__(self, array: np.ndarray) -> DeviceArray:
-        """Return an array of the pairs in the memory of the device."""
-        if id(array) not in self._uploaded:
-            self._uploaded[id(array)] = array, self.device.upload(array)
-        return self._uploaded[id(array)][1]
-
-    def plan(self, tasks: Sequence[Task], kernels: Kernels, kind: Kind) -> Plan:
-        """Return the launches of tasks, which are planned once."""
-        key = tuple(tasks), kind
-        if key not in self._plans:
-            self._plans[key] = plan(tasks, kernels, kind, self)
-        return self._plans[key]
-
-    def allocate(self, streams: Sequence[int], elements: dict[str, int]) -> None:
-        """Let every stream have buffers of so many elements. Raises MemoryLimit, after which there are none."""
-        if set(streams) <= self.buffers.keys() and all(
-            own[name].shape[0] >= size for own in self.buffers.values() for name, size in elements.items()
-        ):
-            return
-        self.release()
-        try:
-            for stream in streams:
-                own = self.buffers.setdefault(stream, {})
-                for name, size in elements.items():
-                    own[name] = self.device.zeros(size, dtype=np.int64 if name in INTEGERS else np.float64)
-        except MemoryLimit:
-            self.release()
-            raise
-
-    def release(self) -> None:
-        """Free the buffers."""
-        self.device.release(*(buffer for own in self.buffers.values() for buffer in own.values()))
-        self.buffers = {}
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the arrays of pairs."""
-        return sum(memory.nbytes for _, memory in self._uploaded.values())
+from trnqc.errors import InputError, MemoryLimit
+from trnqc.jit.device import DeviceArray
 
 
 class DeviceRun:
@@ -118,10 +58,12 @@ class DeviceRun:
     ) -> None:
         self.resident, self.kernels, self.run, self.tasks, self.note = resident, kernels, run, tasks, note
         self.number, self.devices, self.device = number, devices, resident.device
-        # Memory is copied on stream 0, which must not wait for kernels.
+        # Stream 0 is for what is before and after the launches.
         self.streams = list(range(1, self.device.streams)) or [0]
-        self._pass: dict[str, DeviceArray] = {}
+        self._pass: Pass | None = None
+        self._running = False
         try:
+            self._pass = resident.take((tuple(map(id, tasks)), run.count, run.with_j, run.with_k), self._arrays)
             self._copy()
             self.plan = self._allocate()
         except MemoryLimit as error:
@@ -136,44 +78,60 @@ class DeviceRun:
 
     @property
     def arrays(self) -> dict[str, DeviceArray]:
-        """The arrays of the pass: densities, the numbers of tasks, J and K."""
-        return self._pass
+        """The arrays of the pass: densities, the numbers of tasks, J and K; none after `release`."""
+        return self._pass.arrays if self._pass else {}
 
     def launch(self) -> None:
-        """Queue all tasks, without waiting for any."""
-        own = [self._pass | self.resident.buffers[stream] for stream in self.streams]
-        for n, launch in enumerate(self.plan.launches):
-            turn = n % len(self.streams)
-            arguments, stream = own[turn] | launch.arguments, self.streams[turn]
-            self.device.launch(launch.programs.screen, launch.rows, arguments, stream)
-            self.device.launch(launch.programs.work, launch.workers, arguments, stream)
+        """Clear J and K and queue all tasks, without waiting for any. They follow what is on stream 0."""
+        if self._pass is None:
+            raise InputError("the memory of this pass has been given back: make another DeviceRun")
+        self._running = True
+        self.device.clear(self.arrays["vj"], self.arrays["vk"])
+        self._pass.prepared(self.plan, self.resident.buffers, self.device).launch()
 
     def results(self) -> tuple[np.ndarray, np.ndarray]:
         """Return J by pairs and K by blocks, once all launches have ended."""
-        self.device.synchronize()
-        vj, vk = self.device.download_all([self._pass["vj"], self._pass["vk"]])
+        vj, vk = self.device.download_all([self.arrays["vj"], self.arrays["vk"]])
+        self._running = False
         return vj, vk
 
     def memory(self) -> dict[str, int]:
         """Return the bytes of the pairs ("tables"), of each array of the pass, and of each buffer on all streams."""
         buffers = self.resident.buffers.values()
         sums = {name: sum(own[name].nbytes for own in buffers) for name in self.plan.elements}
-        return {"tables": self.resident.nbytes} | {name: m.nbytes for name, m in self._pass.items()} | sums
+        return {"tables": self.resident.nbytes} | {name: m.nbytes for name, m in self.arrays.items()} | sums
 
     def release(self) -> None:
-        """Free the memory of matrices; buffers stay for the next pass."""
-        self.device.release(*self._pass.values())
-        self._pass = {}
+        """Give the memory of matrices back. It stays for the next pass of this kind, as buffers do for every one."""
+        if self._running:
+            # After an error the launches may still run, and the next pass overwrites what they read.
+            self.device.synchronize()
+        if self._pass is not None:
+            self.resident.give_back(self._pass)
+        self._pass = None
 
-    def _copy(self) -> None:
-        """Copy densities and the numbers of all tasks to the device, and clear J and K there."""
-        run = self.run
+    def _arrays(self) -> dict[str, DeviceArray]:
+        """Allocate the arrays of a pass, and copy the numbers of all tasks, which no density changes."""
+        run, device = self.run, self.device
         lanes = [self.kernels[Batch(t.cls, run.with_j, run.with_k)].work.lanes for t in self.tasks]
         numbers = np.array([run.numbers(*each) for each in zip(self.tasks, lanes)], np.int64)
-        arrays = {"reals": run.reals, "dm_max": run.maxima, "dm_pairs": run.pairs, "dm": run.blocks, "numbers": numbers}
-        self._pass = dict(zip(arrays, self.device.upload_all(list(arrays.values()))))
-        for name, like in (("vj", run.pairs), ("vk", run.blocks)):
-            self._pass[name] = self.device.zeros(*like.shape)
+        like = self._densities() | {"vj": run.pairs, "vk": run.blocks}
+        arrays: dict[str, DeviceArray] = {}
+        try:
+            for name, array in like.items():
+                arrays[name] = device.zeros(*array.shape)
+            return arrays | {"numbers": device.upload(numbers)}
+        except BaseException:
+            device.release(*arrays.values())
+            raise
+
+    def _densities(self) -> dict[str, np.ndarray]:
+        run = self.run
+        return {"reals": run.reals, "dm_max": run.maxima, "dm_pairs": run.pairs, "dm": run.blocks}
+
+    def _copy(self) -> None:
+        """Copy densities to the device."""
+        self.device.write_all([(self.arrays[name], array) for name, array in self._densities().items()])
 
     def _allocate(self) -> Plan:
         """Return the launches, with as many workers as there is memory for their buffers."""

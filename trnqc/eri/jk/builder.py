@@ -73,6 +73,9 @@ class JKBuilder:
         self.layout: Layout = layout_of(mol)
         self._pairs = pairs_of(mol)
         self._tables: tuple[Table, ...] | None = None
+        # The bounds of orbitals, and the elements of all pairs, once they are asked for.
+        self._reaches: np.ndarray | None = None
+        self._elements: np.ndarray | None = None
         self._grouped: list[list[Task]] = []
         self._libraries: dict[tuple[bool, bool], dict[QuartetClass, Library]] = {}
 
@@ -118,7 +121,7 @@ class JKBuilder:
         if not dms.any() or (vj is None and vk is None):
             return
         libraries = self.build(vj is not None, vk is not None)
-        reach = np.repeat(self._schwarz(self._table(libraries)).max(axis=0), np.diff(self.mol.ao_loc_nr()))
+        reach = self._reach(self._table(libraries))
         parts = densities.split(dms, vk is not None, reach, self.cutoff)
         maxima = block_maxima(self.mol, parts.matrices) if len(parts) else None
         for begin in range(0, len(parts), at_once):
@@ -156,20 +159,33 @@ class JKBuilder:
             q[a, b] = q[b, a] = np.maximum(q[a, b], table.pairs.bound)
         return q
 
+    def _reach(self, tables: tuple[Table, ...]) -> np.ndarray:
+        """Return the largest sqrt((ab|ab)) of each orbital's shell a with any shell b."""
+        if self._reaches is None:
+            self._reaches = np.repeat(self._schwarz(tables).max(axis=0), np.diff(self.mol.ao_loc_nr()))
+        return self._reaches
+
+    def _pair_elements(self, tables: tuple[Table, ...]) -> np.ndarray:
+        """Return the element of a matrix at each position among the elements of all pairs."""
+        if self._elements is None:
+            orbitals = [pair_orbitals(table.pairs) for table in tables]
+            flat = [(i * self.mol.nao_nr() + j).ravel() for i, j in orbitals]
+            self._elements = np.concatenate([np.zeros(0, np.int64), *flat])
+        return self._elements
+
     def _halves(
         self, dm: np.ndarray, with_j: bool, with_k: bool, maxima: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return J, and half of K, of densities that are each symmetric or antisymmetric."""
         libraries = self.build(with_j, with_k)
         tables = self._table(libraries)
-        orbitals = [pair_orbitals(table.pairs) for table in tables]
-        flat = [dm[:, i, j].reshape(len(dm), -1) for i, j in orbitals] or [np.zeros((len(dm), 0))]
+        elements = self._pair_elements(tables)
+        of_pairs = dm.reshape(len(dm), -1).take(elements, axis=1)
         options: dict[str, Any] = {"with_j": with_j, "with_k": with_k, "cutoff": self.cutoff, "maxima": maxima}
-        run = Run.of(self.mol, self.layout, dm, np.concatenate(flat, axis=1), omega=self.operator.omega, **options)
+        run = Run.of(self.mol, self.layout, dm, of_pairs, omega=self.operator.omega, **options)
         pairs, blocks = self._summed(run, tables, libraries)
-        half = np.zeros_like(dm)
-        for table, (i, j) in zip(tables, orbitals):
-            half[:, i, j] = pairs[:, table.at : table.at + table.elements].reshape(-1, *i.shape)
+        half = np.zeros(dm.shape)
+        half.reshape(len(dm), -1)[:, elements] = pairs
         # Twice, because only one of (ab|cd) and (ab|dc) was computed.
         return 2 * (half + half.transpose(0, 2, 1)), self.layout.matrices(blocks)
 

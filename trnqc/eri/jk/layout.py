@@ -46,27 +46,29 @@ class Layout:
 
     def blocked(self, matrices: np.ndarray) -> np.ndarray:
         """Return matrices [n, nao, nao] as [n, nao nao] in this layout."""
-        out = np.empty((len(matrices), self.order.size**2))
-        for x, y, elements in self._blocks():
-            part = matrices[:, self._orbitals(x)[:, None], self._orbitals(y)[None, :]]
-            part = part.reshape(-1, self.shells[x], self.sizes[x], self.shells[y], self.sizes[y])
-            begin = self.at[x, y]
-            out[:, begin : begin + elements] = part.transpose(0, 1, 3, 2, 4).reshape(-1, elements)
-        return out
+        return matrices.reshape(len(matrices), -1).take(self._elements, axis=1)
 
     def matrices(self, blocked: np.ndarray) -> np.ndarray:
         """Return the matrices [n, nao, nao]; the inverse of `blocked`."""
         nao = self.order.size
-        out = np.empty((len(blocked), nao, nao))
-        for x, y, elements in self._blocks():
-            begin = self.at[x, y]
-            part = blocked[:, begin : begin + elements]
-            part = part.reshape(-1, self.shells[x], self.shells[y], self.sizes[x], self.sizes[y]).transpose(
-                0, 1, 3, 2, 4
-            )
-            rows, columns = self._orbitals(x), self._orbitals(y)
-            out[:, rows[:, None], columns[None, :]] = part.reshape(-1, len(rows), len(columns))
-        return out
+        return blocked.take(self._places, axis=1).reshape(-1, nao, nao)
+
+    @cached_property
+    def _elements(self) -> np.ndarray:
+        """The element of a matrix at each place of the layout."""
+        nao, parts = self.order.size, [np.zeros(0, np.int64)]
+        for x, y, _ in self._blocks():
+            part = self._orbitals(x)[:, None] * nao + self._orbitals(y)
+            part = part.reshape(self.shells[x], self.sizes[x], self.shells[y], self.sizes[y])
+            parts.append(part.transpose(0, 2, 1, 3).ravel())
+        return np.concatenate(parts)
+
+    @cached_property
+    def _places(self) -> np.ndarray:
+        """The place of each element of a matrix."""
+        places = np.empty_like(self._elements)
+        places[self._elements] = np.arange(len(places))
+        return places
 
     def _blocks(self) -> list[tuple[int, int, int]]:
         lengths = [n * m for n, m in zip(self.shells, self.sizes)]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -39,10 +39,10 @@ class Run:
         The densities for J.
     blocks [densities, nao nao]
         The densities for K, in the order of the layout.
-    each [densities, shells, shells]
-        The largest element of each density by blocks.
+    each_of
+        Returns `each`.
     maxima [shells, shells]
-        The same over the densities of all passes, for the screening.
+        The largest element of each block over the densities of all passes, for the screening.
     reals
         The values of `batch.REALS`.
     """
@@ -52,7 +52,7 @@ class Run:
     with_k: bool
     pairs: np.ndarray
     blocks: np.ndarray
-    each: np.ndarray
+    each_of: Callable[[], np.ndarray]
     maxima: np.ndarray
     reals: np.ndarray
 
@@ -75,12 +75,17 @@ class Run:
         pairs: their elements by pairs. omega: at least 0, in 1/Bohr. maxima: by default those of `dm`; all passes over
         parts of one stack share them, so that the number of passes does not change the result.
         """
-        each = np.array([block_maxima(mol, one[None]) for one in dm])
-        maxima = each.max(axis=0) if maxima is None else maxima
+        maxima = block_maxima(mol, dm) if maxima is None else maxima
         largest = min(1.0, 4.0 * float(maxima.max(initial=0)))
         reals = {"cutoff": cutoff, "primitive": PRIMITIVE * cutoff, "omega": omega, "largest": largest}
         in_order = np.array([reals[name] for name in REALS])
-        return cls(layout, with_j, with_k, np.ascontiguousarray(pairs), layout.blocked(dm), each, maxima, in_order)
+        each_of = partial(_maxima_of_each, mol, dm)
+        return cls(layout, with_j, with_k, np.ascontiguousarray(pairs), layout.blocked(dm), each_of, maxima, in_order)
+
+    @cached_property
+    def each(self) -> np.ndarray:
+        """The largest element of each density by blocks, [densities, shells, shells], which GPUs do not need."""
+        return self.each_of()
 
     @property
     def count(self) -> int:
@@ -170,6 +175,10 @@ class Run:
             row, column = (l[shell] for shell in block)
             numbers |= {f"at_{block}": layout.at[row, column], f"row_{block}": layout.shells[column]}
         return np.array([numbers[name] for name in NUMBERS], np.int64)
+
+
+def _maxima_of_each(mol: gto.Mole, dm: np.ndarray) -> np.ndarray:
+    return np.array([block_maxima(mol, one[None]) for one in dm])
 
 
 class Scratch:

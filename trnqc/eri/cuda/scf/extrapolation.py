@@ -25,6 +25,7 @@ class Coefficients(lib.diis.DIIS):
     def __init__(self, scf: Any, space: int) -> None:
         super().__init__(scf)
         self.space = space
+        self._units = np.eye(space)
 
     @property
     def slot(self) -> int:
@@ -53,4 +54,4 @@ class Coefficients(lib.diis.DIIS):
         return np.asarray(self.extrapolate(count))[:count]
 
     def get_vec(self, idx: int) -> np.ndarray:
-        return np.eye(self.space)[idx]
+        return np.asarray(self._units[idx])

@@ -71,12 +71,7 @@ class Potential:
         blocks = self._shells**2
         self._programs("maxima", blocks, **numbers, begins=tables["begins"], dm=dm, dm_max=arrays["dm_max"])
         self._programs("largest", blocks, shells=self._shells, dm_max=arrays["dm_max"], reals=arrays["reals"])
-        for name, each in (("vj", self._elements), ("vk", n * n)):
-            self._programs("clear", count * each, out=arrays[name])
-        # The launches of the pass are on other streams than those before and after them.
-        self._device.synchronize(0)
         self._run.launch()
-        self._device.synchronize()
         sums = {"vj": arrays["vj"], "vk": arrays["vk"], "pairs": tables["pairs"], "blocks": tables["blocks"]}
         self._programs("potential", n * n, n=n, count=count, step=self._elements, share=self._share, **sums, j=j, v=v)
 

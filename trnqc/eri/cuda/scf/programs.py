@@ -21,6 +21,7 @@ from trnqc.gen.build import Builder
 from trnqc.gen.statements import Function
 from trnqc.gen.values import Value, Var, const, lane, le, lt, maximum, minimum, select
 from trnqc.jit import Recipe, Signature
+from trnqc.jit.cubin_builder import CubinBuilder
 from trnqc.jit.device import Argument, Built, Device
 
 # Lanes of a group, and of the only group of `largest`, whose lanes share all blocks.
@@ -62,9 +63,14 @@ class Programs:
         self.device.launch(built, groups, arguments | {"elements": elements})
 
     def _build(self, name: str) -> Built:
-        lanes = min(MOST_LANES if name == "largest" else LANES, self.device.most_lanes)
-        self._built[name] = self.device.build(recipe(name, lanes), lanes)
+        self._built[name] = build(self.device, name)
         return self._built[name]
+
+
+def build(device: Device | CubinBuilder, name: str) -> Built:
+    """Build a program for a device, or where kernels are only compiled."""
+    lanes = min(MOST_LANES if name == "largest" else LANES, device.most_lanes)
+    return device.build(recipe(name, lanes), lanes)
 
 
 def recipe(name: str, lanes: int) -> Recipe:
