@@ -6,7 +6,7 @@ For each class of quartets, the fp64 instructions of the kernel that a GPU would
 the form to which nvcc's registers lead) times what its launches execute (executed.py), at the rate of fp64 without
 tensor cores: half the peak, since a multiplication with an addition is one instruction. Nothing is taken off for
 latency, occupancy, divisions, screening or memory, so that no such GPU is faster. Beside this bound stand flops at the
-peak, which is less, numbers of atomic additions, and bytes at the bandwidth of the memory, of which caches save an
+peak, which is less, numbers of additions to J and K, and bytes at the bandwidth of the memory, of which caches save an
 unknown part. The host's times of host_costs.json, for a build with densities of the host and for a cycle of an SCF on
 the GPU, are divided by the bound. The record is profiles/modelled/kernel_time.json.
 """
@@ -54,7 +54,7 @@ HOST = ROOT / "profiles" / "counted" / "host_costs.json"
 ALLOWED = 0.05
 # Times of a class, and what is summed over the classes.
 BOUND, PEAK, BYTES = "seconds of instructions", "seconds of flops at peak", "seconds of bytes without caches"
-SUMMED = ("launches", "quartets", "vectors", "flops", "atomic additions", "bytes", BOUND, PEAK, BYTES)
+SUMMED = ("launches", "quartets", "vectors", "flops", "additions", "bytes", BOUND, PEAK, BYTES)
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def row_of(batch: Batch, tier: Tier, kernel: dict[str, Any], counts: Executed, m
         **asdict(counts),
         "lanes in use": counts.quartets / max(1, counts.vectors * lanes),
         **totals,
-        "atomic additions": added,
+        "additions": added,
         PEAK: totals["flops"] / model.peak,
         BOUND: 2 * totals["instructions"] / model.peak,
         BYTES: totals["bytes"] / model.bandwidth,
@@ -213,7 +213,7 @@ def total(rows: list[dict[str, Any]], title: str) -> dict[str, Any]:
     """Return sums over the classes, and the host's time beside them where it is recorded."""
     sums = {name: sum(row[name] for row in rows) for name in SUMMED}
     bound = sums[BOUND]
-    rates = {f"{name} a second": sums[name] / bound for name in ("launches", "atomic additions")}
+    rates = {f"{name} a second": sums[name] / bound for name in ("launches", "additions")}
     host: dict[str, float] = {}
     for short, case in (("host", "J and K"), ("cycle", "SCF cycle")):
         found = next((r for r in json.loads(HOST.read_text())["rows"] if r["case"] == f"{case}, {title}"), None)
@@ -225,7 +225,7 @@ def total(rows: list[dict[str, Any]], title: str) -> dict[str, Any]:
 
 def table(cases: Sequence[dict[str, Any]]) -> Table:
     """Cases for people."""
-    headings = ("case", "GPU", "quartets", "launches", "bound ms", "at peak ms", "bytes ms", "atomics", "host ms")
+    headings = ("case", "GPU", "quartets", "launches", "bound ms", "at peak ms", "bytes ms", "additions", "host ms")
     printed = Table(*headings, "host over bound", "cycle ms", "cycle over bound")
     for row in cases:
         times = (f"{row[name] * 1e3:.2f}" for name in (BOUND, PEAK, BYTES))
@@ -235,9 +235,7 @@ def table(cases: Sequence[dict[str, Any]]) -> Table:
             for short in ("host", "cycle")
             if f"{short} seconds" in row
         ]
-        printed.add_row(
-            row["case"], row["gpu"], *counts, *times, f"{row['atomic additions']:.3g}", *itertools.chain(*host)
-        )
+        printed.add_row(row["case"], row["gpu"], *counts, *times, f"{row['additions']:.3g}", *itertools.chain(*host))
     return printed
 
 

@@ -102,7 +102,7 @@ def test_the_bound_is_of_instructions_at_half_the_peak(monkeypatch, tmp_path):
     row = row_of(batch, tier, kernel, counts, model)
     assert row["seconds of instructions"] == row["instructions"] / 1e9 > row[PEAK] == row["flops"] / 2e9
     # Four blocks of K and one of J, on all lanes.
-    assert row["atomic additions"] == 5 * 128 and row["lanes in use"] == 100 / 128
+    assert row["additions"] == 5 * 128 and row["lanes in use"] == 100 / 128
     host = tmp_path / "host.json"
     cases = {"J and K, a/b": 0.5, "SCF cycle, a/b": 0.25, "SCF cycle, a/b, J and K alone on the GPU": 9.0}
     host.write_text(json.dumps({"rows": [{"case": name, "host_seconds": s} for name, s in cases.items()]}))
