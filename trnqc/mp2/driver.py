@@ -41,18 +41,10 @@ from trnqc.mp2.storage.store import Scratch, Store
 
 @dataclass(frozen=True, eq=False)
 class Correlation:
-    """What is correlated: the orbitals of a reference, without the frozen ones, and the fitting functions.
+    """The orbitals of a reference without the frozen ones, and the fitting functions.
 
-    Attributes
-    ----------
-    mf
-        The reference.
-    mo_coeff, mo_energy, mo_occ
-        Its orbitals.
-    fock
-        The Fock matrices [2, nao, nao] of an ROHF reference, else None.
-    frozen, auxbasis
-        As in `trnqc.DFMP2`.
+    `fock` are the Fock matrices [2, nao, nao] of an ROHF reference, else None; `frozen` and `auxbasis` are as in
+    `trnqc.DFMP2`.
     """
 
     mf: Any

@@ -211,14 +211,7 @@ def _tuples(value: Any) -> Any:
 def from_plain(cls: type, data: Mapping[str, Any], **nested: Any) -> Any:
     """Build an object of a dataclass from its form in JSON; unknown keys, those of later versions, are ignored.
 
-    Parameters
-    ----------
-    cls
-        The dataclass.
-    data
-        Its fields by name.
-    nested
-        Fields that are dataclasses themselves.
+    `nested` are the fields that are dataclasses themselves.
     """
     known = {f.name for f in dataclasses.fields(cls)}
     return cls(**({key: _tuples(item) for key, item in data.items() if key in known} | nested))

@@ -32,16 +32,8 @@ RECORD = "density elements of a set"
 
 
 class PairPass:
-    """The sums while pairs are visited.
-
-    Attributes
-    ----------
-    gamma
-        Γ of each spin.
-    ran_on
-        What computes the sums on the host.
-    energies
-        Sums [direct, exchange] of the energy, by sector and set of left orbitals.
+    """The sums while pairs are visited: Γ of each spin, and the energies [direct, exchange] by sector and set of left
+    orbitals.
     """
 
     def __init__(

@@ -43,20 +43,11 @@ from trnqc.mp2.storage.store import Store
 
 @dataclass(frozen=True, eq=False)
 class PairSums:
-    """What a pass over all pairs gives; tuples have one entry for every spin.
+    """The sums of a pass over all pairs; tuples have one entry for every spin.
 
-    Attributes
-    ----------
-    energies
-        Unscaled energies of opposite and same spin.
-    p_occ, p_vir
-        Unrelaxed densities P_ij [nocc, nocc] and P_ab [nvir, nvir] of the correlated orbitals.
-    gamma
-        Γ[i, a, Q].
-    y_vir
-        Y_ab = Σ_iQ Γ[i, a, Q] B[i, b, Q], [nvir, nvir], Hartree.
-    ran_on
-        What computed Γ.
+    These are the unscaled energies of opposite and same spin, the unrelaxed densities P_ij [nocc, nocc] and P_ab
+    [nvir, nvir] of the correlated orbitals, Γ[i, a, Q], and Y_ab = Σ_iQ Γ[i, a, Q] B[i, b, Q], [nvir, nvir], Hartree.
+    `ran_on` describes what computed Γ.
     """
 
     energies: SpinEnergies
@@ -70,32 +61,16 @@ class PairSums:
 def pair_sums(
     factors: Sequence[Factors], scaling: tuple[float, float], execution: Execution, store: Store | None = None
 ) -> PairSums:
-    """Compute energies, unrelaxed densities and Γ.
+    """Compute energies, unrelaxed densities and Γ of a closed shell or of two spins, for energies with factors (c_os,
+    c_ss).
 
-    Parameters
-    ----------
-    factors
-        Of a closed shell, or of the spins α and β. B is in memory or on disk.
-    scaling
-        Factors (c_os, c_ss) of the energies of which these are the densities.
-    execution
-        Its backend computes Γ if it has `mp2_gamma`, in its precision; else the host does, in fp64. Several ranks share
-        the pairs, with the same digits.
-    store
-        Where Γ and the sums of finished sets of orbitals are kept, so that an interrupted job continues; only rank 0
-        passes it. Γ of a backend that computes it is not kept.
+    The backend of `execution` computes Γ in its precision if it has `mp2_gamma`; else the host does, in fp64. Several
+    ranks share the pairs, with the same digits. An interrupted job continues from Γ and the sums of finished sets of
+    orbitals in `store`, which only rank 0 passes. Γ of a backend that computes it is not kept.
 
-    Raises
-    ------
-    MemoryLimit
-        If the smallest blocks of pairs do not fit the memory limit.
-    TrnqcError
-        If a number is not finite, because a denominator vanishes; the message names the orbitals.
-
-    Warns
-    -----
-    ResultWarning
-        If a denominator is close to zero, or the gap between occupied and virtual orbitals is not positive.
+    Raises MemoryLimit if the smallest blocks of pairs do not fit; TrnqcError if a number is not finite because a
+    denominator vanishes (the message names the orbitals); warns ResultWarning if a denominator is close to zero, or the
+    gap between occupied and virtual orbitals is not positive.
     """
     doubts = denominator_warnings(sectors_of(factors[0] if len(factors) == 1 else SpinFactors(*factors)))
     all_sectors = sectors(len(factors), scaling)

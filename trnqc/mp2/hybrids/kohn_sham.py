@@ -50,19 +50,10 @@ def _terms(xc: str) -> tuple[Any, dict[int, float]]:
 
 
 def energy_with(mf: Any, functional: str | SeriesFunctional | None) -> float:
-    """Evaluate the energy of the density of a converged Kohn-Sham object with another functional.
+    """Evaluate the total energy (Hartree, without perturbation and dispersion) of a converged density with another
+    functional.
 
-    Parameters
-    ----------
-    mf
-        PySCF's RKS or UKS object. Its grids are used.
-    functional
-        In PySCF's notation or as a power series; None for the functional of `mf`.
-
-    Returns
-    -------
-    float
-        The total energy without perturbation and dispersion, Hartree.
+    The grids are those of `mf`. The functional is in PySCF's notation or a power series; None is that of `mf`.
     """
     if functional is None:
         return float(mf.e_tot)

@@ -36,18 +36,8 @@ class ResultWarning(UserWarning):
 
 @dataclass(frozen=True, eq=False)
 class PairStep:
-    """The pair energies, and how they were computed.
-
-    Attributes
-    ----------
-    execution
-        Backend, precision, threads and ranks.
-    energies, error
-        The pair energies, and the estimated error of their precision.
-    timings
-        Wall time in seconds, by stage.
-    warnings
-        Messages about doubts in the energies.
+    """The pair energies with the estimated error of their precision, how they were computed, and wall seconds by
+    stage.
     """
 
     execution: Execution
@@ -111,17 +101,7 @@ def run_pairs(factors: Factors | SpinFactors, execution: Execution, store: Store
 
 
 def pair_step_bytes(spins: Sequence[tuple[int, int]], naux: int, execution: Execution) -> int:
-    """Smallest number of bytes that the pair step needs in addition to B.
-
-    Parameters
-    ----------
-    spins
-        (nocc, nvir) of a closed shell, or of each spin.
-    naux
-        Number of auxiliary functions.
-    execution
-        Backend, precision, threads and ranks.
-    """
+    """Smallest number of bytes that the pair step needs in addition to B; `spins` are (nocc, nvir) of each spin."""
     several = execution.ranks.size > 1
     with_pairs = [(m, a) for m, a in spins if m and a]
     widths = [set_width(m, a, naux) if several else 1 for m, a in with_pairs]

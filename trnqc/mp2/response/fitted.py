@@ -34,20 +34,11 @@ Halves = list[np.ndarray]
 
 
 class FittedRotations:
-    """G[z] = J[Σ P] - K[P] of rotations of orbitals, by matrix products of one floating-point type.
+    """G[z] = J[Σ P] - K[P] of rotations of orbitals, by matrix products of one floating-point type, from fitted
+    integrals [naux, nao (nao + 1) / 2] in double precision.
 
-    Parameters
-    ----------
-    rows
-        Fitted integrals [naux, nao (nao + 1) / 2] in double precision.
-    spins
-        All orbitals; one entry for a closed shell.
-    halves
-        H_Q of each spin for the groups of this rank, of the type of the products.
-    threads, ranks
-        Threads of this process, and the processes that share the groups. The bits do not depend on their numbers.
-    dtype
-        The type of the products.
+    `halves` is H_Q of each spin for the groups of this rank, of the type of the products. The bits do not depend on the
+    numbers of threads and ranks.
     """
 
     def __init__(
@@ -101,14 +92,10 @@ class FittedRotations:
 
 
 class FittedResponse(FittedRotations):
-    """G[P] = J[Σ P] - K[P] from fitted integrals in memory, in double precision.
+    """G[P] = J[Σ P] - K[P] from fitted integrals in memory, in double precision; arguments are as in
+    `FittedRotations`.
 
-    Parameters
-    ----------
-    rows, spins, threads, ranks
-        As in `FittedRotations`.
-    rough
-        Whether there are rotations in single precision, too. They take half as much memory besides.
+    With `rough` there are rotations in single precision, too, which take half as much memory besides.
     """
 
     def __init__(

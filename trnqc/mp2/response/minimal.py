@@ -26,16 +26,8 @@ EXPONENT = 0.3
 
 
 class MinimalResponse:
-    """The approximation of `Response.rotation` for given orbitals.
-
-    Parameters
-    ----------
-    mol
-        The molecule.
-    spins
-        All orbitals; one entry for a closed shell.
-    exchange
-        Factor of K: 1 for Hartree-Fock.
+    """The approximation of `Response.rotation` for given orbitals; `exchange` is the factor of K, 1 for
+    Hartree-Fock.
     """
 
     def __init__(self, mol: gto.Mole, spins: Sequence[SpinOrbitals], exchange: float = 1.0) -> None:

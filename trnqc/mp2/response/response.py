@@ -49,15 +49,7 @@ class Response(RotationResponse, Protocol):
 
 
 class GeneralResponse:
-    """The response of any reference, by PySCF's `gen_response` with J and K of the object.
-
-    Parameters
-    ----------
-    mf
-        The SCF object.
-    spins
-        All its orbitals; one entry for a closed shell.
-    """
+    """The response of any reference, by PySCF's `gen_response` with J and K of the object."""
 
     rough: RotationResponse | None = None
 
@@ -103,14 +95,8 @@ def response_of(
 ) -> Response:
     """Return the response of an SCF object: from fitted integrals where they are in memory, else the general one.
 
-    Parameters
-    ----------
-    threads
-        Number of threads.
-    room
-        Bytes that half-transformed integrals may take, the same on all ranks.
-    ranks
-        The processes that share products with fitted integrals. All of them have the whole result.
+    `room` are the bytes that half-transformed integrals may take, the same on all ranks. The ranks share products with
+    fitted integrals, and all of them have the whole result.
     """
     mf = accelerated(mf)
     plain = isinstance(mf, _DFHF) and isinstance(mf, scf.hf.RHF | scf.uhf.UHF) and not hasattr(mf, "xc")

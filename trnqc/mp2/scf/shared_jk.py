@@ -26,16 +26,7 @@ class SharedJK:
 
     Rank 0 attaches this object to an accelerated SCF object, runs the SCF, and calls `end`. The other ranks call
     `serve`. Rank 0 works alone, as in a job of one process, if the four-centre integrals fit into its memory, or if
-    PySCF has to compute the fitted integrals.
-
-    Parameters
-    ----------
-    mol
-        The molecule, the same on all ranks.
-    ranks
-        The processes of the job.
-    schedule
-        How tasks are divided among ranks, see `trnqc.ranks.dealt`.
+    PySCF has to compute the fitted integrals. `schedule` divides tasks among ranks, see `trnqc.ranks.dealt`.
     """
 
     def __init__(self, mol: gto.Mole, ranks: Ranks, schedule: str = "dynamic") -> None:
