@@ -28,23 +28,11 @@ def bytes_of_a_rank(mol: gto.Mole, auxmol: gto.Mole, ranks: int) -> float:
 
 
 class DistributedFitting:
-    """Fitted integrals of which each rank has the rows Q of some groups.
+    """Fitted integrals of which each rank has the rows Q of some groups. All ranks create it and call `get_jk`
+    together.
 
-    All ranks create it and call `get_jk` together.
-
-    Parameters
-    ----------
-    mol, auxmol
-        The molecule and its fitting functions.
-    factor
-        The result of `prepared`, the same on all ranks.
-    ranks
-        The processes of the job.
-
-    Raises
-    ------
-    CompilerError, CommunicationError
-        If kernels cannot be compiled, or another rank is lost.
+    `factor` is the result of `prepared`, the same on all ranks. Raises CompilerError or CommunicationError if kernels
+    cannot be compiled, or another rank is lost.
     """
 
     def __init__(self, mol: gto.Mole, auxmol: gto.Mole, factor: MetricFactor, ranks: Ranks) -> None:

@@ -77,22 +77,10 @@ class Norms:
 
 
 def coulomb(cderi: np.ndarray, dms: np.ndarray, norms: np.ndarray, ranks: Ranks = ALONE) -> np.ndarray:
-    """Compute J_ij = sum_Q (ij|Q) sum_kl (Q|kl) D_kl.
+    """Compute J_ij = sum_Q (ij|Q) sum_kl (Q|kl) D_kl [n, nao, nao] of real densities from this rank's packed rows
+    [naux, pairs].
 
-    Parameters
-    ----------
-    cderi [naux, pairs]
-        This rank's rows of fitted integrals, packed.
-    dms [n, nao, nao]
-        Real densities.
-    norms [nao, nao]
-        The norms of the rows of all ranks.
-    ranks
-        The ranks that have the other rows.
-
-    Returns
-    -------
-    numpy.ndarray [n, nao, nao]
+    `norms` [nao, nao] are those of the rows of all ranks.
     """
     folded = packed_densities(dms)
 
@@ -135,27 +123,11 @@ def of_orbitals(
     *,
     with_j: bool = True,
 ) -> tuple[np.ndarray | None, np.ndarray]:
-    """Compute J and K of the density C C^T in one pass over the rows.
+    """Compute J (None without `with_j`) and K of the density C C^T, [nao, nao], in one pass over the rows.
 
-    With X_Q = B_Q C, J is sum_Q B_Q tr(C^T X_Q) and K is sum_Q X_Q X_Q^T.
-
-    Parameters
-    ----------
-    cderi [naux, pairs]
-        This rank's rows of fitted integrals B_Q, packed.
-    orbitals [nao, nocc]
-        C, the orbitals times the square roots of their occupations.
-    norms, ranks
-        As in `coulomb`.
-    room
-        Bytes that working arrays may take.
-    with_j
-        Whether J is wanted.
-
-    Returns
-    -------
-    vj, vk : numpy.ndarray [nao, nao]
-        vj is None if it is not wanted.
+    With X_Q = B_Q C, J is sum_Q B_Q tr(C^T X_Q) and K is sum_Q X_Q X_Q^T. `orbitals` [nao, nocc] are C, the orbitals
+    times the square roots of their occupations. `cderi`, `norms` and `ranks` are as in `coulomb`, and `room` are bytes
+    for working arrays.
     """
     nao, nocc = orbitals.shape
     pairs = nao * (nao + 1) // 2
@@ -247,14 +219,10 @@ def sums_of_groups(
     bounds: Sequence[np.ndarray],
     ranks: Ranks,
 ) -> list[np.ndarray]:
-    """Return the exact sums of what all groups of `count` rows add to arrays; NaN if a bound is not finite.
+    """Return the exact sums of the contributions of all groups of `count` rows; NaN if a bound is not finite.
 
-    worker: called once on each thread. bounds: as in `ExactSum`, the same on all ranks.
-
-    Raises
-    ------
-    BoundExceeded
-        If a sum is beyond its bound, which is then that of other rows.
+    `worker` is called once on each thread; `bounds` are as in `ExactSum`, the same on all ranks. Raises BoundExceeded
+    if a sum is beyond its bound, which is then that of other rows.
     """
     if not all(np.isfinite(bound).all() for bound in bounds):
         return [np.full(shape, np.nan) for shape in shapes]

@@ -47,21 +47,10 @@ def on_device(backend: str, precision: str, room: float) -> Callable[[np.ndarray
 
 
 class DeviceProducts:
-    """J and K of one molecule on a device, see `trnqc.eri.fitting.rounded.ReducedProducts`.
+    """J and K of one molecule on a device, see `trnqc.eri.fitting.rounded.ReducedProducts`; `builds` counts their
+    computations.
 
-    Parameters
-    ----------
-    device
-        The integrals on the device.
-    rows [naux, pairs]
-        The same integrals in double precision.
-    backend
-        The name of the backend.
-
-    Attributes
-    ----------
-    builds : int
-        How many times J and K have been computed.
+    `rows` [naux, pairs] are the integrals of `device` in double precision.
     """
 
     def __init__(self, device: FittedJK, rows: np.ndarray, backend: str) -> None:
@@ -89,14 +78,8 @@ class DeviceProducts:
     def __call__(
         self, orbitals: Sequence[np.ndarray], changes: np.ndarray | None, norms: np.ndarray, room: float
     ) -> tuple[np.ndarray | None, np.ndarray]:
-        """See `trnqc.eri.fitting.rounded.ReducedProducts`.
-
-        Raises
-        ------
-        InputError
-            If a density is not finite.
-        PrecisionError
-            If the sample is less accurate than the precision promises.
+        """See `trnqc.eri.fitting.rounded.ReducedProducts`. Raises InputError if a density is not finite; PrecisionError
+        if the sample is less accurate than the precision promises.
         """
         self.builds += 1
         vks = np.array([self._exchange(c) for c in orbitals])

@@ -28,20 +28,12 @@ def fitted_jk(
     room: float,
     ranks: Ranks = ALONE,
 ) -> tuple[Any, Any]:
-    """Compute J and K from this rank's rows of fitted integrals, for a density that PySCF may have tagged.
+    """Compute J and K [..., nao, nao] from this rank's rows of fitted integrals, for a real density that PySCF may have
+    tagged.
 
-    Parameters
-    ----------
-    rows, norms, room, ranks
-        As in `trnqc.eri.fitting.jk`.
-    dm : array_like [..., nao, nao]
-        Real densities. If they have tags mo_coeff and mo_occ, K is computed from the occupied orbitals, and J from the
-        matrices, as PySCF does. They differ where a tagged array has been edited.
-
-    Returns
-    -------
-    vj, vk : numpy.ndarray [..., nao, nao] or None
-        None for what is not wanted.
+    With tags mo_coeff and mo_occ, K is computed from the occupied orbitals, and J from the matrices, as PySCF does; J
+    and K differ where a tagged array has been edited. Other arguments are as in `trnqc.eri.fitting.jk`. The result has
+    None for what is not wanted.
     """
     dms = np.asarray(dm, float)
     square = dms.reshape(-1, *dms.shape[-2:])

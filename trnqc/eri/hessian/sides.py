@@ -14,14 +14,8 @@ from trnqc.eri.shells.pairs import ShellPairs, pair_orbitals
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Pairs (one, other) of shells of two bases, of one class, with what depends on the first shell being `one`.
-
-    Parameters
-    ----------
-    pairs
-        The pairs.
-    atoms [npair]
-        The atom of each pair.
+    """Pairs (one, other) of shells of two bases, of one class, with the atom of each pair and whatever else depends on
+    the first shell being `one`.
     """
 
     pairs: ShellPairs

@@ -35,16 +35,10 @@ def checked(dm: Any, nao: int, hermi: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """Symmetric and antisymmetric parts of density matrices, without those that are zero.
+    """Symmetric and antisymmetric parts [parts, nao, nao] of density matrices, without those that are zero.
 
-    Parameters
-    ----------
-    matrices : ndarray [parts, nao, nao]
-        Matrices that equal their transposes, or the negative of these.
-    signs : ndarray [parts]
-        1 for symmetric matrices, -1 for antisymmetric ones.
-    owners : ndarray [parts]
-        The number of the density that a matrix is a part of.
+    `signs` are 1 for symmetric and -1 for antisymmetric matrices; `owners` are the numbers of the densities they are
+    parts of.
     """
 
     matrices: np.ndarray
@@ -69,21 +63,12 @@ class Parts:
 
 
 def split(dms: np.ndarray, with_k: bool, reach: np.ndarray, cutoff: float) -> Parts:
-    """Split densities [n, nao, nao] into the parts that J, and K if it is wanted, depend on.
+    """Split real densities [n, nao, nao] into the parts that J, and K if it is wanted, depend on; J depends on
+    symmetric parts only.
 
-    Parameters
-    ----------
-    dms : ndarray [n, nao, nao]
-        Real densities.
-    with_k : bool
-        Whether K is wanted; J depends on symmetric parts only.
-    reach : ndarray [nao]
-        For each orbital i, the largest sqrt((ij|ij)) over all orbitals j.
-    cutoff : float
-        Products of an integral and a density element below this are left out of K.
+    `reach` [nao] is the largest sqrt((ij|ij)) over all orbitals j for each orbital i. Products of an integral and a
+    density element below `cutoff` are left out of K.
 
-    Notes
-    -----
     A density that is symmetric but for rounding errors counts as symmetric; otherwise each step of an SCF would treat
     two matrices where it needs one. An antisymmetric part A of D is left out in two cases. By Schwarz, all terms
     (ij|kl) A_jk are at most reach_j reach_k max|A_jk|: where that is below `cutoff`, the screening would drop each of

@@ -29,22 +29,11 @@ BLOCK = 16384
 
 
 class ExactSum:
-    """A sum of arrays.
+    """A sum of arrays [n, m], whose absolute value and those of all partial sums cannot exceed `bound` [n], by row.
 
-    Parameters
-    ----------
-    shape
-        The shape [n, m] of all terms.
-    bound [n]
-        What the absolute values of the sum and of all partial sums cannot exceed, by row. Each term is rounded by at
-        most half a quantum, which is bound / 2^61. Beyond the bound the sum may overflow.
-    checked
-        Whether terms and partial sums are compared with the bound.
-
-    Attributes
-    ----------
-    exceeded : bool
-        Whether one was beyond it, so that the sum is wrong; False if they are not compared.
+    Each term is rounded by at most half a quantum, which is bound / 2^61; beyond the bound the sum may overflow. If
+    `checked`, terms and partial sums are compared with the bound, and `exceeded` tells whether one was beyond it, so
+    that the sum is wrong.
     """
 
     def __init__(self, shape: tuple[int, int], bound: np.ndarray, checked: bool = False) -> None:
@@ -102,21 +91,12 @@ def add_all(
     threads: int,
     ranks: Ranks = ALONE,
 ) -> None:
-    """Add the terms of all tasks to the sums.
+    """Add the terms of all tasks of this rank to the sums, which have the same bounds on all ranks; all ranks get the
+    whole sums.
 
-    Parameters
-    ----------
-    sums
-        The sums. All ranks pass sums with the same bounds, and all get the whole sums.
-    tasks
-        The tasks of this rank. What one task adds is rounded as one term, so the division into tasks must not depend
-        on threads or ranks.
-    worker
-        Called once on each thread; returns its function add(task, arrays), which adds to one array for each sum.
-    pool, threads
-        Where to run, and on how many threads.
-    ranks
-        The processes that share the tasks.
+    The contribution of one task is rounded as one term, so the division into tasks must not depend on threads or ranks.
+    `worker` is called once on each thread and returns its function add(task, arrays), which adds to one array for each
+    sum.
     """
     iterator, lock = iter(tasks), threading.Lock()
 

@@ -27,16 +27,9 @@ FEWEST = 48
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Pairs of one class with records of like length.
+    """Pairs of one class with records of like length, with the arrays that a driver reads (`batch.Batch.arrays`).
 
-    Parameters
-    ----------
-    pairs
-        The pairs.
-    places, measures, bounds
-        The arrays that a driver reads; see `batch.Batch.arrays`.
-    at
-        Where the elements of these pairs begin among those of all tables.
+    `at` is where the elements of these pairs begin among those of all tables.
     """
 
     pairs: ShellPairs

@@ -46,14 +46,9 @@ class Column:
 class ColumnLayout:
     """The columns of a class: their order, and where each is kept.
 
-    Parameters
-    ----------
-    side
-        The side whose functions f are columns; the functions e of the other side are the elements of rows.
-    e_low, e_high, f_low, f_high
-        The lowest and highest angular momentum of the targets' e and f.
-    fitted
-        Whether columns follow the rule FITTED, which needs a single order m at each level.
+    The functions f of `side` are columns; the functions e of the other side are the elements of rows. The lowest and
+    highest angular momenta are those of the targets. `fitted` states that columns follow the rule FITTED, which needs a
+    single order m at each level.
     """
 
     side: int

@@ -176,17 +176,8 @@ def horizontal_function(
 
     Its parameters are h, lanes [e, f] in the order of `components`; ab [6], A and A - B; cd, lanes [6], C and C - D;
     scratch, lanes [scratch_size]; and out, lanes [na nb, nc nd]. h is not changed and must not overlap with out.
-
-    Parameters
-    ----------
-    la, lb, lc, ld, cartesian
-        The class.
-    fused
-        As in `stages`.
-    unrolled
-        Whether to write one body without loops; by default small classes are unrolled.
-    space
-        The memory of h; "local" stands for registers.
+    `fused` is as in `stages`; `unrolled` writes one body without loops, by default for small classes; and `space` is
+    the memory of h, where "local" stands for registers.
     """
     order, size = _stages_and_scratch(la, lb, lc, ld, cartesian, fused)
     start = (len(components(la, lb)), len(components(lc, ld)))

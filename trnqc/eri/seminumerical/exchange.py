@@ -192,8 +192,6 @@ RESOLVED = (0.5, 2.0)
 def correction(overlap: np.ndarray, quadrature: np.ndarray) -> np.ndarray:
     """Return P [nao, nao] from the overlap matrix and its quadrature.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> s, n = np.array([[1.0, 0.2], [0.2, 1.0]]), np.array([[1.1, 0.2], [0.2, 1.0]])
     >>> p = correction(s, n)

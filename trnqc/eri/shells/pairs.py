@@ -27,29 +27,15 @@ _ARRAYS = ("first", "second", "ao_first", "ao_second", "count", "centre", "bound
 
 @dataclass(frozen=True, eq=False)
 class ShellPairs:
-    """Pairs (a, b) of shells of one class, as NumPy arrays.
+    """Pairs (a, b) of shells of one class, la >= lb, with nca and ncb contractions, as NumPy arrays.
 
-    Parameters
-    ----------
-    la, lb, nca, ncb
-        Angular momenta, la >= lb, and numbers of contractions.
-    cartesian
-        Whether functions are Cartesian or real spherical ones.
-    first, second [npair]
-        The numbers of the shells a and b; -1 for the s function of exponent zero that completes a fitting shell.
-    ao_first, ao_second [npair]
-        The first function of a and b. Contraction c of a shell with n functions begins n c further on.
-    records [npair, K, W]
-        Records of primitive pairs, padded to the longest: padding has ZETA 1, and COEFFICIENT, BOUND and contraction
-        coefficients 0.
-    count [npair]
-        The primitive pairs that are not padding, at least one.
-    centre [npair, 6]
-        A, then A - B, in Bohr.
-    bound [npair]
-        sqrt(max |(ab|ab)|) or an upper bound of it, in Hartree^1/2.
-    swapped
-        Whether a is a shell of the second molecule; only `pairs_between` returns such pairs.
+    `first` and `second` [npair] are the numbers of the shells; -1 for the s function of exponent zero that completes a
+    fitting shell. `ao_first` and `ao_second` [npair] are their first functions: contraction c of a shell with n
+    functions begins n c further on. `records` [npair, K, W] of primitive pairs are padded to the longest: padding has
+    ZETA 1, and COEFFICIENT, BOUND and contraction coefficients 0. `count` [npair] are the primitive pairs that are not
+    padding, at least one. `centre` [npair, 6] is A, then A - B, in Bohr. `bound` [npair] is sqrt(max |(ab|ab)|) or an
+    upper bound of it, in Hartree^1/2. `swapped` states that a is a shell of the second molecule; only `pairs_between`
+    returns such pairs.
     """
 
     la: int
@@ -127,27 +113,11 @@ def quartet_class(bra: ShellPairs, ket: ShellPairs, operator: str) -> QuartetCla
 
 
 def pairs_of(mol: gto.Mole, cutoff: float = NEGLIGIBLE, exponents: bool = False) -> tuple[ShellPairs, ...]:
-    """Return the classes of all unordered pairs of shells of a molecule.
+    """Return the classes of all unordered pairs of shells of a molecule: every pair is in one class, once.
 
-    Parameters
-    ----------
-    mol
-        The molecule.
-    cutoff
-        Products of two primitives with a smaller BOUND, in Hartree^1/2, are left out.
-    exponents
-        Whether records have a last column for derivatives, see `product_records`.
-
-    Returns
-    -------
-    tuple of ShellPairs
-        One entry for each class. Every pair is in one of them, once; in a pair of shells of one kind the tighter shell
-        stands first.
-
-    Raises
-    ------
-    MoleculeError
-        If an exponent is not a positive finite number.
+    In a pair of shells of one kind the tighter shell stands first. Products of two primitives with a BOUND below
+    `cutoff`, in Hartree^1/2, are left out. With `exponents`, records have a last column for derivatives, see
+    `product_records`. Raises MoleculeError if an exponent is not a positive finite number.
     """
     kinds = sorted(kinds_of(mol), key=lambda k: (-k.l, -k.contractions, -k.primitives))
     parts = []

@@ -42,20 +42,8 @@ class _SpinWeights:
 class FittedWeights:
     """The weights of derivatives of (pq|P) and of (P|Q) in the derivative of the fitted energy.
 
-    Parameters
-    ----------
-    mol, auxmol
-        The molecule and its fitting functions.
-    pair
-        The densities.
-    coulomb, exchange
-        Factors of the Coulomb and of the exchange energy.
-    rows : ndarray [naux, nao (nao + 1) / 2], optional
-        Fitted integrals L^-1 (rs|P), r >= s. By default integrals are computed.
-    memory
-        Bytes that the arrays may take.
-    threads
-        Threads of all steps.
+    `coulomb` and `exchange` are factors of the two energies, and `rows` [naux, nao (nao + 1) / 2] are fitted integrals
+    L^-1 (rs|P), r >= s; without rows, integrals are computed. `memory` are bytes for the arrays.
     """
 
     def __init__(

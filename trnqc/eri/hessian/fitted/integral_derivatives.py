@@ -21,14 +21,9 @@ FUNCTIONS = 160
 
 
 class IntegralDerivatives:
-    """Derivatives of (uv|P) and (P|Q) of a molecule and its fitting functions.
+    """Derivatives of (uv|P) and (P|Q) of a molecule and its fitting functions, on the same atoms.
 
-    Parameters
-    ----------
-    mol, auxmol
-        The molecule and its fitting functions, on the same atoms.
-    omega
-        In 1/Bohr: positive for erf(omega r)/r, negative for erfc(|omega| r)/r, 0 for 1/r.
+    `omega` is in 1/Bohr: positive for erf(omega r)/r, negative for erfc(|omega| r)/r, 0 for 1/r.
     """
 
     def __init__(self, mol: gto.Mole, auxmol: gto.Mole, omega: float) -> None:
