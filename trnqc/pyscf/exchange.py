@@ -77,20 +77,11 @@ def refuse_derivatives(what: str) -> None:
 
 
 class EarlyGrid:
-    """The grid of K in the cycles of one SCF: a coarse one until the density has nearly settled.
+    """The grid of K in the cycles of one SCF: a coarse one until the density has nearly settled. `level` is that of the
+    next K.
 
     An SCF whose threshold is at most LOOSEST ends with cycles on the usual grid, since its density then changes by less
-    than SETTLED. At the limit of cycles, the last orbitals and the energy are those of the usual grid.
-
-    Parameters
-    ----------
-    max_cycle : int
-        The limit of cycles.
-
-    Attributes
-    ----------
-    level : int
-        The level of the grid for the next K.
+    than SETTLED. At the limit of cycles, `max_cycle`, the last orbitals and the energy are those of the usual grid.
     """
 
     def __init__(self, max_cycle: int) -> None:

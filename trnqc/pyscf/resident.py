@@ -73,23 +73,11 @@ def _definer(mf: Any, name: str) -> type:
 
 
 def on_gpu(mf: Any, place_of: Callable[[], Place], dm0: Any, **options: Any) -> tuple[bool, str]:
-    """Run an SCF with its matrices on a GPU, if that can be.
+    """Run an SCF with its matrices on a GPU, if that can be; return whether it has run, and in words on what, or why
+    not.
 
-    Parameters
-    ----------
-    mf
-        The object.
-    place_of
-        Returns where the matrices go. Raises BackendUnavailable or UnsupportedError.
-    dm0
-        The first density, if the user passes one.
-    **options
-        Those of PySCF's `kernel` for the initial guess.
-
-    Returns
-    -------
-    bool, str
-        Whether the SCF has run, and in words on what, or why it has not.
+    `place_of` returns where the matrices go, or raises BackendUnavailable or UnsupportedError. `dm0` is the first
+    density, if the user passes one; other options are those of PySCF's `kernel` for the initial guess.
     """
     if reason := why_not(mf):
         return False, reason

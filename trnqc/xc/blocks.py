@@ -29,18 +29,8 @@ NO_WEIGHT = 1e-16
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """A block of points.
-
-    Attributes
-    ----------
-    number : int
-        The number of the block.
-    begin, points : int
-        The first point and the number of points, in the order of `Blocks`.
-    functions : ndarray of i64 [N]
-        The significant atomic orbitals, in rising order.
-    tasks : tuple of (int, int)
-        The range of tasks for each class of shells.
+    """A block of points: the first and the number of points in the order of `Blocks`, the significant atomic orbitals
+    [N] in rising order, and the range of tasks for each class of shells.
     """
 
     number: int
@@ -59,22 +49,9 @@ class Block:
 class Blocks:
     """Points of a grid in blocks. Each block is padded by points with weight 0 to a multiple of 16 points.
 
-    Attributes
-    ----------
-    contractions : Contractions
-        The basis.
-    order : int
-        The highest derivative of functions that is screened.
-    points : ndarray [3, n]
-        The coordinates, in Bohr.
-    weights : ndarray [n]
-        The weights, in Bohr^3.
-    index : ndarray of i64 [n]
-        The number of each point in the grid; that of padding is the number of another point of its block.
-    blocks : tuple of Block
-        The blocks.
-    tasks : tuple of ndarray [tasks, 7]
-        The tasks of each class of shells, in the order of blocks.
+    `points` [3, n] are in Bohr, `weights` [n] in Bohr^3, and `order` is the highest derivative of functions that is
+    screened. `index` [n] is the number of each point in the grid; that of padding is the number of another point of its
+    block. `tasks` [tasks, 7] are those of each class of shells, in the order of blocks.
     """
 
     contractions: Contractions
@@ -96,23 +73,10 @@ class Blocks:
         size: int = POINTS,
         cutoff: float = CUTOFF,
     ) -> Blocks:
-        """Divide points into blocks.
+        """Divide points [n, 3], in Bohr, into blocks of `size` points, a multiple of 16.
 
-        Parameters
-        ----------
-        mol : pyscf.gto.Mole
-            The molecule with the basis.
-        points : ndarray [n, 3]
-            The coordinates, in Bohr.
-        weights : ndarray [n], optional
-            The weights, in Bohr^3. Points with negligible weights are left out. Without weights all points stay, and
-            functions are screened as if all weights were 1.
-        order : int
-            The highest derivative of functions that will be evaluated.
-        size : int
-            The points of a block, a multiple of 16.
-        cutoff : float
-            See CUTOFF.
+        Points with negligible weights (Bohr^3) are left out. Without weights all points stay, and functions are
+        screened as if all weights were 1, for derivatives up to `order`; see CUTOFF for `cutoff`.
         """
         contractions = Contractions.of(mol)
         points = np.asarray(points, float).reshape(-1, 3)

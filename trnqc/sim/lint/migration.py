@@ -68,12 +68,8 @@ class Migration:
 
 
 def migrations(text: str, file: str) -> tuple[Migration, ...]:
-    """Return what has to change in a file with kernels of the old namespace, sorted by line; empty for other files.
-
-    Raises
-    ------
-    SyntaxError
-        If the text is not Python.
+    """Return the changes that a file with kernels of the old namespace needs, sorted by line; empty for other files.
+    Raises SyntaxError if the text is not Python.
     """
     tree = ast.parse(text, file)
     names = Names.of(tree)

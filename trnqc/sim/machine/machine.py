@@ -132,21 +132,8 @@ class Run:
         inputs: tuple[NkiTensor, ...],
         name: str | None = None,
     ) -> bool:
-        """Count one instruction and check its operands.
-
-        Parameters
-        ----------
-        op, engine : str
-            Names of the instruction and of the engine that executes it.
-        outputs, inputs : tuple of NkiTensor
-            Tensors that it writes and reads.
-        name : str, optional
-            Label of the kernel for this instruction.
-
-        Returns
-        -------
-        bool
-            Whether the caller must compute the results.
+        """Count one instruction and check its operands; return whether the caller must compute the results. `name` is
+        the kernel's label for the instruction.
         """
         tick = self.tick
         self.tick = tick + 1
@@ -230,13 +217,7 @@ def running() -> Run | None:
 
 
 def current() -> Run:
-    """Return the run of the calling thread.
-
-    Raises
-    ------
-    NkiValidationError
-        Outside a kernel.
-    """
+    """Return the run of the calling thread; raises NkiValidationError outside a kernel."""
     run = getattr(_active, "run", None)
     if run is None:
         raise NkiValidationError(
