@@ -113,8 +113,8 @@ class Checkpoint(Store):
     ) -> None:
         """Record a converged SCF; raise CheckpointError if another SCF is recorded already.
 
-        `e_tot` is in Hartree, `ran_on` describes what computed J and K, and `spin_fock` are the Fock matrices of both
-        spins, on which semicanonical orbitals of an ROHF reference depend.
+        `e_tot` is in Hartree, and `ran_on` describes the code that computed J and K. Semicanonical orbitals of an ROHF
+        reference also depend on `spin_fock`, the Fock matrices of both spins.
         """
         mine: dict[str, Any] = dict(zip(ORBITALS, (e_tot, mo_energy, mo_coeff, mo_occ)))
         kept = self.orbitals()

@@ -137,7 +137,7 @@ def frozen_orbitals(job: Job, mol: gto.Mole) -> SpinFrozen:
 
 
 def scf_settings(job: Job) -> dict[str, Any]:
-    """What a checkpoint compares of the SCF."""
+    """The settings of the SCF that a checkpoint compares."""
     return {
         "SCF": "density-fitted" if job.density_fit else "conventional",
         "SCF threshold": job.conv_tol,

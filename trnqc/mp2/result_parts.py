@@ -20,8 +20,8 @@ Triangle = tuple[tuple[float, ...], ...]
 class Pairs:
     """Pair energies in Hartree by rows of the lower triangle.
 
-    ``os[i][j]`` with j <= i is the opposite-spin energy of the pairs ij and ji together, ``ss[i][j]`` that of the same
-    spin.
+    ``os[i][j]`` with j <= i is the opposite-spin energy of the pairs ij and ji together, ``ss[i][j]`` their same-spin
+    energy.
     """
 
     os: Triangle

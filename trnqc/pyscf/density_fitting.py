@@ -99,7 +99,7 @@ class DF(df.DF):
         return self
 
     def _write(self, auxmol: gto.Mole) -> None:
-        """Compute the fitted integrals into a file: that of the user, or a temporary one."""
+        """Compute the fitted integrals into the user's file or a temporary one."""
         with self._storage_errors(), ExitStack() as failing:
             file: Any = self._cderi_to_save
             if file is None:
@@ -117,7 +117,7 @@ class DF(df.DF):
 
     @contextmanager
     def _storage_errors(self) -> Iterator[None]:
-        """A context whose errors of files become one that says what to do."""
+        """A context in which errors of files become a StorageError that says what to do."""
         try:
             yield
         except OSError as error:

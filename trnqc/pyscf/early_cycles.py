@@ -171,7 +171,9 @@ class EarlyCycles:
         return fitting.reduced_precision(on_device.on_device(*self._device, memory_left(fitting.max_memory)))
 
     def _accepts(self, norm: float, least: float) -> bool:
-        """Return whether a gradient is large enough, and end the early cycles if that of the next may not be."""
+        """Return whether a gradient is large enough, and end the early cycles if the gradient of the next cycle may be
+        too small.
+        """
         self.cycles += 1
         self._norms.append(norm)
         if norm < STEP * least:
@@ -186,7 +188,7 @@ class EarlyCycles:
         logger.info(self.mf, "double precision after %d cycles in reduced precision: %s", self.cycles, reason)
 
     def _close(self) -> None:
-        """Free the integrals in reduced precision, and keep in words what a device computed of them."""
+        """Free the integrals in reduced precision, and keep the description of what a device computed from them."""
         if self._rounded is not None and isinstance(self._rounded.products, on_device.DeviceProducts):
             products = self._rounded.products
             self.words = f"the first {products.builds} J and K by {products.label}"

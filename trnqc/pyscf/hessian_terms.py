@@ -41,7 +41,7 @@ class Orbitals:
 
     @classmethod
     def of(cls, mf: Any, energies: Any, coefficients: Any, occupations: Any) -> Orbitals:
-        """Take PySCF's arrays; those that are None are the object's own."""
+        """Take PySCF's arrays, and the object's own array in the place of each None."""
         energies = mf.mo_energy if energies is None else energies
         coefficients = mf.mo_coeff if coefficients is None else coefficients
         occupations = mf.mo_occ if occupations is None else occupations

@@ -57,8 +57,8 @@ class PotentialOfBlock:
     def _add_squares(self, square: np.ndarray, ao: np.ndarray, weights: np.ndarray) -> None:
         """Add sum_cp w_p chi_cip chi_cjp.
 
-        Points with positive and negative weights go separately, by the square roots of their weights. Where one sign is
-        that of most points, the points with the other one are picked.
+        Points with positive and negative weights go separately, by the square roots of their weights. If most points
+        have weights of one sign, the points of the other sign are picked.
         """
         components, functions, points = ao.shape
         for sign in (1.0, -1.0):

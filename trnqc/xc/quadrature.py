@@ -39,7 +39,7 @@ class OrderedSum:
         self._waiting: dict[int, np.ndarray] = {}
 
     def add(self, number: int, term: np.ndarray) -> None:
-        """Add the term with this number, 0, 1, ..., as soon as those before it have been added."""
+        """Add the term with this number, 0, 1, ..., as soon as all terms with lower numbers have been added."""
         with self._lock:
             self._waiting[number] = term
             while self._next in self._waiting:
@@ -120,7 +120,7 @@ class Quadrature:
 
 
 class _Step:
-    """What one thread does with a block. It notes the seconds of each step."""
+    """The work of one thread on a block, with the seconds of each step."""
 
     def __init__(self, quadrature: Quadrature, densities: Sequence[Density]) -> None:
         blocks, kind = quadrature.blocks, quadrature.kind
@@ -145,7 +145,7 @@ class _Step:
         return rho
 
     def add_potentials(self, block: Block, derivatives: Derivatives, matrices: np.ndarray) -> None:
-        """Add what a block contributes to the potential of each density, in the lower triangles."""
+        """Add the contribution of a block to the potential of each density, in the lower triangles."""
         rho = self.densities(block)
         begin = time.perf_counter()
         weighted = derivatives(block, rho)

@@ -60,7 +60,7 @@ def derivative_basis(mol: gto.Mole) -> DerivativeBasis:
 
 
 def _factor(l: int) -> float:
-    """Return libcint's angular factor of Cartesian s and p functions; those of other shells are 1."""
+    """Return libcint's angular factor of Cartesian s and p functions; the factor of other shells is 1."""
     return sqrt((2 * l + 1) / (4 * pi)) if l < 2 else 1.0
 
 

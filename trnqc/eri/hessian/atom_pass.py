@@ -33,8 +33,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Bra pairs, sorted by atoms, and ket pairs of one class of quartets, with those arrays of `digest.parameters` that
-    densities decide.
+    """Bra pairs, sorted by atoms, and ket pairs of one class of quartets, with the density-dependent arrays of
+    `digest.parameters`.
 
     `once` states that the quartets of two atoms are met in one order only, as for a class of pairs with itself.
     """
@@ -106,7 +106,9 @@ def blocks_of(
     operator: Operator,
     once: bool = False,
 ) -> list[Block]:
-    """Return blocks for every bra with every ket, or with those up to its own place in the list if `once`."""
+    """Return blocks for every bra with every ket, or only with the kets up to the bra's own place in the list if
+    `once`.
+    """
     blocks = []
     for n, bra in enumerate(bras):
         for m, ket in enumerate(kets[: n + 1] if once else kets):

@@ -49,7 +49,9 @@ class ExactSum:
 
 
 class Terms:
-    """The terms that one thread adds to a sum: it computes each in `array`, which is zero, then calls `flush`."""
+    """The terms that one thread adds to a sum: the thread computes each term in `array`, which is zero, then calls
+    `flush`.
+    """
 
     def __init__(self, total: ExactSum) -> None:
         self.total, self.array = total, np.zeros(total.total.shape)

@@ -52,11 +52,11 @@ class Table:
 
     @cached_property
     def general_records(self) -> np.ndarray:
-        """The records as a general kernel reads them."""
+        """The records in the form that a general kernel reads."""
         return general_records(self.pairs.records)
 
     def records_for(self, cls: QuartetClass) -> np.ndarray:
-        """Return the records as the kernel of a class reads them."""
+        """Return the records in the form that the kernel of a class reads."""
         return self.general_records if cls.general else self.records
 
 

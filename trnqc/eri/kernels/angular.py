@@ -22,7 +22,7 @@ def cartesians(l: int) -> tuple[Powers, ...]:
 
 
 def raised(powers: Powers, axis: int, by: int = 1) -> Powers:
-    """Return the powers with that of one axis changed by `by`."""
+    """Return the powers, with the power of one axis changed by `by`."""
     x, y, z = (p + by * (n == axis) for n, p in enumerate(powers))
     return x, y, z
 

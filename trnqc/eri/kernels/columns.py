@@ -31,7 +31,9 @@ NEAR, FAR, BOTH, HALF, SHARE = (Var(name) for name in ("near", "far", "both", "h
 
 @dataclass(frozen=True)
 class Column:
-    """The column of f: its powers, the axis in which it is lowered, and that power of the column before."""
+    """The column of f: its powers, the axis in which f is lowered, and the power of the preceding column in this
+    axis.
+    """
 
     powers: Powers
     axis: int
@@ -87,7 +89,7 @@ class ColumnLayout:
         return len(self.rows) * sum(map(self.orders, range(level)))
 
     def tree(self, f: Powers = (0, 0, 0)) -> Iterator[Column]:
-        """Yield all columns but that of f = 0, depth first."""
+        """Yield all columns except f = 0, depth first."""
         for axis in range(3):
             branch = raised(f, axis)
             if sum(f) < self.f_high and _axis(branch) == axis:
@@ -215,7 +217,9 @@ class _ColumnCode:
         return st.Call(self.functions[kind], tuple(arguments))
 
     def function(self, axis: int, lower: bool, keep: bool, hand_out: bool) -> st.Function:
-        """Build the function for rows of a column that are kept for its branches, for one that is a target, or both."""
+        """Build the function for the rows of a column that are kept for its branches, for the rows of a target column,
+        or for both.
+        """
         p, width = self.layout, len(self.layout.rows)
         x, y, own, h = (Array(name, "f64", (None,), lanes=True) for name in ("x", "y", "own", "h"))
         count, m = Var("count", "i64"), Var("m", "i64")

@@ -122,7 +122,9 @@ def _distributed(
     source: Value | int,
     target: Value | int,
 ) -> st.Statement:
-    """Add n values of a primitive, times its coefficient, to those of each contraction; the first primitive stores."""
+    """Add n values of a primitive, times its coefficient, to the values of each contraction; the first primitive
+    stores.
+    """
     t, share = Var("t", "i64"), Var("share")
     element, value = p.work[c * n + t + target], share * p.work[t + source]
     store, add = (st.block(st.loop(t, n, put(element, value))) for put in (st.store, st.accumulate))

@@ -108,7 +108,7 @@ def recurrence(la: int, lb: int, lc: int, ld: int, rule: str) -> Recurrence:
         return nodes[a, c, m]
 
     def lowered(powers: tuple[Powers, Powers], m: int) -> Value:
-        """Express G[a|c]^(m) by lower powers; the letters are those of the equation for a, whatever the side."""
+        """Express G[a|c]^(m) by lower powers; the letters are those of the equation for a, for either side."""
         side, i = reduction(rule, powers)
         c = powers[1 - side]
         a = raised(powers[side], i, -1)

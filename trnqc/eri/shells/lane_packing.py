@@ -35,7 +35,7 @@ class PackedPairs:
 
     @cached_property
     def general(self) -> np.ndarray:
-        """Records as a general kernel reads them."""
+        """The records in the form that a general kernel reads."""
         return general_records(self.records)
 
 

@@ -100,7 +100,9 @@ def pair_orbitals(pairs: ShellPairs) -> tuple[np.ndarray, np.ndarray]:
 
 
 def general_records(records: np.ndarray) -> np.ndarray:
-    """Return records [n, K, W, ...] as a general kernel reads them: those of a segmented class get a coefficient 1."""
+    """Return records [n, K, W, ...] in the form that a general kernel reads: records of a segmented class get a
+    coefficient 1.
+    """
     if records.shape[2] > CONTRACTION:
         return np.ascontiguousarray(records)
     return np.concatenate([records, np.ones((*records.shape[:2], 1, *records.shape[3:]))], axis=2)

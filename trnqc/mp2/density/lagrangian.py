@@ -84,7 +84,9 @@ def lagrangians(
 
 @dataclass(frozen=True, eq=False)
 class _Orbitals:
-    """Coefficients of the correlated occupied, of the correlated virtual, and of all but the latter orbitals."""
+    """Coefficients of the correlated occupied orbitals, of the correlated virtual ones, and of all orbitals but these
+    virtual ones.
+    """
 
     occ: np.ndarray
     vir: np.ndarray

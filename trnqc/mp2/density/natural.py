@@ -90,7 +90,7 @@ def _one_spin(
 
 
 def _number_kept(occupations: np.ndarray, threshold: float, fraction: float | None, nvir_active: int | None) -> int:
-    """How many virtual orbitals, whose occupations are in descending order, stay active."""
+    """Number of virtual orbitals that stay active, for occupations in descending order."""
     if nvir_active is not None:
         return min(len(occupations), int(nvir_active))
     if fraction is None:

@@ -42,7 +42,7 @@ class CorrelationDensity:
 
 
 def unrelaxed(spins: Sequence[SpinOrbitals], sums: PairSums) -> tuple[np.ndarray, ...]:
-    """The densities [nmo, nmo] of the amplitudes, whose only blocks are those of correlated orbitals."""
+    """The densities [nmo, nmo] of the amplitudes, which are zero outside of the blocks of correlated orbitals."""
     densities = []
     for spin, p_occ, p_vir in zip(spins, sums.p_occ, sums.p_vir):
         density = np.zeros((spin.nmo, spin.nmo))

@@ -95,7 +95,7 @@ def pair_sums(
 
 
 def _gamma_on_device(run: PairPass, sector: Sector) -> str:
-    """Add Γ of a sector, computed by the backend; return what ran."""
+    """Add Γ of a sector, computed by the backend; return a description of the code that ran."""
     execution, right = run.execution, None if sector.same else run.factors[sector.right]
 
     def add(side: int, rows: slice, values: np.ndarray) -> None:

@@ -137,8 +137,8 @@ def in_restricted_orbitals(shell: OpenShell, w: Sequence[Lagrangian]) -> list[np
 class RestrictedRotations:
     """The rotations between ROHF orbitals of different occupation, as `trnqc.mp2.response.rotations.Rotations`.
 
-    The response to x_pq is the density P_pq = x_pq (n_q - n_p) of each spin. The equations are those of M_pq - M_qp,
-    where p has the lower occupation.
+    The response to x_pq is the density P_pq = x_pq (n_q - n_p) of each spin. The equations are for M_pq - M_qp, where p
+    has the lower occupation.
     """
 
     def __init__(self, shell: OpenShell) -> None:

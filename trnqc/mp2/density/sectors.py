@@ -32,7 +32,7 @@ class Sector:
 
     @property
     def weights(self) -> AmplitudeWeights:
-        """The weights as those who compute T̃ take them."""
+        """The weights in the form in which the functions for T̃ take them."""
         return AmplitudeWeights(self.direct, self.exchange, self.same)
 
 

@@ -81,7 +81,7 @@ def build_spin_factors(
 
 
 def _without_pairs(orbitals: ActiveOrbitals, other: Factors) -> Factors:
-    """The factors of a spin without pairs ia, beside those of the other spin."""
+    """The factors of a spin without pairs ia, beside the factors of the other spin."""
     B = np.empty((orbitals.nocc, orbitals.nvir, other.shape[2]))
     return Factors(B, orbitals.eps_occ, orbitals.eps_vir, other.metric, other.integrals, {}, "in memory")
 

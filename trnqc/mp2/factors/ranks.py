@@ -31,10 +31,9 @@ from trnqc.ranks import Ranks, dealt
 
 
 class RowsOnRanks:
-    """B[nocc, nvir, naux] over the memory of several ranks, of which this rank holds sets of rows
-    [rows, nvir, naux].
+    """B[nocc, nvir, naux] over the memory of several ranks; this rank holds sets of rows [rows, nvir, naux].
 
-    The naux of `distribution` includes linearly dependent functions; that of this object does not.
+    `distribution.naux` includes linearly dependent functions, `naux` does not.
     """
 
     def __init__(self, distribution: Distribution, ranks: Ranks, held: dict[int, np.ndarray], naux: int) -> None:

@@ -26,7 +26,9 @@ def kohn_sham(mol: gto.Mole, functional: Recipe, density_fit: bool | str) -> Any
 
 
 def checked(mf: Any, functional: Recipe) -> Any:
-    """The object, if it is a Kohn-Sham object of the recipe's functional for the SCF. Otherwise raises an error."""
+    """Return a Kohn-Sham object of the recipe's functional for the SCF, or raise an error if the object is another
+    one.
+    """
     if not isinstance(mf, dft.rks.KohnShamDFT | scf.hf.SCF):
         raise InputError(f"a molecule, RKS or UKS object was expected, got {type(mf).__name__}")
     unrestricted = isinstance(mf, scf.uhf.UHF)

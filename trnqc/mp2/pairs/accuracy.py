@@ -57,10 +57,10 @@ class ErrorEstimate:
 
 
 def require_promise(error: ErrorEstimate, energy: float, precision: str, ran_on: str) -> None:
-    """Raise PrecisionError if the error of the correlation energy or of a spin part exceeds what the precision
-    promises.
+    """Raise PrecisionError if the error of the correlation energy or of a spin part exceeds the promise of the
+    precision.
 
-    If all pairs were computed again, `error` is the error itself; otherwise that may be `MARGIN` times it.
+    `error` is exact if all pairs were computed again; otherwise the error may be `MARGIN` times as large.
     """
     promised = PROMISED[precision] * max(1.0, abs(energy))
     allowed = promised if error.sampled == error.pairs else MARGIN * promised

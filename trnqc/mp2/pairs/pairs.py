@@ -154,7 +154,7 @@ def _at_once(sector: Sector, execution: Execution, in_memory: int) -> PairEnergi
 
 
 def _width(sector: Sector, execution: Execution, store: Store | None, in_memory: int) -> int:
-    """Number of orbitals in a set: that of an interrupted run, or the largest that memory and ranks allow."""
+    """Number of orbitals in a set: the number of an interrupted run, or the largest that memory and ranks allow."""
     fits = widest(sector, execution, in_memory)
     wanted = min(fits, sector.rank_width) if execution.ranks.size > 1 else fits
     width = wanted if store is None else store.decide(f"orbitals a set {sector.name}".rstrip(), lambda: wanted)

@@ -58,7 +58,7 @@ class SpinOrbitals:
         return self.coefficients @ matrix @ self.coefficients.T
 
     def rotated(self, block: np.ndarray) -> np.ndarray:
-        """Return the symmetric matrix [nmo, nmo] whose only blocks are those of block[a, i]."""
+        """Return the symmetric matrix [nmo, nmo] of block[a, i] and its transpose, which is zero elsewhere."""
         matrix = np.zeros((self.nmo, self.nmo))
         matrix[np.ix_(~self.occupied, self.occupied)] = block
         return matrix + matrix.T

@@ -56,7 +56,7 @@ class FittedRotations:
         self._occupied = [np.ascontiguousarray(spin.c_occ, dtype) for spin in spins]
 
     def rotation(self, z: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return G[P]_qi [nmo, nocc] of densities whose only blocks are P_ai = P_ia = z[a, i], for each spin."""
+        """Return G[P]_qi [nmo, nocc] of densities P_ai = P_ia = z[a, i], which are zero elsewhere, for each spin."""
         with single_threaded():  # These products are too small to share among threads.
             changes = [spin.c_vir @ block for spin, block in zip(self._spins, z)]
 
@@ -75,7 +75,7 @@ class FittedRotations:
         return self._sum(part)
 
     def _sum(self, part: Callable[[np.ndarray, list[np.ndarray]], list[np.ndarray]]) -> list[np.ndarray]:
-        """Sum what a function of rows and H_Q returns, [nao, nocc] of each spin, over groups; [nmo, nocc]."""
+        """Sum a function of rows and H_Q, [nao, nocc] of each spin, over groups; return [nmo, nocc]."""
         shapes, parts = [spin.c_occ.shape for spin in self._spins], groups(len(self._rows))
 
         def of_group(n: int) -> np.ndarray:
@@ -123,7 +123,7 @@ class FittedResponse(FittedRotations):
 
     @staticmethod
     def exact_bytes(naux: int, spins: Sequence[SpinOrbitals]) -> int:
-        """Return the bytes of H_Q in double precision; those in single precision take half as many."""
+        """Return the bytes of H_Q in double precision; H_Q in single precision takes half as many."""
         return 8 * naux * sum(spin.c_occ.size for spin in spins)
 
     def columns(self, densities: Sequence[np.ndarray]) -> list[np.ndarray]:

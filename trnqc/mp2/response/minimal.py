@@ -49,7 +49,7 @@ class MinimalResponse:
 
     @staticmethod
     def memory(mol: gto.Mole, spins: Sequence[SpinOrbitals]) -> int:
-        """Return the bytes that an object takes while it is made."""
+        """Return the bytes that the constructor takes."""
         by_spin = sum(4 * spin.nmo * (spin.nmo + 4 * spin.nocc) for spin in spins)
         return mol.natm * (2 * by_spin + 4 * 4 * mol.nao_nr() ** 2)
 

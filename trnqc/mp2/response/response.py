@@ -30,14 +30,14 @@ class RotationResponse(Protocol):
     """Columns G[P]_qi [nmo, nocc] of each spin, between all orbitals and the occupied ones, for rotations."""
 
     def rotation(self, z: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return G[P]_qi of densities whose only blocks are P_ai = P_ia = z[a, i]."""
+        """Return G[P]_qi of densities P_ai = P_ia = z[a, i], which are zero elsewhere."""
         ...
 
 
 class Response(RotationResponse, Protocol):
-    """What the Z-vector equations and gradients need of the Fock matrix.
+    """The responses of the Fock matrix that the Z-vector equations and gradients need.
 
-    `rough` is the response to rotations in single precision, or None where that is not available.
+    `rough` is the response to rotations in single precision, or None if there is none.
     """
 
     @property
@@ -76,7 +76,9 @@ class GeneralResponse:
 
 
 def accelerated(mf: Any) -> Any:
-    """Return the object with J and K from our kernels, or as it is where they do not serve its kind."""
+    """Return the object with J and K from our kernels; an object of a kind that they do not serve is returned
+    unchanged.
+    """
     try:
         return accelerate(mf)
     except UnsupportedError:

@@ -140,7 +140,7 @@ def solve_z_vector(
 def direction(residual: np.ndarray, rotations: Rotations, minimal: MinimalResponse | None) -> np.ndarray:
     """Solve the approximate equations roughly by conjugate gradients, preconditioned with the gap.
 
-    Without an approximation, and where it is not positive definite, what has been reached is the direction.
+    Without an approximation, and where it is not positive definite, the solution so far is the direction.
     """
     gap = rotations.gap
     x = residual / gap

@@ -60,7 +60,7 @@ class SharedJK:
             getattr(self, name)(*arguments)
 
     def fit(self, auxbasis: Any, fit: MetricFactor) -> str:
-        """Compute the fitted integrals and return a description of what computed them."""
+        """Compute the fitted integrals and return a description of the code that computed them."""
         self._fitting = DistributedFitting(self.mol, df.addons.make_auxmol(self.mol, auxbasis), fit, self.ranks)
         return self._fitting.ran_on
 
@@ -101,7 +101,7 @@ class _SharedBuilder:
 
     @property
     def ran_on(self) -> str:
-        """Description of what computes J and K."""
+        """Description of the code that computes J and K."""
         return self.shared.builder(self.key).ran_on
 
     def get_jk(self, dm: Any, hermi: int = 1, with_j: bool = True, with_k: bool = True) -> tuple[Any, Any]:

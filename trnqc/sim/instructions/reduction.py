@@ -77,7 +77,9 @@ class Reduction:
         self.used = slice(first, first + data.shape[0])
 
     def start_values(self) -> np.ndarray:
-        """Values to which the results of the instruction are added; NaN for ``idle``, which leaves them undefined."""
+        """Values to which the results of the instruction are added; NaN for ``idle``, because the values are then
+        undefined.
+        """
         own = registers(self.run, self.engine)[self.used].copy()
         if self.cmd is reduce_cmd.idle:
             own[...] = np.nan

@@ -59,7 +59,7 @@ _RETURNS = ("register_alloc", "get_nc_version", "get_nc_sub_version", "VirtualRe
 
 @dataclass(frozen=True, order=True)
 class Migration:
-    """One construct of the old interface: its place, its source, and what to write now."""
+    """One construct of the old interface: its place, its source, and its replacement."""
 
     file: str
     line: int
@@ -206,7 +206,7 @@ def _launches(source: _File, node: ast.AST) -> Iterator[str]:
 
 
 def _operators(source: _File, node: ast.AST) -> Iterator[str]:
-    """Operators between results of nl and nisa; sums of index arrays are reported where those are made."""
+    """Operators between results of nl and nisa; sums of index arrays are reported where the arrays are made."""
     if isinstance(node, ast.BinOp):
         operands: tuple[ast.expr, ...] = (node.left, node.right)
     elif isinstance(node, ast.AugAssign):

@@ -71,7 +71,7 @@ class SpinDensities:
 
 
 def by_spin(pair: DensityPair) -> tuple[int, list[SpinDensities]]:
-    """Write one density of each spin in terms of orbitals: that of D1 (0) or of D2 (1), whichever has lower rank."""
+    """Write one density of each spin in terms of orbitals: D1 (0) or D2 (1), whichever has lower rank."""
     choices = [[_in_orbitals(density) for density in stack] for stack in (pair.first, pair.second)]
     ranks = [sum(len(w) for w, _ in spins) for spins in choices]
     which = int(ranks[1] < ranks[0])

@@ -33,7 +33,7 @@ STEP = 64
 
 @dataclass(frozen=True, eq=False)
 class _SpinWeights:
-    """The densities of one spin with Y [naux, r, nao], or [naux, r, r] where the other density lies inside."""
+    """The densities of one spin with Y [naux, r, nao], or [naux, r, r] if the other density lies inside."""
 
     densities: SpinDensities
     transformed: np.ndarray

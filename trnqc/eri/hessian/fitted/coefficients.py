@@ -25,7 +25,7 @@ class Metric:
     threads: int
 
     def halved(self, rows: np.ndarray) -> np.ndarray:
-        """Return L^-1 rows, so that u V^-1 v is the product of two such arrays; rows may be overwritten."""
+        """Return L^-1 rows, so that u V^-1 v is the product of two halved arrays; rows may be overwritten."""
         flat = rows.reshape(len(rows), -1)
         columns = [(n, min(n + COLUMNS, flat.shape[1])) for n in range(0, flat.shape[1], COLUMNS)]
         result = self.factor.divide_out(flat, columns)

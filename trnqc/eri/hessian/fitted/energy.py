@@ -46,7 +46,7 @@ def products_of_changes(
 
 
 def _pairs(nocc: int, with_k: bool, most: float) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield pairs of orbitals i >= j, as many at once as are allowed; without exchange those with i = j."""
+    """Yield pairs of orbitals i >= j, in portions of the allowed size; without exchange only the pairs i = j."""
     i, j = np.tril_indices(nocc) if with_k else (np.arange(nocc), np.arange(nocc))
     step = int(max(1, most))
     for begin in range(0, len(i), step):

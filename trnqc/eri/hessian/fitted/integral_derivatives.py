@@ -102,9 +102,8 @@ class IntegralDerivatives:
 
     @staticmethod
     def _derivative_shells(basis: DerivativeBasis, mol: gto.Mole, atom: int) -> tuple[int, int]:
-        """Return the range of the shells of an atom's derivatives.
-
-        A shell of s functions has one of these, and all others have two.
+        """Return the range of the shells of an atom's derivatives. A shell of s functions has one derivative shell, all
+        others have two.
         """
         counts = np.concatenate([[0], np.cumsum(np.where(mol._bas[:, gto.ANG_OF] > 0, 2, 1))])
         first, last = mol.aoslice_by_atom()[atom, :2]
