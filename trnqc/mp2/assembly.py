@@ -34,11 +34,20 @@ def result_of_molecule(
     warnings: tuple[str, ...] = (),
     **rest: Any,
 ) -> MP2Result:
-    """Build the result of a pair step over the orbitals of `mf`; `rest` are other fields of MP2Result (scs, sos,
-    comparisons, e_singles).
+    """Build the result of a pair step over the orbitals of a PySCF object.
 
-    `timings` are wall seconds of the stages before the factors. Without `geometry`, the molecule is named by its
-    formula.
+    Parameters
+    ----------
+    mf
+        The reference.
+    spins, auxiliary, factors, step
+        The correlated orbitals of a closed shell or of each spin, the auxiliary basis, the factors and the pair step.
+    geometry
+        The molecule with its name; by default that of ``mf.mol``, named by its formula.
+    timings, warnings
+        Wall seconds by stage, and warnings, of the steps before the factors.
+    rest
+        Other fields of MP2Result: scs, sos, comparisons, e_singles.
     """
     mol, kind = mf.mol, kind_of_reference(mf)
     first = factors if isinstance(factors, Factors) else factors[0]

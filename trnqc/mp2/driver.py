@@ -165,7 +165,7 @@ def _elsewhere(execution: Execution, choice: Choice) -> Execution:
 
 
 def checked_eris(eris: Factors | SpinFactors, spins: Sequence[ActiveOrbitals]) -> Factors | SpinFactors:
-    """Check that the caller's factors belong to these orbitals, and return them; InputError otherwise."""
+    """Check that the caller's factors belong to these orbitals, and return them; raise InputError otherwise."""
     parts = (eris,) if isinstance(eris, Factors) else eris
     if not (isinstance(parts, tuple) and all(isinstance(part, Factors) for part in parts)):
         raise InputError(f"eris must be factors that ao2mo() has returned, got {type(eris).__name__}")

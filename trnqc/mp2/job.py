@@ -116,7 +116,7 @@ def molecule_of(job: Job, execution: Execution) -> gto.Mole:
 def reference_of(job: Job) -> str:
     """The kind of reference of a job: "RHF", "UHF" or "ROHF".
 
-    Raises InputError if it is unknown, and UnsupportedError for a closed-shell reference of an open shell.
+    Raises InputError for an unknown kind, and UnsupportedError for a closed-shell reference of an open shell.
     """
     if job.reference is None:
         return "UHF" if job.geometry.spin else "RHF"

@@ -138,7 +138,9 @@ def fill(
 
 
 def prepare(bra: Side, ket: Side, operator: Operator, *, fitted: bool = False) -> None:
-    """Compile what `fill` will need, before threads ask for it at once. Raises UnsupportedClass, CompilerError."""
+    """Compile the kernels of `fill` before several threads ask for them at once. Raises UnsupportedClass,
+    CompilerError.
+    """
     _compiled(_writers(bra, ket, operator, fitted, False, False).values())
 
 

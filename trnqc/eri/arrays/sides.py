@@ -33,7 +33,8 @@ class Side:
         return self.places[0].shape[1] if self.places else 1
 
     def within(self, first: int, last: int) -> Side:
-        """Return the pairs whose first position along one axis is at least `first` and below `last`, counted from it.
+        """Return the pairs whose first position along one axis is at least `first` and below `last`, counted from
+        `first`.
 
         The side has one axis, and all positions of these pairs are in the range, as in a range of shells of `triangle`.
         """

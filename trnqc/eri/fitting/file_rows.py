@@ -25,9 +25,10 @@ BLOCKS = 8
 
 
 class FileRows:
-    """The rows (Q|ij) [naux, pairs] of a file, or of what else PySCF's DF object has as `_cderi` outside of memory.
+    """The rows (Q|ij) [naux, pairs] of a file, or of another object outside of memory that PySCF's DF object has as
+    `_cderi`.
 
-    `name` is that of the integrals in the file: a dataset, or a group of datasets, each with a range of pairs ij.
+    `name` is that of a dataset in the file, or of a group of datasets, each with a range of pairs ij.
     """
 
     def __init__(self, file: Any, name: str) -> None:

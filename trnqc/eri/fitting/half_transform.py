@@ -210,7 +210,7 @@ class _Writer:
 
 
 def _copy(dtype: str) -> Function:
-    """Return the function that copies elements. Those that fill up a vector stay behind."""
+    """Return the function that copies elements, without the elements that fill up a vector."""
     b, count, source, target = Builder(), Var("count", "i64"), Array("source", dtype), Array("target", dtype)
     with b.loop("m", count) as m:
         b.store(target[m], source[m])

@@ -104,12 +104,12 @@ def packed_densities(dms: np.ndarray) -> np.ndarray:
 
 
 def bound_of_coulomb(dms: np.ndarray, norms: np.ndarray) -> np.ndarray:
-    """Return what no element of J of each density can exceed."""
+    """Return a bound on the absolute values of all elements of J, for each density."""
     return np.asarray(norms.max(initial=0.0) * (np.abs(dms) * norms).sum(axis=(1, 2)))
 
 
 def bound_of_exchange(orbitals: np.ndarray, norms: np.ndarray) -> np.ndarray:
-    """Return what no element of a row of K of the density C C^T can exceed; [nao]."""
+    """Return a bound [nao] on the absolute values of all elements of each row of K of the density C C^T."""
     diagonal = ((norms @ np.abs(orbitals)) ** 2).sum(axis=1)
     return np.asarray(np.sqrt(diagonal * diagonal.max(initial=0.0)))
 
@@ -161,8 +161,7 @@ def of_orbitals(
 def exchange(cderi: np.ndarray, dm: np.ndarray, norms: np.ndarray, room: float, ranks: Ranks = ALONE) -> np.ndarray:
     """Compute K_il = sum_Qjk (ij|Q) D_jk (Q|kl) of any real density; [nao, nao].
 
-    A symmetric density goes by its eigenvectors if those that matter are at most half of them. Arguments as in
-    `of_orbitals`.
+    The eigenvectors of a symmetric density are used if at most half of them matter. Arguments are as in `of_orbitals`.
     """
     if not is_symmetric(dm):  # NaN is not symmetric either.
         return _exchange_of_matrix(cderi, dm, norms, room, ranks)

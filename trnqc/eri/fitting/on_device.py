@@ -67,7 +67,7 @@ class DeviceProducts:
 
     @property
     def label(self) -> str:
-        """What computes J and K, and the precision."""
+        """Description of the device that computes J and K, and of the precision."""
         return f"{self._device.label}, {self._device.precision}"
 
     @property
@@ -121,5 +121,5 @@ def _pair(i: int, j: int) -> int:
 
 
 def _spread(count: int) -> np.ndarray:
-    """Return SAMPLE indices below a count, or all of them, at equal distances."""
+    """Return SAMPLE indices below a count at equal distances, or all indices if there are fewer."""
     return np.unique(np.linspace(0, count - 1, SAMPLE).astype(int))

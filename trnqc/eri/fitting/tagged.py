@@ -50,7 +50,7 @@ def fitted_jk(
 
 
 def _is_of_orbitals(dm: np.ndarray, orbitals: np.ndarray) -> bool:
-    """Return whether a density [nao, nao] is C C^T but for rounding, so that J of one is J of the other."""
+    """Return whether a density [nao, nao] is C C^T but for rounding, so that both have the same J."""
     # |C_mi C_ni| summed over i is at most sqrt(D_mm D_nn).
     scale = float(np.square(orbitals).sum(axis=1).max(initial=0.0))
     return bool(np.abs(dm - orbitals @ orbitals.T).max(initial=0.0) <= SAME * scale)

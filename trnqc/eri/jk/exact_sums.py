@@ -93,12 +93,21 @@ def add_all(
     threads: int,
     ranks: Ranks = ALONE,
 ) -> None:
-    """Add the terms of all tasks of this rank to the sums, which have the same bounds on all ranks; all ranks get the
-    whole sums.
+    """Add the terms of all tasks to the sums.
 
-    The contribution of one task is rounded as one term, so the division into tasks must not depend on threads or ranks.
-    `worker` is called once on each thread and returns its function add(task, arrays), which adds to one array for each
-    sum.
+    Parameters
+    ----------
+    sums
+        The sums. All ranks pass sums with the same bounds, and all get the whole sums.
+    tasks
+        The tasks of this rank. What one task adds is rounded as one term, so the division into tasks must not depend
+        on threads or ranks.
+    worker
+        Called once on each thread; returns its function add(task, arrays), which adds to one array for each sum.
+    pool, threads
+        Where to run, and on how many threads.
+    ranks
+        The processes that share the tasks.
     """
     iterator, lock = iter(tasks), threading.Lock()
 

@@ -40,12 +40,22 @@ def straight(
     draws: int = 1,
     space: str = "global",
 ) -> st.Function:
-    """Build the vertical recurrence of a class without loops, whose targets are added to h or stored.
+    """Build the vertical recurrence of a class without loops.
 
-    By default the rule of `recurrence` is the one with the fewest flops, which suits CPUs. `method` and `draws` order
-    the nodes as in `trnqc.gen.schedule.best_of`, by default for few live values. Only a large graph by the default rule
-    keeps the order of its targets: CPUs are as fast with it, and it takes no seconds to find. `space` is the memory of
-    h: "global", "shared" or "local".
+    Parameters
+    ----------
+    la, lb, lc, ld
+        The angular momenta of the class.
+    add
+        Whether the targets are added to h or stored.
+    rule
+        A rule of `recurrence`; by default the one with the fewest flops, which suits CPUs.
+    method, draws
+        The order of the nodes, as in `trnqc.gen.schedule.best_of`. By default nodes are ordered for few live values.
+        Only a large graph by the default rule keeps the order of its targets: CPUs are as fast with it, and it takes
+        no seconds to find.
+    space
+        The memory of h: "global", "shared" or "local".
     """
     system = recurrence(la, lb, lc, ld, rule or fewest_flops(la, lb, lc, ld))
     own = parameters(la, lb, lc, ld, space)

@@ -61,16 +61,32 @@ class PairSums:
 def pair_sums(
     factors: Sequence[Factors], scaling: tuple[float, float], execution: Execution, store: Store | None = None
 ) -> PairSums:
-    """Compute energies, unrelaxed densities and Γ of a closed shell or of two spins, for energies with factors (c_os,
-    c_ss).
+    """Compute energies, unrelaxed densities and Γ.
 
-    The backend of `execution` computes Γ in its precision if it has `mp2_gamma`; else the host does, in fp64. Several
-    ranks share the pairs, with the same digits. An interrupted job continues from Γ and the sums of finished sets of
-    orbitals in `store`, which only rank 0 passes. Γ of a backend that computes it is not kept.
+    Parameters
+    ----------
+    factors
+        Of a closed shell, or of the spins α and β. B is in memory or on disk.
+    scaling
+        Factors (c_os, c_ss) of the energies of which these are the densities.
+    execution
+        Its backend computes Γ if it has `mp2_gamma`, in its precision; else the host does, in fp64. Several ranks share
+        the pairs, with the same digits.
+    store
+        Where Γ and the sums of finished sets of orbitals are kept, so that an interrupted job continues; only rank 0
+        passes it. Γ of a backend that computes it is not kept.
 
-    Raises MemoryLimit if the smallest blocks of pairs do not fit; TrnqcError if a number is not finite because a
-    denominator vanishes (the message names the orbitals); warns ResultWarning if a denominator is close to zero, or the
-    gap between occupied and virtual orbitals is not positive.
+    Raises
+    ------
+    MemoryLimit
+        If the smallest blocks of pairs do not fit the memory limit.
+    TrnqcError
+        If a number is not finite, because a denominator vanishes; the message names the orbitals.
+
+    Warns
+    -----
+    ResultWarning
+        If a denominator is close to zero, or the gap between occupied and virtual orbitals is not positive.
     """
     doubts = denominator_warnings(sectors_of(factors[0] if len(factors) == 1 else SpinFactors(*factors)))
     all_sectors = sectors(len(factors), scaling)

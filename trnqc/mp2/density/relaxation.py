@@ -69,7 +69,7 @@ def relax(
     store: Store | None = None,
     for_gradient: bool = True,
 ) -> Relaxation:
-    """Compute the relaxed density and keep what gradients need; arguments as in
+    """Compute the relaxed density and keep the other quantities of gradients; arguments are as in
     `trnqc.mp2.density.density.correlation_density`.
 
     If the energy of the reference is not stationary with respect to its orbitals, `reference_gradient` is its Fock

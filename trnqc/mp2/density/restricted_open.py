@@ -105,8 +105,8 @@ def densities_with_frozen(
 ) -> list[np.ndarray]:
     """Return the densities with their elements between frozen and correlated orbitals of the same occupation.
 
-    Such orbitals are told apart by the mean Fock matrix of both spins, which is diagonal among orbitals of the same
-    occupation. Raises TrnqcError if it has the same diagonal elements for two of them.
+    The mean Fock matrix of both spins, which is diagonal among orbitals of the same occupation, tells such orbitals
+    apart. Raises TrnqcError if two of the orbitals have the same diagonal element.
     """
     occupation = sum(spin.occupied.astype(int) for spin in shell.restricted)
     apart = np.logical_or(*(np.not_equal.outer(spin.active, spin.active) for spin in shell.restricted))

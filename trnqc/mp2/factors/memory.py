@@ -120,7 +120,8 @@ class FactorMemory:
         else on disk.
 
         `smallest` is the size of the largest shell, the smallest number of auxiliary functions in a block. `on_disk`
-        keeps B on disk in any case. MemoryLimit states the smallest sufficient limit if neither is possible.
+        keeps B on disk in any case. Raises MemoryLimit, which states the smallest sufficient limit, if neither is
+        possible.
         """
         wanted = self.preferred_width(smallest)
         whole = max(self.in_memory(smallest), self.factors + beside)

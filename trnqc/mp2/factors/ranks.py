@@ -69,9 +69,8 @@ class RowsOnRanks:
 def on_every_rank(factors: Sequence[Factors], execution: Execution) -> list[Factors]:
     """Factors whose rows this process can read without the other ranks.
 
-    Rows that are spread over ranks are copied to the memory of all of them; others remain where they are.
-
-    Raises MemoryLimit if they do not fit.
+    Rows that are spread over ranks are copied to the memory of all ranks; other rows remain where they are. Raises
+    MemoryLimit if the copies do not fit.
     """
     spread = [f for f in factors if isinstance(f.B, RowsOnRanks)]
     needed = sum(f.B.nbytes for f in spread)

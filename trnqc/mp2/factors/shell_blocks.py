@@ -29,11 +29,29 @@ Block = tuple[int, int]
 
 
 class HalfFitted:
-    """The integrals (ia|P), transformed but not fitted, by blocks of at most `width` auxiliary functions.
+    """The integrals (ia|P), transformed but not fitted, by blocks of auxiliary shells.
 
-    Orbitals are [nao, nocc] and [nao, nvir], and their transposes `c_occ_t` and `c_vir_t`. `auxmol` has the auxiliary
-    functions in the order of P. `blocks` and `columns` are the range of shells of each block and its range [p0, p1) of
-    functions, `shape` is (nocc, nvir, naux), and `ran_on` describes what computes (mu nu|P).
+    Parameters
+    ----------
+    mol, auxmol
+        The molecule, and PySCF's molecule with the auxiliary functions.
+    c_occ, c_vir
+        Orbitals [nao, nocc] and [nao, nvir].
+    width
+        Largest number of auxiliary functions in a block.
+
+    Attributes
+    ----------
+    auxmol
+        The auxiliary functions in the order of P.
+    blocks, columns
+        The range of shells of each block, and its range [p0, p1) of functions.
+    shape
+        (nocc, nvir, naux).
+    c_occ_t, c_vir_t
+        The transposed orbitals, [nocc, nao] and [nvir, nao].
+    ran_on
+        Description of what computes (mu nu|P).
     """
 
     def __init__(self, mol: gto.Mole, auxmol: gto.Mole, c_occ: np.ndarray, c_vir: np.ndarray, width: int) -> None:

@@ -36,8 +36,18 @@ class ResultWarning(UserWarning):
 
 @dataclass(frozen=True, eq=False)
 class PairStep:
-    """The pair energies with the estimated error of their precision, how they were computed, and wall seconds by
-    stage.
+    """The pair energies, and how they were computed.
+
+    Attributes
+    ----------
+    execution
+        Backend, precision, threads and ranks.
+    energies, error
+        The pair energies, and the estimated error of their precision.
+    timings
+        Wall time in seconds, by stage.
+    warnings
+        Messages about doubts in the energies.
     """
 
     execution: Execution

@@ -90,9 +90,9 @@ def kind_of_reference(mf: Any) -> str:
 def check_reference(mf: Any, allow_unconverged: bool = False, kohn_sham: bool = False) -> None:
     """Check that `mf` is a converged RHF, UHF or ROHF object of a molecule with real orbitals.
 
-    Double hybrids also accept Kohn-Sham orbitals. Raises InputError if it is not a PySCF object or has not been run,
-    UnsupportedError if it is another kind of reference, NotConverged if the SCF has not converged and that is not
-    allowed.
+    `kohn_sham` also accepts Kohn-Sham orbitals, as double hybrids need. Raises InputError if `mf` is not a PySCF object
+    or has not been run, UnsupportedError if it is another kind of reference, and NotConverged if the SCF has not
+    converged, unless `allow_unconverged`.
     """
     name = type(mf).__name__
     if not isinstance(mf, scf.hf.SCF):

@@ -132,8 +132,21 @@ class Run:
         inputs: tuple[NkiTensor, ...],
         name: str | None = None,
     ) -> bool:
-        """Count one instruction and check its operands; return whether the caller must compute the results. `name` is
-        the kernel's label for the instruction.
+        """Count one instruction and check its operands.
+
+        Parameters
+        ----------
+        op, engine : str
+            Names of the instruction and of the engine that executes it.
+        outputs, inputs : tuple of NkiTensor
+            Tensors that it writes and reads.
+        name : str, optional
+            Label of the kernel for this instruction.
+
+        Returns
+        -------
+        bool
+            Whether the caller must compute the results.
         """
         tick = self.tick
         self.tick = tick + 1

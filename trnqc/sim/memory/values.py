@@ -18,9 +18,19 @@ def widen(array: np.ndarray) -> np.ndarray:
 
 
 def store(out: np.ndarray, value: np.ndarray, dtype: DType) -> None:
-    """Round fp32 or integer values to ``dtype`` and write them to ``out``, which has as many elements in the storage
-    dtype.
+    """Round ``value`` to ``dtype`` and write it to ``out``.
 
+    Parameters
+    ----------
+    out : np.ndarray
+        Destination, in the storage dtype of ``dtype``.
+    value : np.ndarray
+        fp32 or integer values, as many as ``out`` has elements.
+    dtype : DType
+        Format of the destination.
+
+    Notes
+    -----
     All formats round half to even. Integer formats saturate and store NaN as 0.
     """
     if value.shape != out.shape:

@@ -90,7 +90,7 @@ class FittedWeights:
         return _SpinWeights(spin, x.reshape(len(x), *half.shape[1:]))
 
     def _multiplied(self, spin: SpinDensities, x: np.ndarray) -> np.ndarray:
-        """Return some rows of Y from those of X."""
+        """Return some rows of Y from the same rows of X."""
         y = np.empty_like(x)
         scale = np.tile(self._factor * spin.occupations, STEP)[:, None]
 
@@ -104,7 +104,7 @@ class FittedWeights:
         return y
 
     def _add_rows(self, y: np.ndarray, x: np.ndarray) -> None:
-        """Add the weights y x^T, whose rows are the last ones of those of x, to the weights of (P|Q)."""
+        """Add the weights y x^T to the weights of (P|Q); the rows of y are the last rows of x."""
         first = len(x) - len(y)
 
         def add(begin: int) -> None:
