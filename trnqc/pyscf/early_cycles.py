@@ -70,11 +70,8 @@ def why_not(mf: Any, dm0: Any) -> str:
 
 
 def check_device(mf: Any, backend: str, precision: str, exchange: str | None) -> None:
-    """Raise the error for an SCF object whose J and K a backend cannot compute from fitted integrals.
-
-    Raises
-    ------
-    UnsupportedError, UnsupportedPrecision, BackendUnavailable
+    """Raise UnsupportedError, UnsupportedPrecision or BackendUnavailable if a backend cannot compute J and K of an SCF
+    object from fitted integrals.
     """
     if not isinstance(mf, _DFHF) or not mf.with_df:
         raise UnsupportedError(

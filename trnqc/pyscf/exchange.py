@@ -28,11 +28,8 @@ LOOSEST, FEWEST_CYCLES = 1e-6, 10
 
 
 def check(mf: Any, exchange: str | None, backend: str) -> None:
-    """Raise an error for an unknown word, and where an object cannot compute exchange in this way.
-
-    Raises
-    ------
-    InputError, UnsupportedError
+    """Raise InputError for an unknown word, and InputError or UnsupportedError if an object cannot compute exchange in
+    this way.
     """
     if exchange is not None and exchange not in METHODS:
         raise InputError(f"exchange is None or one of {', '.join(METHODS)}, found {exchange!r}")

@@ -73,10 +73,23 @@ class Blocks:
         size: int = POINTS,
         cutoff: float = CUTOFF,
     ) -> Blocks:
-        """Divide points [n, 3], in Bohr, into blocks of `size` points, a multiple of 16.
+        """Divide points into blocks.
 
-        Points with negligible weights (Bohr^3) are left out. Without weights all points stay, and functions are
-        screened as if all weights were 1, for derivatives up to `order`; see CUTOFF for `cutoff`.
+        Parameters
+        ----------
+        mol : pyscf.gto.Mole
+            The molecule with the basis.
+        points : ndarray [n, 3]
+            The coordinates, in Bohr.
+        weights : ndarray [n], optional
+            The weights, in Bohr^3. Points with negligible weights are left out. Without weights all points stay, and
+            functions are screened as if all weights were 1.
+        order : int
+            The highest derivative of functions that will be evaluated.
+        size : int
+            The points of a block, a multiple of 16.
+        cutoff : float
+            See CUTOFF.
         """
         contractions = Contractions.of(mol)
         points = np.asarray(points, float).reshape(-1, 3)

@@ -23,11 +23,8 @@ SAMPLE = 3
 
 
 def check(backend: str, precision: str) -> None:
-    """Raise an error where a backend cannot compute fitted J and K in a precision.
-
-    Raises
-    ------
-    InputError, BackendUnavailable, UnsupportedPrecision
+    """Raise InputError, BackendUnavailable or UnsupportedPrecision if a backend cannot compute fitted J and K in a
+    precision.
     """
     if backend not in BACKENDS:
         raise InputError(f"fitted J and K run on one of {', '.join(BACKENDS)}, found {backend!r}")

@@ -65,9 +65,20 @@ class _Densities:
 class MixedJK:
     """J and K of a mixed basis, for any number of densities. The bits do not depend on the number of threads.
 
-    `bra` are the classes of `pairs_between(mixed, mol)`, `ket` those of `pairs_of(mol)`, and `extents` the numbers of
-    functions of both bases. Quartets are left out if their Schwarz bound times the largest density element that they
-    meet is below `cutoff`.
+    Parameters
+    ----------
+    bra
+        The classes of `pairs_between(mixed, mol)`.
+    ket
+        The classes of `pairs_of(mol)`.
+    extents
+        The numbers of functions of the mixed basis and of `mol`.
+    operator
+        The operator.
+    cutoff
+        Quartets are left out if their Schwarz bound times the largest density element that they meet is below this.
+    threads
+        By default `pyscf.lib.num_threads()`.
     """
 
     def __init__(

@@ -63,12 +63,21 @@ class Parts:
 
 
 def split(dms: np.ndarray, with_k: bool, reach: np.ndarray, cutoff: float) -> Parts:
-    """Split real densities [n, nao, nao] into the parts that J, and K if it is wanted, depend on; J depends on
-    symmetric parts only.
+    """Split densities [n, nao, nao] into the parts that J, and K if it is wanted, depend on.
 
-    `reach` [nao] is the largest sqrt((ij|ij)) over all orbitals j for each orbital i. Products of an integral and a
-    density element below `cutoff` are left out of K.
+    Parameters
+    ----------
+    dms : ndarray [n, nao, nao]
+        Real densities.
+    with_k : bool
+        Whether K is wanted; J depends on symmetric parts only.
+    reach : ndarray [nao]
+        For each orbital i, the largest sqrt((ij|ij)) over all orbitals j.
+    cutoff : float
+        Products of an integral and a density element below this are left out of K.
 
+    Notes
+    -----
     A density that is symmetric but for rounding errors counts as symmetric; otherwise each step of an SCF would treat
     two matrices where it needs one. An antisymmetric part A of D is left out in two cases. By Schwarz, all terms
     (ij|kl) A_jk are at most reach_j reach_k max|A_jk|: where that is below `cutoff`, the screening would drop each of

@@ -115,11 +115,27 @@ def quartet_class(bra: ShellPairs, ket: ShellPairs, operator: str) -> QuartetCla
 
 
 def pairs_of(mol: gto.Mole, cutoff: float = NEGLIGIBLE, exponents: bool = False) -> tuple[ShellPairs, ...]:
-    """Return the classes of all unordered pairs of shells of a molecule: every pair is in one class, once.
+    """Return the classes of all unordered pairs of shells of a molecule.
 
-    In a pair of shells of one kind the tighter shell stands first. Products of two primitives with a BOUND below
-    `cutoff`, in Hartree^1/2, are left out. With `exponents`, records have a last column for derivatives, see
-    `product_records`. Raises MoleculeError if an exponent is not a positive finite number.
+    Parameters
+    ----------
+    mol
+        The molecule.
+    cutoff
+        Products of two primitives with a smaller BOUND, in Hartree^1/2, are left out.
+    exponents
+        Whether records have a last column for derivatives, see `product_records`.
+
+    Returns
+    -------
+    tuple of ShellPairs
+        One entry for each class. Every pair is in one of them, once; in a pair of shells of one kind the tighter shell
+        stands first.
+
+    Raises
+    ------
+    MoleculeError
+        If an exponent is not a positive finite number.
     """
     kinds = sorted(kinds_of(mol), key=lambda k: (-k.l, -k.contractions, -k.primitives))
     parts = []

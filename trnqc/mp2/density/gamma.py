@@ -17,10 +17,18 @@ from trnqc.mp2.storage.store import Scratch, Store
 
 
 class Gamma:
-    """The three-index density Γ[i, a, Q] = Σ_jb T̃_ij^ab B[j, b, Q] of one spin, in memory or in a file `name` of the
-    store.
+    """The three-index density Γ[i, a, Q] = Σ_jb T̃_ij^ab B[j, b, Q] of one spin.
 
-    Without a store, the file is an unnamed one below TMPDIR.
+    Parameters
+    ----------
+    shape
+        nocc, nvir and naux.
+    on_disk
+        Whether the rows are kept in a file.
+    store
+        The store of that file; by default it is an unnamed one below TMPDIR.
+    name
+        Name of the file.
     """
 
     def __init__(
