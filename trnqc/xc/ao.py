@@ -60,11 +60,11 @@ class AtomicOrbitals:
         return zeros(self.components * self.blocks.largest)
 
     def __call__(self, block: Block, out: np.ndarray) -> np.ndarray:
-        """Evaluate the significant functions of a block into `out`, an array from `buffer`; return a view
-        [components, N, points] of it.
+        """Evaluate the significant functions of one of `blocks.blocks` into `out`, an array from `buffer`, which is
+        overwritten.
 
-        The values and derivatives of `block.functions` are in Bohr^(-3/2), Bohr^(-5/2), ..., in PySCF's order of
-        derivatives: value, x, y, z, xx, xy, xz, yy, yz, zz, ...
+        The result is a view [components, N, points] of `out`: values and derivatives of `block.functions`, in
+        Bohr^(-3/2), Bohr^(-5/2), ..., in PySCF's order of derivatives: value, x, y, z, xx, xy, xz, yy, yz, zz, ...
         """
         for evaluate, (begin, end) in zip(self._evaluate, block.tasks):
             if end > begin:

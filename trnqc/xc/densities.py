@@ -33,9 +33,10 @@ class Density:
 
     @classmethod
     def of(cls, matrix: Any, coefficients: Any = None, occupations: Any = None, symmetric: bool = True) -> Density:
-        """Return the density of a real matrix, with its orbitals unless one of them has a negative occupation.
+        """Return the density of a real matrix [nao, nao], with its orbitals unless one of them has a negative
+        occupation.
 
-        Only the symmetric part of the matrix matters; `symmetric` states that there is no other. `coefficients`
+        Only the symmetric part of the matrix matters; `symmetric` states that the matrix is symmetric. `coefficients`
         [nao, nmo] and `occupations` [nmo] are of orbitals with this density.
         """
         matrix = np.ascontiguousarray(matrix, np.float64)

@@ -83,10 +83,10 @@ def gradient_on(
 
 
 def nonlocal_gradient(ni: Any, mol: gto.Mole, grids: Any, xc_code: str, dm: np.ndarray) -> np.ndarray:
-    """Return the gradient [atoms, 3] of nonlocal correlation (VV10), with fixed weights and density matrix of both
-    spins, in Hartree/Bohr.
+    """Return the gradient [atoms, 3] of nonlocal correlation (VV10), with fixed weights and density matrix, in
+    Hartree/Bohr.
 
-    Arguments are as in `xc_gradient`.
+    The symmetric density matrix [nao, nao] is that of electrons of both spins. Other arguments are as in `xc_gradient`.
     """
     blocks = Blocks.of(mol, grids.coords, grids.weights, _order("GGA"))
     density = Density.of(dm)

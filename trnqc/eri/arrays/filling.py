@@ -93,8 +93,8 @@ def fill(
 
     Each integral is written to the elements that `images` lists. `fitted` states that the ket is a
     `sides.fitting_side`, and `same` that bra and ket are one side and the images include their exchange: half of the
-    classes are then enough. `triangular` is as in `Writer`. Raises UnsupportedClass or CompilerError if there are no
-    kernels, before anything is computed.
+    classes are then enough. `triangular` is as in `Writer`, and `threads` is by default `pyscf.lib.num_threads()`.
+    Raises UnsupportedClass or CompilerError if there are no kernels, before anything is computed.
     """
     writer_of = _writers(bra, ket, operator, fitted, same, triangular)
     writers = _compiled(writer_of.values())

@@ -123,7 +123,8 @@ def of_orbitals(
     *,
     with_j: bool = True,
 ) -> tuple[np.ndarray | None, np.ndarray]:
-    """Compute J (None without `with_j`) and K of the density C C^T, [nao, nao], in one pass over the rows.
+    """Compute J (None without `with_j`) and K of the density C C^T, [nao, nao], in one pass over the packed rows
+    [naux, pairs].
 
     With X_Q = B_Q C, J is sum_Q B_Q tr(C^T X_Q) and K is sum_Q X_Q X_Q^T. `orbitals` [nao, nocc] are C, the orbitals
     times the square roots of their occupations. `cderi`, `norms` and `ranks` are as in `coulomb`, and `room` are bytes

@@ -47,7 +47,7 @@ class ReducedProducts(Protocol):
 
 
 class RoundedJK:
-    """J and K in reduced precision for the densities of one SCF; `exchange` is K of the last call.
+    """J and K in reduced precision for the densities of one SCF; `exchange` [..., nao, nao] is K of the last call.
 
     `rows` [naux, pairs] are the fitted integrals in double precision, from which `products` computes J and K.
     """
@@ -99,8 +99,8 @@ class HostProducts:
 def rounded_jk(
     rows: np.ndarray, orbitals: np.ndarray, change: np.ndarray | None, norms: np.ndarray, room: float
 ) -> tuple[np.ndarray | None, np.ndarray]:
-    """Compute K of the density C C^T, and J of a change of density, in single precision and in one pass over the
-    rows.
+    """Compute K of the density C C^T, and J of a change of density [nao, nao], in single precision and in one pass over
+    the rows.
 
     The contribution of a group of rows is computed in single precision, and the sum over groups in double precision.
     `change` is symmetric; J is None if `change` is None. Other arguments are as in `trnqc.eri.fitting.jk.of_orbitals`.

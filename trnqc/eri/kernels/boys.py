@@ -110,8 +110,9 @@ def values(
 ) -> list[st.Statement]:
     """Return statements that store G_m = [00|00]^(m) (2 rho)^m of a primitive quartet, m = 0, ..., order, in `boys`.
 
-    `factor` is the product of the two pairs' COEFFICIENTs; `total`, `rho` and `distance` are variables for zeta + eta,
-    zeta eta / (zeta + eta) and |P - Q|^2; `omega` is in 1/Bohr, and `table` is the array of `table_array`.
+    `operator` is one of `trnqc.eri.classes.OPERATORS`, with `omega` in 1/Bohr; `factor` is the product of the two
+    pairs' COEFFICIENTs; `total`, `rho` and `distance` are variables for zeta + eta, zeta eta / (zeta + eta) and |P -
+    Q|^2; and `table` is the array of `table_array`.
 
     For 1/r, G_m = factor / sqrt(zeta + eta) (2 rho)^m F_m(rho |P - Q|^2). For erf(omega r)/r, zeta + eta + zeta eta /
     omega^2 takes the place of zeta + eta, in rho too. erfc is the difference of the two, with an error of 1e-14 times

@@ -36,11 +36,12 @@ def correlation_density(
 ) -> CorrelationDensity:
     """Compute the MP2 correction to the one-particle density; docs/properties.md has the equations.
 
-    The unrelaxed density is that of the amplitudes alone. The relaxed one is the derivative of the energy with respect
-    to a one-electron operator. `spins` are all orbitals (`spin_orbitals`), `factors` are B[i, a, Q] of the correlated
-    orbitals, fitted with `auxmol`, and `scaling` are the factors (c_os, c_ss) of the energy, (1, 1) for MP2. The
-    backend of `execution` computes Γ (`pair_sums`, as for `store`); all other products run on the host in fp64. Several
-    ranks share the pairs; each of them computes the rest and returns the whole density.
+    The unrelaxed density is that of the amplitudes alone. The relaxed one contains the response of the orbitals of
+    PySCF's object `mf`, so that expectation values are derivatives of the energy. `spins` are all orbitals
+    (`spin_orbitals`), `factors` are B[i, a, Q] of the correlated orbitals, fitted with `auxmol`, and `scaling` are the
+    factors (c_os, c_ss) of the energy, (1, 1) for MP2. The backend of `execution` computes Γ (`pair_sums`, as for
+    `store`); all other products run on the host in fp64. Several ranks share the pairs; each of them computes the rest
+    and returns the whole density.
 
     Raises InputError if factors and orbitals do not belong together; NotConverged if the Z-vector equations do not
     converge; TrnqcError if the SCF solution is not a minimum, or a frozen orbital is degenerate with a correlated one;

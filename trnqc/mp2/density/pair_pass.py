@@ -34,6 +34,8 @@ RECORD = "density elements of a set"
 class PairPass:
     """The sums while pairs are visited: Γ of each spin, and the energies [direct, exchange] by sector and set of left
     orbitals.
+
+    `ran_on` describes the code that computes the sums on the host.
     """
 
     def __init__(

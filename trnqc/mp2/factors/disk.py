@@ -152,8 +152,8 @@ def finished(
 ) -> Iterator[tuple[Item, Result]]:
     """Run a task for every item and yield (item, task(item)) in the order in which the tasks end.
 
-    `execution` reports progress of the stage, which has `total` parts if some were finished before. The error of the
-    first task that fails is raised, and tasks that have not begun are cancelled.
+    `execution` reports progress of the stage, which has `total` parts if some were finished before, else one for each
+    item. The error of the first task that fails is raised, and tasks that have not begun are cancelled.
     """
     futures: dict[Any, Item] = {pool.submit(task, item): item for item in items}
     total = len(futures) if total is None else total

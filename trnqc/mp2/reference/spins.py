@@ -68,9 +68,10 @@ def spin_orbitals(mo_coeff: Any, mo_energy: Any, mo_occ: Any, frozen: SpinFrozen
     """Describe the orbitals of a closed-shell (one entry) or an unrestricted reference (two entries), frozen ones
     included.
 
-    The arguments are as on PySCF's objects, with a leading spin index for two spins; `frozen` is None, a number or a
-    list of indices, for two spins also a pair of these. Raises InputError or MoleculeError if `frozen` does not
-    describe orbitals, or no pair of electrons is left to correlate. One of two spins may have no correlated electrons.
+    The arguments are as on PySCF's objects, [nao, nmo], [nmo] and [nmo], with a leading spin index for two spins;
+    `frozen` is None, a number or a list of indices, for two spins also a pair of these. Raises InputError or
+    MoleculeError if `frozen` does not describe orbitals, or no pair of electrons is left to correlate. One of two spins
+    may have no correlated electrons.
     """
     occupations = np.asarray(mo_occ)
     if occupations.ndim == 1 and not set(np.unique(occupations)) <= {0.0, 2.0}:

@@ -197,6 +197,9 @@ def _check_bank(run: Run, dst: NkiTensor) -> None:
 def accumulation(run: Run, op: str, dst: NkiTensor, accumulate: bool | None) -> bool | np.ndarray:
     """Decide whether a matmul adds to its PSUM destination, for each element if the elements differ, and record the
     matmul in the accumulation state.
+
+    If `accumulate` is None, the state decides. Raises NkiValidationError if the hardware result would be undefined in
+    this state.
     """
     state = dst.storage.psum
     assert state is not None

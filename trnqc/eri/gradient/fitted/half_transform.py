@@ -94,7 +94,7 @@ def half_transformed(
     """Transform and project all rows.
 
     Return sum_r W_ri (rs|Q) [naux, r, nao] for each spin, or sum_rs W_ri (rs|Q) W_sj [naux, r, r] where the other
-    density lies inside; and sum_rs (rs|Q) D_rs [n, naux] for symmetric densities D.
+    density lies inside; and sum_rs (rs|Q) D_rs [n, naux] for symmetric densities D [nao, nao].
     """
     naux, nao = source.ranges[-1][1] if source.ranges else 0, len(densities[0])
     i, j = np.tril_indices(nao)
