@@ -37,26 +37,11 @@ LMAX_FITTING = 7
 
 @dataclass(frozen=True, order=True)
 class QuartetClass:
-    """Shells (la lb|lc ld) with la >= lb and lc >= ld.
+    """Shells (la lb|lc ld) with la >= lb and lc >= ld, for an operator of OPERATORS.
 
-    Parameters
-    ----------
-    la, lb, lc, ld
-        Angular momenta.
-    cartesian
-        Whether functions are Cartesian or real spherical ones.
-    general
-        Whether several contractions share the primitives of a pair.
-    operator
-        One of OPERATORS.
+    `general` states that several contractions share the primitives of a pair. Raises UnsupportedClass if there is no
+    such kernel.
 
-    Raises
-    ------
-    UnsupportedClass
-        If there is no such kernel.
-
-    Examples
-    --------
     >>> QuartetClass(2, 1, 1, 0, operator="erf").name
     'eri_2110_sph_erf'
     """

@@ -168,10 +168,8 @@ def int2c2e(auxmol: gto.Mole, *, omega: float | None = None, threads: int | None
 class ThreeCentre:
     """(ij|P) of a molecule, for ranges of fitting shells or of pairs. Several threads may call one object.
 
-    Raises
-    ------
-    UnsupportedClass, CompilerError
-        If there are no kernels for these shells; when the object is created, and not later.
+    Its constructor, and no later call, raises UnsupportedClass or CompilerError if there are no kernels for these
+    shells.
     """
 
     def __init__(self, mol: gto.Mole, auxmol: gto.Mole) -> None:

@@ -14,14 +14,8 @@ from trnqc.errors import InputError
 
 @dataclass(frozen=True)
 class Operator:
-    """1/r, erf(omega r)/r or erfc(omega r)/r.
-
-    Parameters
-    ----------
-    name
-        One of `trnqc.eri.classes.OPERATORS`.
-    omega
-        In 1/Bohr, at least 0.
+    """1/r, erf(omega r)/r or erfc(omega r)/r: a name of `trnqc.eri.classes.OPERATORS`, with omega in 1/Bohr, at least
+    0.
     """
 
     name: str

@@ -18,25 +18,10 @@ SpinAmplitudes = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def amplitudes(factors: Factors | SpinFactors, memory: float = math.inf) -> np.ndarray | SpinAmplitudes:
-    """Compute all amplitudes.
+    """Return the amplitudes [nocc, nocc, nvir, nvir] of a closed shell, or the blocks aa, ab and bb of an open shell.
+    Raises MemoryLimit if they exceed `memory` bytes.
 
-    Parameters
-    ----------
-    factors
-        The factors of a closed shell, or of both spins.
-    memory
-        Bytes that may be allocated.
-
-    Returns
-    -------
-    numpy.ndarray or tuple
-        [nocc, nocc, nvir, nvir] of a closed shell. For an open shell the blocks aa, ab and bb, of which aa and bb are
-        antisymmetrised: (ia|jb) - (ib|ja) over the denominator.
-
-    Raises
-    ------
-    MemoryLimit
-        If the amplitudes exceed the memory.
+    In aa and bb the numerators are antisymmetrised: (ia|jb) - (ib|ja) over the denominator.
     """
     if isinstance(factors, Factors):
         _check(factors, factors, memory)

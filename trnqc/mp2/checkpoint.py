@@ -44,21 +44,12 @@ ORBITALS = ("e_tot", "mo_energy", "mo_coeff", "mo_occ")
 
 
 class Checkpoint(Store):
-    """A store in a directory, which this process locks until the end of its context or until `close`.
+    """A store in a directory, created if missing, that this process locks until the end of its context or until
+    `close`.
 
-    Parameters
-    ----------
-    directory
-        The directory; it is created if it does not exist.
-    job
-        Description of the job by name, in values that can be written to JSON.
-
-    Raises
-    ------
-    CheckpointError
-        If the directory belongs to another job or version, is locked by another process, or contains other files.
-    StorageError
-        If it cannot be written to.
+    `job` describes the job by name, in values that can be written to JSON. Raises CheckpointError if the directory
+    belongs to another job or version, is locked by another process, or contains other files; StorageError if it cannot
+    be written to.
     """
 
     def __init__(self, directory: str | Path, job: Mapping[str, Any]) -> None:
@@ -120,21 +111,10 @@ class Checkpoint(Store):
         ran_on: str = "PySCF",
         spin_fock: np.ndarray | None = None,
     ) -> None:
-        """Record a converged SCF, or check that it is the recorded one.
+        """Record a converged SCF; raise CheckpointError if another SCF is recorded already.
 
-        Parameters
-        ----------
-        e_tot, mo_energy, mo_coeff, mo_occ
-            Energy (Hartree), orbital energies, coefficients and occupations.
-        ran_on
-            Description of what computed J and K.
-        spin_fock
-            Fock matrices of both spins, which semicanonical orbitals of an ROHF reference depend on.
-
-        Raises
-        ------
-        CheckpointError
-            If another SCF is recorded.
+        `e_tot` is in Hartree, and `ran_on` describes the code that computed J and K. Semicanonical orbitals of an ROHF
+        reference also depend on `spin_fock`, the Fock matrices of both spins.
         """
         mine: dict[str, Any] = dict(zip(ORBITALS, (e_tot, mo_energy, mo_coeff, mo_occ)))
         kept = self.orbitals()
@@ -193,14 +173,8 @@ class Checkpoint(Store):
 def job_of(
     mol: gto.Mole, auxiliary: AuxiliaryBasis, frozen: SpinFrozen, execution: Execution, kind: str = "RHF"
 ) -> dict[str, Any]:
-    """The description of a job in its checkpoint: everything that the digits depend on, except the orbitals.
-
-    Parameters
-    ----------
-    mol, auxiliary, frozen, execution
-        The molecule, the auxiliary basis, the frozen orbitals, and backend and precision.
-    kind
-        The kind of reference: "RHF", "UHF" or "ROHF".
+    """Describe a job for its checkpoint: everything that the digits depend on, except the orbitals. `kind` is "RHF",
+    "UHF" or "ROHF".
     """
     geometry = describe(mol)
     open_shell = {"unpaired electrons": geometry.spin, "reference": kind} if kind != "RHF" else {}

@@ -179,7 +179,7 @@ class DFMP2(lib.StreamObject):
         self._take_orbitals()
 
     def _take_orbitals(self) -> None:
-        """Read the orbitals of the reference and forget what was computed with others."""
+        """Read the orbitals of the reference and drop the results of other orbitals."""
         mf = self._scf
         self.mo_coeff, self.mo_energy, self.mo_occ = mf.mo_coeff, mf.mo_energy, mf.mo_occ
         self._fock: np.ndarray | None = None
@@ -202,7 +202,7 @@ class DFMP2(lib.StreamObject):
 
     @property
     def auxbasis(self) -> str | dict[str, Any] | None:
-        """The auxiliary basis, which is that of `with_df`; None for the RI set of the orbital basis."""
+        """The auxiliary basis, shared with `with_df`; None for the RI set of the orbital basis."""
         return self.with_df.auxbasis
 
     @auxbasis.setter
@@ -211,7 +211,7 @@ class DFMP2(lib.StreamObject):
 
     @property
     def nmo(self) -> int | tuple[int, int]:
-        """Number of active orbitals, which is PySCF's meaning of nmo."""
+        """Number of active orbitals, as PySCF counts nmo."""
         return _by_spin([spin.nocc + spin.nvir for spin in self.orbitals()])
 
     @property
@@ -388,7 +388,7 @@ class DFMP2(lib.StreamObject):
         return self
 
     def density_fit(self, auxbasis: str | dict[str, Any] | None = None, with_df: Any = None) -> DFMP2:
-        """A copy of this object with another auxiliary basis, or with that of another density-fitting object."""
+        """A copy of this object with another auxiliary basis, or with the one of another density-fitting object."""
         new = self.copy()
         new.with_df = self.with_df.copy() if with_df is None else with_df
         if with_df is None or auxbasis is not None:
@@ -433,7 +433,7 @@ class DFMP2(lib.StreamObject):
         return self.result, factors
 
     def _correlation(self) -> Correlation:
-        """What is correlated, by the attributes as they are now."""
+        """The correlated orbitals and the fitting functions, by the present attributes."""
         fock = None
         if kind_of_reference(self._scf) == "ROHF":
             fock = self._fock = fock_matrices(self._scf) if self._fock is None else self._fock
@@ -491,7 +491,7 @@ class DFMP2(lib.StreamObject):
         return density_of(self._correlation(), factors, self._execution(), relaxed=relaxed, store=store, **response)
 
     def _relaxation(self, **options: Any) -> Relaxation:
-        """The relaxed density, and what gradients need; `options` are further arguments of `relax`."""
+        """The relaxed density and the other quantities of gradients; `options` are further arguments of `relax`."""
         with self._open_factors(for_densities=True) as (factors, store):
             options |= self._response()
             return relaxation_of(self._correlation(), factors, self._execution(), store=store, **options)
@@ -506,7 +506,7 @@ class DFMP2(lib.StreamObject):
 
 
 def _by_spin(numbers: list[int]) -> int | tuple[int, int]:
-    """The number of a closed shell, or those of both spins."""
+    """One number for a closed shell, or a number for each spin."""
     return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
 
 

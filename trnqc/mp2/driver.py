@@ -41,18 +41,10 @@ from trnqc.mp2.storage.store import Scratch, Store
 
 @dataclass(frozen=True, eq=False)
 class Correlation:
-    """What is correlated: the orbitals of a reference, without the frozen ones, and the fitting functions.
+    """The orbitals of a reference without the frozen ones, and the fitting functions.
 
-    Attributes
-    ----------
-    mf
-        The reference.
-    mo_coeff, mo_energy, mo_occ
-        Its orbitals.
-    fock
-        The Fock matrices [2, nao, nao] of an ROHF reference, else None.
-    frozen, auxbasis
-        As in `trnqc.DFMP2`.
+    `fock` are the Fock matrices [2, nao, nao] of an ROHF reference, else None; `frozen` and `auxbasis` are as in
+    `trnqc.DFMP2`.
     """
 
     mf: Any
@@ -100,7 +92,7 @@ def opened(
 ) -> AbstractContextManager[Store | None]:
     """Open the checkpoint, which rank 0 keeps, files without names if factors are kept on disk, or nothing.
 
-    `scf_settings` is what the checkpoint compares of the SCF, if that is part of the job.
+    `scf_settings` are the settings of the SCF that the checkpoint compares, if the SCF is part of the job.
     """
     if execution.ranks.rank:
         return nullcontext()
@@ -133,7 +125,7 @@ def leaves_room_for_densities(work: Correlation, execution: Execution) -> bool:
 def pairs_of(
     factors: Factors | SpinFactors, execution: Execution, store: Store | None, others: Sequence[Choice] = ()
 ) -> tuple[PairStep, tuple[PairStep, ...]]:
-    """Compute the pair energies, and again on other backends or in other precisions to compare."""
+    """Compute the pair energies, and compute them again on other backends or in other precisions for comparison."""
     step = run_pairs(factors, execution, store)
     return step, tuple(run_pairs(factors, _elsewhere(execution, choice)) for choice in others)
 
@@ -141,7 +133,7 @@ def pairs_of(
 def density_of(
     work: Correlation, factors: Factors | SpinFactors, execution: Execution, **options: Any
 ) -> CorrelationDensity:
-    """Compute the density, relaxed or not; `options` are those of `correlation_density`."""
+    """Compute the density, relaxed or unrelaxed; `options` are further arguments of `correlation_density`."""
     by_spin, auxmol = parts_of(factors), work.auxiliary.auxmol
     if work.fock is not None:
         return restricted_open_density(work.mf, work.spins, by_spin, auxmol, execution, **options)
@@ -151,7 +143,7 @@ def density_of(
 def relaxation_of(
     work: Correlation, factors: Factors | SpinFactors, execution: Execution, **options: Any
 ) -> Relaxation:
-    """Compute the relaxed density and what gradients need; `options` are those of `relax`."""
+    """Compute the relaxed density and the other quantities of gradients; `options` are further arguments of `relax`."""
     by_spin, auxmol = parts_of(factors), work.auxiliary.auxmol
     if work.fock is not None:
         return relax_restricted_open(work.mf, work.spins, by_spin, auxmol, execution, **options)
@@ -173,7 +165,7 @@ def _elsewhere(execution: Execution, choice: Choice) -> Execution:
 
 
 def checked_eris(eris: Factors | SpinFactors, spins: Sequence[ActiveOrbitals]) -> Factors | SpinFactors:
-    """Factors of the caller, which must be those of these orbitals. Raises InputError."""
+    """Check that the caller's factors belong to these orbitals, and return them; raise InputError otherwise."""
     parts = (eris,) if isinstance(eris, Factors) else eris
     if not (isinstance(parts, tuple) and all(isinstance(part, Factors) for part in parts)):
         raise InputError(f"eris must be factors that ao2mo() has returned, got {type(eris).__name__}")

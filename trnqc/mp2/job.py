@@ -116,7 +116,7 @@ def molecule_of(job: Job, execution: Execution) -> gto.Mole:
 def reference_of(job: Job) -> str:
     """The kind of reference of a job: "RHF", "UHF" or "ROHF".
 
-    Raises InputError if it is unknown, and UnsupportedError for a closed-shell reference of an open shell.
+    Raises InputError for an unknown kind, and UnsupportedError for a closed-shell reference of an open shell.
     """
     if job.reference is None:
         return "UHF" if job.geometry.spin else "RHF"
@@ -137,7 +137,7 @@ def frozen_orbitals(job: Job, mol: gto.Mole) -> SpinFrozen:
 
 
 def scf_settings(job: Job) -> dict[str, Any]:
-    """What a checkpoint compares of the SCF."""
+    """The settings of the SCF that a checkpoint compares."""
     return {
         "SCF": "density-fitted" if job.density_fit else "conventional",
         "SCF threshold": job.conv_tol,

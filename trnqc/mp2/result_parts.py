@@ -20,8 +20,8 @@ Triangle = tuple[tuple[float, ...], ...]
 class Pairs:
     """Pair energies in Hartree by rows of the lower triangle.
 
-    ``os[i][j]`` with j <= i is the opposite-spin energy of the pairs ij and ji together, ``ss[i][j]`` that of the same
-    spin.
+    ``os[i][j]`` with j <= i is the opposite-spin energy of the pairs ij and ji together, ``ss[i][j]`` their same-spin
+    energy.
     """
 
     os: Triangle
@@ -211,14 +211,7 @@ def _tuples(value: Any) -> Any:
 def from_plain(cls: type, data: Mapping[str, Any], **nested: Any) -> Any:
     """Build an object of a dataclass from its form in JSON; unknown keys, those of later versions, are ignored.
 
-    Parameters
-    ----------
-    cls
-        The dataclass.
-    data
-        Its fields by name.
-    nested
-        Fields that are dataclasses themselves.
+    `nested` are the fields that are dataclasses themselves.
     """
     known = {f.name for f in dataclasses.fields(cls)}
     return cls(**({key: _tuples(item) for key, item in data.items() if key in known} | nested))

@@ -36,7 +36,7 @@ class DFMP2Scanner(lib.SinglePointScanner):
 
 
 def as_scanner(mp: Any) -> Any:
-    """Make a scanner of a DF-MP2 object; a scanner is returned as it is."""
+    """Make a scanner of a DF-MP2 object; return a scanner unchanged."""
     if isinstance(mp, lib.SinglePointScanner):
         return mp
     name = mp.__class__.__name__ + DFMP2Scanner.__name_mixin__

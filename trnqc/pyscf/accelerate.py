@@ -154,7 +154,7 @@ def _list(numbers: list[int]) -> str:
 
 
 class _DIISOfClass:
-    """The class of DIIS objects: that of the object below the layer, or ours in the place of PySCF's."""
+    """The class of DIIS objects: the class of the object below the layer, with PySCF's class replaced by ours."""
 
     def __get__(self, mf: Any, owner: Any) -> Any:
         classes = owner.__mro__
@@ -200,7 +200,7 @@ class _Accelerated(CoulombExchange):
 
     @property
     def opt(self) -> Any:
-        """PySCF's screening data, computed when they are asked for. Our own J and K do not read them."""
+        """PySCF's screening data, computed on request; our own J and K do not read them."""
         if self._opt.get(None) is None:
             self._opt[None] = self.init_direct_scf(self.mol)
         return self._opt[None]

@@ -123,7 +123,7 @@ class CoulombExchange(lib.StreamObject):
         self._leave(f"PySCF: {reason}")
 
     def _leave(self, source: str) -> None:
-        """Say in `ran_on`, and once in the log, what computes J and K in our place."""
+        """Say in `ran_on`, and once in the log, which code computes J and K in our place."""
         if self.ran_on != source:
             logger.note(self, "J and K are left to %s", source)
         self.ran_on = source
@@ -159,7 +159,7 @@ class CoulombExchange(lib.StreamObject):
         return matrices
 
     def _by_pyscf(self, mol: gto.Mole, purpose: Any, programs: Callable[[], needs.Programs]) -> str:
-        """Return in words what is used instead of our kernels now, or "" if they are to be used."""
+        """Return a description of the code that replaces our kernels now, or "" if our kernels are to be used."""
         if not self._cache.get(mol, "covered", lambda: is_covered(mol)):
             return "PySCF"
         if self._program_backend not in ("auto", "cpu"):  # A device compiles its own when it needs them.

@@ -71,12 +71,8 @@ class DF(df.DF):
         return super().reset(mol)
 
     def build(self) -> DF:
-        """Compute the fitted integrals into ``_cderi``: an array [naux, nao (nao + 1) / 2], or a file.
-
-        Raises
-        ------
-        StorageError
-            If the file cannot be written.
+        """Compute the fitted integrals into ``_cderi``: an array [naux, nao (nao + 1) / 2], or a file. Raises
+        StorageError if the file cannot be written.
         """
         if self._cderi is not None and self.auxmol is None:
             return super().build()
@@ -103,7 +99,7 @@ class DF(df.DF):
         return self
 
     def _write(self, auxmol: gto.Mole) -> None:
-        """Compute the fitted integrals into a file: that of the user, or a temporary one."""
+        """Compute the fitted integrals into the user's file or a temporary one."""
         with self._storage_errors(), ExitStack() as failing:
             file: Any = self._cderi_to_save
             if file is None:
@@ -121,7 +117,7 @@ class DF(df.DF):
 
     @contextmanager
     def _storage_errors(self) -> Iterator[None]:
-        """A context whose errors of files become one that says what to do."""
+        """A context in which errors of files become a StorageError that says what to do."""
         try:
             yield
         except OSError as error:
@@ -229,16 +225,9 @@ class DF(df.DF):
     ) -> Iterator[RoundedJK | None]:
         """A context in which J and K of densities with orbitals are computed in less than double precision.
 
-        Parameters
-        ----------
-        products
-            Called with the fitted integrals; returns what computes J and K, by default in single precision on the host.
-
-        Yields
-        ------
-        RoundedJK or None
-            What computes J and K. None if the integrals are not in memory, or if the program for products of the host
-            is missing. J and K are then as outside of the context.
+        `products` is called with the fitted integrals and returns what computes J and K, by default in single precision
+        on the host. The context yields a RoundedJK; or None if the integrals are not in memory, or if the program for
+        products of the host is missing. J and K are then as outside of the context.
         """
         if self._cderi is None:
             self.build()

@@ -70,11 +70,8 @@ def why_not(mf: Any, dm0: Any) -> str:
 
 
 def check_device(mf: Any, backend: str, precision: str, exchange: str | None) -> None:
-    """Raise the error for an SCF object whose J and K a backend cannot compute from fitted integrals.
-
-    Raises
-    ------
-    UnsupportedError, UnsupportedPrecision, BackendUnavailable
+    """Raise UnsupportedError, UnsupportedPrecision or BackendUnavailable if a backend cannot compute J and K of an SCF
+    object from fitted integrals.
     """
     if not isinstance(mf, _DFHF) or not mf.with_df:
         raise UnsupportedError(
@@ -94,23 +91,10 @@ def check_device(mf: Any, backend: str, precision: str, exchange: str | None) ->
 class EarlyCycles:
     """Decides the precision of each cycle of one SCF. A context: at its end the rounded integrals are freed.
 
-    Parameters
-    ----------
-    mf
-        The SCF object, whose `with_df` is ours.
-    backend
-        What computes J and K in reduced precision: "cpu", or one of `on_device.BACKENDS`.
-    precision
-        The precision of a device.
-
-    Attributes
-    ----------
-    cycles : int
-        How many potentials have been computed and judged.
-    reduced : list of int
-        The cycles after which the potential was one in reduced precision; 0 is the initial guess.
-    words : str
-        After the SCF, what a device computed; else empty.
+    `mf.with_df` is ours. `backend` computes J and K in reduced precision: "cpu", or one of `on_device.BACKENDS` in
+    `precision`. `cycles` counts the potentials that have been computed and judged, `reduced` are the cycles after which
+    the potential was one in reduced precision (0 is the initial guess), and `words` describes, after the SCF, what a
+    device computed; else it is empty.
     """
 
     def __init__(self, mf: Any, backend: str, precision: str) -> None:
@@ -184,7 +168,9 @@ class EarlyCycles:
         return fitting.reduced_precision(on_device.on_device(*self._device, memory_left(fitting.max_memory)))
 
     def _accepts(self, norm: float, least: float) -> bool:
-        """Return whether a gradient is large enough, and end the early cycles if that of the next may not be."""
+        """Return whether a gradient is large enough, and end the early cycles if the gradient of the next cycle may be
+        too small.
+        """
         self.cycles += 1
         self._norms.append(norm)
         if norm < STEP * least:
@@ -199,7 +185,7 @@ class EarlyCycles:
         logger.info(self.mf, "double precision after %d cycles in reduced precision: %s", self.cycles, reason)
 
     def _close(self) -> None:
-        """Free the integrals in reduced precision, and keep in words what a device computed of them."""
+        """Free the integrals in reduced precision, and keep the description of what a device computed from them."""
         if self._rounded is not None and isinstance(self._rounded.products, on_device.DeviceProducts):
             products = self._rounded.products
             self.words = f"the first {products.builds} J and K by {products.label}"
@@ -218,18 +204,9 @@ class EarlyCycles:
 def gradient_scale(dm: Any, exchange: np.ndarray) -> float:
     """Return the size of an orbital gradient whose errors are proportional to K, for errors of relative size one.
 
-    Parameters
-    ----------
-    dm [..., nao, nao]
-        Densities with PySCF's tags mo_coeff and mo_occ.
-    exchange [..., nao, nao]
-        K of each density.
-
-    Returns
-    -------
-    float
-        sqrt(sum_ai k_a k_i) with k_p = sum_m C_mp^2 K_mm, Hartree. If the errors of K_mn are independent and of size
-        sqrt(K_mm K_nn), this is the expected norm of C_a^T E C_i.
+    This is sqrt(sum_ai k_a k_i) with k_p = sum_m C_mp^2 K_mm, Hartree. If the errors of K_mn are independent and of
+    size sqrt(K_mm K_nn), it is the expected norm of C_a^T E C_i. `dm` [..., nao, nao] has PySCF's tags mo_coeff and
+    mo_occ, and `exchange` is K of each density.
     """
     nao = exchange.shape[-1]
     matrices = exchange.reshape(-1, nao, nao)

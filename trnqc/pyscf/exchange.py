@@ -28,11 +28,8 @@ LOOSEST, FEWEST_CYCLES = 1e-6, 10
 
 
 def check(mf: Any, exchange: str | None, backend: str) -> None:
-    """Raise an error for an unknown word, and where an object cannot compute exchange in this way.
-
-    Raises
-    ------
-    InputError, UnsupportedError
+    """Raise InputError for an unknown word, and InputError or UnsupportedError if an object cannot compute exchange in
+    this way.
     """
     if exchange is not None and exchange not in METHODS:
         raise InputError(f"exchange is None or one of {', '.join(METHODS)}, found {exchange!r}")
@@ -77,20 +74,11 @@ def refuse_derivatives(what: str) -> None:
 
 
 class EarlyGrid:
-    """The grid of K in the cycles of one SCF: a coarse one until the density has nearly settled.
+    """The grid of K in the cycles of one SCF: a coarse one until the density has nearly settled. `level` is that of the
+    next K.
 
     An SCF whose threshold is at most LOOSEST ends with cycles on the usual grid, since its density then changes by less
-    than SETTLED. At the limit of cycles, the last orbitals and the energy are those of the usual grid.
-
-    Parameters
-    ----------
-    max_cycle : int
-        The limit of cycles.
-
-    Attributes
-    ----------
-    level : int
-        The level of the grid for the next K.
+    than SETTLED. At the limit of cycles, `max_cycle`, the last orbitals and the energy are those of the usual grid.
     """
 
     def __init__(self, max_cycle: int) -> None:

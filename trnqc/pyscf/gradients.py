@@ -81,7 +81,7 @@ class _AcceleratedGradients(lib.StreamObject):
         return (vj, vk) if j and k else vj if j else vk
 
     def _by_pyscf(self, mol: gto.Mole, omega: float) -> str:
-        """Return in words what is used instead of our kernels now, or "" if they are to be used."""
+        """Return a description of the code that replaces our kernels now, or "" if our kernels are to be used."""
         if not self._cache.get(mol, "covered", lambda: is_covered(mol, LMAX - 1, "gradients")):
             return "PySCF"
         needed = self._cache.get(mol, ("needed", omega), lambda: self._needed(mol, omega))

@@ -27,18 +27,10 @@ from trnqc.pyscf.orbital_response import DensityResponse, Term
 
 @dataclass(frozen=True)
 class Orbitals:
-    """The orbitals of an SCF and what follows from them.
+    """The orbitals, and the occupied ones, of one or two spins of an SCF, with their energy-weighted density.
 
-    Parameters
-    ----------
-    coefficients, occupied
-        The orbitals, and the occupied ones, of one or two spins.
-    dms [1 or 2, nao, nao]
-        The spin-summed density or those of both spins.
-    weighted
-        The energy-weighted density.
-    share
-        What K of a density counts in the Fock matrix.
+    `dms` [1 or 2, nao, nao] are the spin-summed density or those of both spins, and `share` is the factor of K of a
+    density in the Fock matrix.
     """
 
     coefficients: list[np.ndarray]
@@ -49,7 +41,7 @@ class Orbitals:
 
     @classmethod
     def of(cls, mf: Any, energies: Any, coefficients: Any, occupations: Any) -> Orbitals:
-        """Take PySCF's arrays; those that are None are the object's own."""
+        """Take PySCF's arrays, and the object's own array in the place of each None."""
         energies = mf.mo_energy if energies is None else energies
         coefficients = mf.mo_coeff if coefficients is None else coefficients
         occupations = mf.mo_occ if occupations is None else occupations
@@ -86,13 +78,7 @@ def interactions(mf: Any) -> list[Interaction]:
 
 
 class ExactTerms:
-    """The terms with exact integrals.
-
-    Parameters
-    ----------
-    mf
-        PySCF's SCF object.
-    """
+    """The terms with exact integrals, of PySCF's SCF object."""
 
     def __init__(self, mf: Any) -> None:
         self._mf, self._cache = mf, MoleculeCache()
@@ -155,13 +141,7 @@ class ExactTerms:
 
 
 class FittedTerms:
-    """The terms with fitted integrals.
-
-    Parameters
-    ----------
-    mf
-        PySCF's SCF object with density fitting.
-    """
+    """The terms with fitted integrals, of PySCF's SCF object with density fitting."""
 
     def __init__(self, mf: Any) -> None:
         self._mf, self._cache = mf, MoleculeCache()

@@ -50,8 +50,6 @@ def is_covered(mol: gto.Mole, limit: int = LMAX, what: str = "integrals") -> boo
 class Timings(dict[str, float]):
     """Seconds by part. The part "SCF" contains the others.
 
-    Examples
-    --------
     >>> timings = Timings({"SCF": 4.0, "J and K": 3.0})
     >>> print(timings)
     seconds: SCF 4.00 = J and K 3.00 + rest 1.00

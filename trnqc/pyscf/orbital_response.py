@@ -21,14 +21,7 @@ Term = Callable[[Matrices], Matrices]
 class OrbitalResponse:
     """The function `fx` of PySCF's `solve_mo1`, for RHF and RKS (one set of orbitals) or for UHF and UKS (two).
 
-    Parameters
-    ----------
-    coefficients : sequence of ndarray [nao, nmo]
-        All orbitals of each spin.
-    occupied : sequence of ndarray [nao, nocc]
-        The occupied ones.
-    terms : sequence of callable
-        The parts of the Fock matrices.
+    All orbitals of a spin are [nao, nmo], the occupied ones [nao, nocc]; `terms` are the parts of the Fock matrices.
     """
 
     coefficients: Sequence[np.ndarray]
@@ -55,14 +48,9 @@ class OrbitalResponse:
 
 @dataclass(frozen=True, eq=False)
 class DensityResponse:
-    """J' C and K' C by way of changes of the density.
+    """J' C and K' C by way of changes of the density, with the occupied orbitals [nao, nocc] of each spin.
 
-    Parameters
-    ----------
-    occupied : sequence of ndarray [nao, nocc]
-        The occupied orbitals of each spin.
-    jk : callable
-        Takes densities [spins, n, nao, nao], returns the two-electron part of the Fock matrices, of the same shape.
+    `jk` takes densities [spins, n, nao, nao] and returns the two-electron part of the Fock matrices, of the same shape.
     """
 
     occupied: Sequence[np.ndarray]

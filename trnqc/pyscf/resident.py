@@ -53,7 +53,9 @@ def why_not(mf: Any) -> str:
 
 
 def _other_method(mf: Any) -> str:
-    """Return in words which method is not that of Hartree-Fock in PySCF, beneath the layers of this package."""
+    """Return a description of the first method that is not Hartree-Fock's in PySCF, beneath the layers of this package,
+    or "".
+    """
     for name in STEPS:
         if name in mf.__dict__:
             return f"{name} of this object was replaced"
@@ -73,23 +75,11 @@ def _definer(mf: Any, name: str) -> type:
 
 
 def on_gpu(mf: Any, place_of: Callable[[], Place], dm0: Any, **options: Any) -> tuple[bool, str]:
-    """Run an SCF with its matrices on a GPU, if that can be.
+    """Run an SCF with its matrices on a GPU, if possible; return whether the SCF has run, and a description of the
+    device or of the reason.
 
-    Parameters
-    ----------
-    mf
-        The object.
-    place_of
-        Returns where the matrices go. Raises BackendUnavailable or UnsupportedError.
-    dm0
-        The first density, if the user passes one.
-    **options
-        Those of PySCF's `kernel` for the initial guess.
-
-    Returns
-    -------
-    bool, str
-        Whether the SCF has run, and in words on what, or why it has not.
+    `place_of` returns where the matrices go, or raises BackendUnavailable or UnsupportedError. `dm0` is the user's
+    first density or None; other options are those of PySCF's `kernel` for the initial guess.
     """
     if reason := why_not(mf):
         return False, reason

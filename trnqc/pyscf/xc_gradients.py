@@ -30,23 +30,13 @@ STEPS = ("grad_elec", "get_veff", "extra_force")
 
 
 def accelerate_xc_gradients(gradients: Any) -> Any:
-    """Return the gradients object of a Kohn-Sham object with exchange and correlation by our programs.
+    """Return PySCF's gradients object of a Kohn-Sham object with exchange and correlation by our programs.
 
-    Parameters
-    ----------
-    gradients : pyscf.grad.rhf.GradientsBase
-        A gradients object of PySCF. That of a Hartree-Fock object is returned as it is.
-
-    Returns
-    -------
-    pyscf.grad.rhf.GradientsBase
-        An object of the same class with a layer on top and the same state. Its `undo()` returns the object without
-        the layer, and `xc_ran_on` says in words what computed the exchange-correlation part.
-
-    Notes
-    -----
-    `kernel` and `grad_elec` are accelerated, also with `grid_response`; `get_veff` returns the matrices of PySCF. PySCF
-    also computes nonlocal correlation with `grid_response`, and the gradient while programs are being compiled.
+    The result is of the same class, with a layer on top and the same state; `undo()` returns the object without the
+    layer, and `xc_ran_on` describes the code that computed the exchange-correlation part. Gradients objects of
+    Hartree-Fock are returned unchanged. `kernel` and `grad_elec` are accelerated, also with `grid_response`; `get_veff`
+    returns the matrices of PySCF. PySCF also computes nonlocal correlation with `grid_response`, and the gradient while
+    programs are being compiled.
     """
     if isinstance(gradients, _XCGradients) or not isinstance(gradients.base, dft.rks.KohnShamDFT):
         return gradients
@@ -134,9 +124,8 @@ class _XCGradients(lib.StreamObject):
 
 @contextmanager
 def _without_functional(mf: Any, with_nonlocal: bool) -> Iterator[None]:
-    """Within this context, PySCF's `get_veff` takes the functional of `mf` for one without a semilocal part.
-
-    It has no nonlocal part either, unless `with_nonlocal` is true.
+    """A context in which PySCF's `get_veff` takes the functional of `mf` for one without a semilocal part, and without
+    a nonlocal part unless `with_nonlocal`.
     """
     plain, nonlocal_part = mf._numint, mf.nlc
     mf._numint = plain.copy()

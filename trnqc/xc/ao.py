@@ -26,8 +26,6 @@ def programs_for(mol: gto.Mole, order: int) -> tuple[Recipe, ...]:
 def components(order: int) -> int:
     """Return the number of derivatives up to an order, the value included.
 
-    Examples
-    --------
     >>> [components(order) for order in range(4)]
     [1, 4, 10, 20]
     """
@@ -35,19 +33,10 @@ def components(order: int) -> int:
 
 
 class AtomicOrbitals:
-    """Atomic orbitals on the points of blocks.
+    """Atomic orbitals and their derivatives up to `order` on the points of blocks, which were made for this order or a
+    higher one.
 
-    Parameters
-    ----------
-    blocks : Blocks
-        The points. They must have been made for derivatives of this order or a higher one.
-    order : int
-        The highest derivative to evaluate.
-
-    Raises
-    ------
-    CompilerError
-        If a program has to be compiled and cannot be.
+    Raises CompilerError if a program has to be compiled and cannot be.
     """
 
     def __init__(self, blocks: Blocks, order: int) -> None:
@@ -71,20 +60,11 @@ class AtomicOrbitals:
         return zeros(self.components * self.blocks.largest)
 
     def __call__(self, block: Block, out: np.ndarray) -> np.ndarray:
-        """Evaluate the significant functions of a block.
+        """Evaluate the significant functions of one of `blocks.blocks` into `out`, an array from `buffer`, which is
+        overwritten.
 
-        Parameters
-        ----------
-        block : Block
-            One of `blocks.blocks`.
-        out : ndarray
-            An array from `buffer`, which is overwritten.
-
-        Returns
-        -------
-        ndarray [components, N, points]
-            A view of `out`: values and derivatives of `block.functions`, in Bohr^(-3/2), Bohr^(-5/2), ..., in PySCF's
-            order of derivatives: value, x, y, z, xx, xy, xz, yy, yz, zz, ...
+        The result is a view [components, N, points] of `out`: values and derivatives of `block.functions`, in
+        Bohr^(-3/2), Bohr^(-5/2), ..., in PySCF's order of derivatives: value, x, y, z, xx, xy, xz, yy, yz, zz, ...
         """
         for evaluate, (begin, end) in zip(self._evaluate, block.tasks):
             if end > begin:

@@ -29,18 +29,8 @@ NO_WEIGHT = 1e-16
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """A block of points.
-
-    Attributes
-    ----------
-    number : int
-        The number of the block.
-    begin, points : int
-        The first point and the number of points, in the order of `Blocks`.
-    functions : ndarray of i64 [N]
-        The significant atomic orbitals, in rising order.
-    tasks : tuple of (int, int)
-        The range of tasks for each class of shells.
+    """A block of points: the first and the number of points in the order of `Blocks`, the significant atomic orbitals
+    [N] in rising order, and the range of tasks for each class of shells.
     """
 
     number: int
@@ -59,22 +49,9 @@ class Block:
 class Blocks:
     """Points of a grid in blocks. Each block is padded by points with weight 0 to a multiple of 16 points.
 
-    Attributes
-    ----------
-    contractions : Contractions
-        The basis.
-    order : int
-        The highest derivative of functions that is screened.
-    points : ndarray [3, n]
-        The coordinates, in Bohr.
-    weights : ndarray [n]
-        The weights, in Bohr^3.
-    index : ndarray of i64 [n]
-        The number of each point in the grid; that of padding is the number of another point of its block.
-    blocks : tuple of Block
-        The blocks.
-    tasks : tuple of ndarray [tasks, 7]
-        The tasks of each class of shells, in the order of blocks.
+    `points` [3, n] are in Bohr, `weights` [n] in Bohr^3, and `order` is the highest derivative of functions that is
+    screened. `index` [n] is the number of each point in the grid; that of padding is the number of another point of its
+    block. `tasks` [tasks, 7] are those of each class of shells, in the order of blocks.
     """
 
     contractions: Contractions

@@ -26,31 +26,18 @@ EMPTY = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Density:
-    """A symmetric density matrix.
-
-    Attributes
-    ----------
-    matrix : ndarray [nao, nao]
-        The matrix, symmetric.
-    orbitals : ndarray [nao, nocc], optional
-        Orbitals C with D = C C^T.
-    """
+    """A symmetric density matrix D [nao, nao], with orbitals C [nao, nocc] of D = C C^T or None."""
 
     matrix: np.ndarray
     orbitals: np.ndarray | None = None
 
     @classmethod
     def of(cls, matrix: Any, coefficients: Any = None, occupations: Any = None, symmetric: bool = True) -> Density:
-        """Return the density of a real matrix, with its orbitals unless one of them has a negative occupation.
+        """Return the density of a real matrix [nao, nao], with its orbitals unless one of them has a negative
+        occupation.
 
-        Parameters
-        ----------
-        matrix : array_like [nao, nao]
-            The matrix. Only its symmetric part matters.
-        coefficients, occupations : ndarray [nao, nmo], [nmo], optional
-            Orbitals whose density it is.
-        symmetric : bool
-            Whether the matrix is known to be symmetric.
+        Only the symmetric part of the matrix matters; `symmetric` states that the matrix is symmetric. `coefficients`
+        [nao, nmo] and `occupations` [nmo] are of orbitals with this density.
         """
         matrix = np.ascontiguousarray(matrix, np.float64)
         if not symmetric:
@@ -69,16 +56,8 @@ class Density:
 
 
 class DensityOnPoints:
-    """The density variables on the points of one block at a time. Every thread needs its own.
-
-    Parameters
-    ----------
-    blocks : Blocks
-        The points.
-    kind : str
-        The kind of the functional, a key of VARIABLES.
-    densities : sequence of Density
-        The densities that will be evaluated.
+    """The density variables on the points of one block at a time, for a kind of functional in VARIABLES. Every thread
+    needs its own.
     """
 
     def __init__(self, blocks: Blocks, kind: str, densities: Sequence[Density]) -> None:
@@ -92,19 +71,10 @@ class DensityOnPoints:
         self._ket = zeros((4 if kind == "MGGA" else 1) * blocks.largest)
 
     def __call__(self, density: Density, block: Block, ao: np.ndarray, rho: np.ndarray) -> None:
-        """Compute the density variables.
+        """Overwrite `rho` [variables, points] with the density, its gradient, and tau = 1/2 sum_i |grad psi_i|^2, in
+        Bohr^-3, Bohr^-4 and Bohr^-5.
 
-        Parameters
-        ----------
-        density : Density
-            The density.
-        block : Block
-            The block.
-        ao : ndarray [components, N, points]
-            The significant functions on its points.
-        rho : ndarray [variables, points]
-            Is overwritten with the density, its gradient, and tau = 1/2 sum_i |grad psi_i|^2, in Bohr^-3, Bohr^-4
-            and Bohr^-5.
+        `ao` [components, N, points] are the significant functions on the points of the block.
         """
         rho.fill(0.0)
         if not density.by_orbitals(len(block.functions), self.kind):

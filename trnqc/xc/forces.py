@@ -53,25 +53,12 @@ def _order(kind: str) -> int:
 
 
 def xc_gradient(ni: Any, mol: gto.Mole, grids: Any, xc_code: str, dm: np.ndarray) -> np.ndarray:
-    """Return the gradient of the exchange-correlation energy, with fixed density matrix and weights.
+    """Return the gradient [atoms, 3] of the exchange-correlation energy, with fixed density matrix and weights, in
+    Hartree/Bohr.
 
-    Parameters
-    ----------
-    ni : pyscf.dft.numint.NumInt
-        Evaluates the functional.
-    mol : pyscf.gto.Mole
-        The molecule.
-    grids : pyscf.dft.gen_grid.Grids
-        Points and weights, which are built.
-    xc_code : str
-        The functional, as PySCF writes it: LDA, GGA or meta-GGA, or their part of a hybrid.
-    dm : ndarray [nao, nao] or [2, nao, nao]
-        The density matrix, or those of both spins. They are symmetric.
-
-    Returns
-    -------
-    ndarray [atoms, 3]
-        The gradient in Hartree/Bohr. Each atomic orbital moves with its nucleus. The points of the grid do not move.
+    Each atomic orbital moves with its nucleus; the points of the grid, which is built, do not move. `ni` evaluates the
+    functional, which PySCF's notation describes: LDA, GGA or meta-GGA, or their part of a hybrid. `dm` is symmetric,
+    [nao, nao], or [2, nao, nao] for both spins.
     """
     return gradient_on(ni, mol, grids.coords, grids.weights, xc_code, dm)
 
@@ -96,21 +83,10 @@ def gradient_on(
 
 
 def nonlocal_gradient(ni: Any, mol: gto.Mole, grids: Any, xc_code: str, dm: np.ndarray) -> np.ndarray:
-    """Return the gradient of nonlocal correlation (VV10), with fixed density matrix and weights.
+    """Return the gradient [atoms, 3] of nonlocal correlation (VV10), with fixed weights and density matrix, in
+    Hartree/Bohr.
 
-    Parameters
-    ----------
-    ni, mol, grids
-        As in `xc_gradient`.
-    xc_code : str
-        A functional with VV10.
-    dm : ndarray [nao, nao]
-        The density matrix of electrons of both spins. It is symmetric.
-
-    Returns
-    -------
-    ndarray [atoms, 3]
-        The gradient in Hartree/Bohr.
+    The symmetric density matrix [nao, nao] is that of electrons of both spins. Other arguments are as in `xc_gradient`.
     """
     blocks = Blocks.of(mol, grids.coords, grids.weights, _order("GGA"))
     density = Density.of(dm)
@@ -131,18 +107,10 @@ def _by_atom(mol: gto.Mole, forces: _Forces) -> np.ndarray:
 
 
 class _Forces:
-    """The forces on the functions of one block. It may be called on several threads.
+    """The forces on the functions of one block, for a kind of functional in VARIABLES. It may be called on several
+    threads.
 
-    Parameters
-    ----------
-    kind : str
-        The kind of the functional, a key of VARIABLES.
-    blocks : Blocks
-        The points.
-    spins : tuple of Density
-        The density matrix, or one for each spin.
-    derivatives : callable
-        The functional; see `trnqc.xc.quadrature`.
+    `spins` are the density matrix, or one for each spin; `derivatives` is the functional, see `trnqc.xc.quadrature`.
     """
 
     def __init__(self, kind: str, blocks: Blocks, spins: tuple[Density, ...], derivatives: Derivatives) -> None:

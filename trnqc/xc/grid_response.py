@@ -19,23 +19,13 @@ from trnqc.xc.quadrature import Quadrature
 
 
 def xc_gradient_of_moving_grid(ni: Any, mol: gto.Mole, grids: Any, xc_code: str, dm: np.ndarray) -> np.ndarray:
-    """Return the gradient of the exchange-correlation energy with the response of the grid.
+    """Return the gradient [atoms, 3] of the exchange-correlation energy with the response of the grid, in
+    Hartree/Bohr.
 
-    Parameters
-    ----------
-    ni, mol, grids, xc_code, dm
-        As in `trnqc.xc.forces.xc_gradient`.
-
-    Returns
-    -------
-    ndarray [atoms, 3]
-        The gradient in Hartree/Bohr. Each atomic orbital moves with its nucleus, and so does each point with the atom
-        of its radial shell. The weights of the points depend on the positions of all atoms.
-
-    Notes
-    -----
-    A translation of all functions and points changes nothing. The force on the points of an atom is therefore minus the
-    sum of the forces on the functions at these points. PySCF computes the derivatives of the weights.
+    Each atomic orbital moves with its nucleus, and so does each point with the atom of its radial shell. The weights of
+    the points depend on the positions of all atoms; PySCF computes their derivatives. A translation of all functions
+    and points changes nothing: the force on the points of an atom is therefore minus the sum of the forces on the
+    functions at these points. Arguments are as in `trnqc.xc.forces.xc_gradient`.
     """
     kind = ni._xc_type(xc_code)
     total = np.zeros((mol.natm, 3))

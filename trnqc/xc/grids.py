@@ -127,23 +127,10 @@ def shifts(mol: gto.Mole, radii_adjust: Callable[..., Any] | None, atomic_radii:
 
 
 def atom_shares(mol: gto.Mole, coords: list[np.ndarray], shift: np.ndarray, scheme: str) -> list[np.ndarray]:
-    """Return the weight of each atom at its own points, which are between 0 and 1.
+    """Return the weight [points], between 0 and 1, of each atom at its own points, for a scheme of
+    `partition.SCHEMES`.
 
-    Parameters
-    ----------
-    mol : pyscf.gto.Mole
-        The atoms.
-    coords : list of ndarray [points, 3]
-        The points of each atom, in Bohr.
-    shift : ndarray [atoms, atoms]
-        The shifts of the boundaries.
-    scheme : str
-        One of `partition.SCHEMES`.
-
-    Returns
-    -------
-    list of ndarray [points]
-        The weights by atom.
+    `coords` are the points [points, 3] of each atom, in Bohr, and `shift` [atoms, atoms] the shifts of the boundaries.
     """
     lanes, threads = find_compiler().lanes(), lib.num_threads()
     counts = [len(points) for points in coords]

@@ -160,9 +160,9 @@ class NumInt(Response):
         return rho
 
     def serves(self, mol: gto.Mole, kind: str, dms: Any, more: Callable[[], Sequence[Recipe]] = tuple) -> bool:
-        """Return whether our programs compute the result, and note in `ran_on` what does.
+        """Return whether our programs compute the result, and note in `ran_on` which code computes it.
 
-        `more` returns programs that are needed besides those of the kind of functional.
+        `more` returns programs that are needed besides the programs of the kind of functional.
         """
         if kind not in ORDER:
             return False

@@ -15,17 +15,9 @@ from trnqc.xc.programs import point_programs
 
 
 class PotentialOfBlock:
-    """Adds what one block at a time contributes to a matrix. Every thread needs its own.
+    """Adds the contribution of one block at a time to a matrix, for "LDA", "GGA" or "MGGA". Every thread needs its
+    own.
 
-    Parameters
-    ----------
-    blocks : Blocks
-        The points.
-    kind : str
-        The kind of the functional: "LDA", "GGA" or "MGGA".
-
-    Notes
-    -----
     With the weighted derivatives w_0 by the density, w by its gradient and w_4 by tau,
 
         V_ij = sum_p w_0 chi_i chi_j + w . grad(chi_i chi_j) + w_4/2 grad chi_i . grad chi_j
@@ -43,18 +35,10 @@ class PotentialOfBlock:
         self._square = zeros(max((len(block.functions) ** 2 for block in blocks.blocks), default=0))
 
     def __call__(self, block: Block, ao: np.ndarray, weighted: np.ndarray, matrix: np.ndarray) -> None:
-        """Add the contribution of a block to the lower triangle of a matrix.
+        """Add the contribution of a block to the lower triangle of a matrix [nao, nao].
 
-        Parameters
-        ----------
-        block : Block
-            The block.
-        ao : ndarray [components, N, points]
-            The significant functions on its points.
-        weighted : ndarray [variables, points]
-            The derivatives of the functional, times the weights of the points.
-        matrix : ndarray [nao, nao]
-            The sum.
+        `ao` [components, N, points] are the significant functions on the points of the block, and `weighted`
+        [variables, points] the derivatives of the functional, times the weights of the points.
         """
         _, functions, points = ao.shape
         square = self._square[: functions**2].reshape(functions, functions)
@@ -73,8 +57,8 @@ class PotentialOfBlock:
     def _add_squares(self, square: np.ndarray, ao: np.ndarray, weights: np.ndarray) -> None:
         """Add sum_cp w_p chi_cip chi_cjp.
 
-        Points with positive and negative weights go separately, by the square roots of their weights. Where one sign is
-        that of most points, the points with the other one are picked.
+        Points with positive and negative weights go separately, by the square roots of their weights. If most points
+        have weights of one sign, the points of the other sign are picked.
         """
         components, functions, points = ao.shape
         for sign in (1.0, -1.0):

@@ -31,13 +31,7 @@ Work = Callable[[Iterator[int]], Mapping[str, float]]
 
 
 class OrderedSum:
-    """A sum of arrays that threads compute in any order, added in the order of their numbers.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        The shape of the arrays.
-    """
+    """A sum of arrays of one shape that threads compute in any order, added in the order of their numbers."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.total = np.zeros(shape)
@@ -45,7 +39,7 @@ class OrderedSum:
         self._waiting: dict[int, np.ndarray] = {}
 
     def add(self, number: int, term: np.ndarray) -> None:
-        """Add the term with this number, 0, 1, ..., as soon as those before it have been added."""
+        """Add the term with this number, 0, 1, ..., as soon as all terms with lower numbers have been added."""
         with self._lock:
             self._waiting[number] = term
             while self._next in self._waiting:
@@ -55,18 +49,10 @@ class OrderedSum:
 
 @dataclass(frozen=True, eq=False)
 class Quadrature:
-    """Integration over the points of a grid.
+    """Integration over the points of a grid, for a kind "LDA", "GGA" or "MGGA" of functional.
 
-    Attributes
-    ----------
-    blocks : Blocks
-        The points, made for the derivatives that the functional needs or higher ones.
-    kind : str
-        The kind of the functional: "LDA", "GGA" or "MGGA".
-    threads : int
-        The number of threads.
-    seconds : dict
-        The seconds that all threads together have spent, by step. Every pass adds to them.
+    The blocks were made for the derivatives that the functional needs or higher ones. `seconds` are those that all
+    threads together have spent, by step; every pass adds to them.
     """
 
     blocks: Blocks
@@ -89,19 +75,9 @@ class Quadrature:
         return rho
 
     def potentials(self, densities: Sequence[Density], derivatives: Derivatives) -> np.ndarray:
-        """Return the matrix of the potential for each density.
+        """Return the potential [densities, nao, nao] of each density: symmetric matrices, in Hartree.
 
-        Parameters
-        ----------
-        densities : sequence of Density
-            The densities.
-        derivatives : callable
-            The functional. It is called on several threads, once for each block.
-
-        Returns
-        -------
-        ndarray [densities, nao, nao]
-            Symmetric matrices, in Hartree.
+        `derivatives`, the functional, is called on several threads, once for each block.
         """
         nao = self.blocks.contractions.nao
         total = OrderedSum((len(densities), nao, nao))
@@ -144,7 +120,7 @@ class Quadrature:
 
 
 class _Step:
-    """What one thread does with a block. It notes the seconds of each step."""
+    """The work of one thread on a block, with the seconds of each step."""
 
     def __init__(self, quadrature: Quadrature, densities: Sequence[Density]) -> None:
         blocks, kind = quadrature.blocks, quadrature.kind
@@ -169,7 +145,7 @@ class _Step:
         return rho
 
     def add_potentials(self, block: Block, derivatives: Derivatives, matrices: np.ndarray) -> None:
-        """Add what a block contributes to the potential of each density, in the lower triangles."""
+        """Add the contribution of a block to the potential of each density, in the lower triangles."""
         rho = self.densities(block)
         begin = time.perf_counter()
         weighted = derivatives(block, rho)

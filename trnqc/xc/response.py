@@ -37,7 +37,7 @@ def users_integration(ni: Any) -> str:
 
 
 def functional_of(ni: Any) -> AbstractContextManager[Any]:
-    """Return a context for calls of the functional: that of a user is called on one thread at a time."""
+    """Return a context for calls of the functional; a user's functional is called on one thread at a time."""
     return _LOCK if users_method(ni, *FUNCTIONAL) else nullcontext()
 
 

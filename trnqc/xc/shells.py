@@ -24,20 +24,9 @@ TOGETHER = 64
 class Contractions:
     """The n contractions of a molecule's shells, in the order of their functions.
 
-    Attributes
-    ----------
-    classes : tuple of ShellClass
-        The classes, by number.
-    kind : ndarray [n]
-        The class of each contraction.
-    first, functions : ndarray [n]
-        The first atomic orbital of each, and how many there are.
-    centres : ndarray [n, 3]
-        Their centres, in Bohr.
-    exponents, coefficients : ndarray [n, K]
-        The primitives by rising exponent, in 1/Bohr^2, padded by coefficients 0.
-    primitives : ndarray [n]
-        The primitives that are not padding.
+    `kind` [n] is the number of the class of each contraction; `first` and `functions` [n] are its first atomic orbital
+    and how many there are; `centres` [n, 3] are in Bohr. `exponents` and `coefficients` [n, K] are the primitives by
+    rising exponent, in 1/Bohr^2, padded by coefficients 0; `primitives` [n] counts those that are not padding.
     """
 
     classes: tuple[ShellClass, ...]
@@ -80,20 +69,11 @@ class Contractions:
         return np.concatenate(parts) if parts else np.zeros(1)
 
     def to_sum(self, lower: np.ndarray, upper: np.ndarray, thresholds: np.ndarray, order: int) -> np.ndarray:
-        """Return how many primitives of each contraction have to be summed in each block; 0 where none matters.
+        """Return how many primitives of each contraction have to be summed in each block [blocks, n]; 0 where none
+        matters.
 
-        Parameters
-        ----------
-        lower, upper : ndarray [blocks, 3]
-            Boxes that contain the points of each block, in Bohr.
-        thresholds : ndarray [blocks]
-            A primitive is left out if neither its value nor a derivative of it up to `order` exceeds this in the box.
-        order : int
-            The highest derivative.
-
-        Returns
-        -------
-        ndarray of i64 [blocks, n]
+        `lower` and `upper` [blocks, 3] are boxes that contain the points of each block, in Bohr. A primitive is left
+        out if neither its value nor a derivative of it up to `order` exceeds the block's threshold [blocks] in the box.
         """
         counts = np.zeros((len(lower), len(self.first)), np.int64)
         for begin, end in pairwise([*range(0, len(lower), TOGETHER), len(lower)]):

@@ -33,19 +33,12 @@ Terms = Iterable[tuple[tuple[float, float], float]]
 
 @dataclass(frozen=True, eq=False)
 class _Points:
-    """Points with densities that matter; all attributes are arrays with one number for each of them.
+    """Points [n, 3], in Bohr, with densities that matter; all attributes are arrays with one number for each of
+    them.
 
-    Attributes
-    ----------
-    coords : ndarray [n, 3]
-        The coordinates, in Bohr.
-    rho, gamma : ndarray [n]
-        The density and the square of its gradient.
-    gradient_term : ndarray [n]
-        The part C (gamma / rho^2)^2 of omega_0^2.
-    omega, kappa : ndarray [n]
-        omega_0 = (C (gamma / rho^2)^2 + 4 pi rho / 3)^(1/2) and kappa = b 3 pi / 2 (rho / (9 pi))^(1/6), equations 5
-        and 7.
+    `rho` and `gamma` [n] are the density and the square of its gradient, and `gradient_term` is the part C (gamma /
+    rho^2)^2 of omega_0^2. `omega` and `kappa` are omega_0 = (C (gamma / rho^2)^2 + 4 pi rho / 3)^(1/2) and kappa = b 3
+    pi / 2 (rho / (9 pi))^(1/6), equations 5 and 7.
     """
 
     coords: np.ndarray
@@ -68,32 +61,14 @@ class _Points:
 def vv10(
     rho: np.ndarray, coords: np.ndarray, weights: np.ndarray, parameters: tuple[float, float], threads: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the energy of VV10 and its derivatives.
+    """Return the energy per electron [n] of VV10 in Hartree, and the derivatives [2, n] of the energy density by the
+    density and by the square of its gradient.
 
-    Parameters
-    ----------
-    rho : ndarray [4, n]
-        The density of electrons of both spins and its gradient, in Bohr^-3 and Bohr^-4.
-    coords : ndarray [n, 3]
-        The points, in Bohr.
-    weights : ndarray [n]
-        Their weights, in Bohr^3.
-    parameters : tuple of float
-        The parameters b and C.
-    threads : int
-        The number of threads. Results have the same bits for any number of them.
+    `rho` [4, n] is the density of electrons of both spins and its gradient, in Bohr^-3 and Bohr^-4, at points [n, 3] in
+    Bohr with weights [n] in Bohr^3; `parameters` are b and C. The derivatives contain the dependence of the energy at
+    other points on these; so the derivative of the energy is the sum of their products with the weights. The bits do
+    not depend on the number of threads.
 
-    Returns
-    -------
-    exc : ndarray [n]
-        The energy per electron in Hartree.
-    vxc : ndarray [2, n]
-        The derivatives of the energy density by the density and by the square of its gradient. They contain the
-        dependence of the energy at other points on these; so the derivative of the energy is the sum of their products
-        with the weights.
-
-    Notes
-    -----
     With the sums F, U and W of `vv10_program`, which are without the factor -3/2 of equation 2, the energy per electron
     is beta - 3/4 F, and beta = (3 / b^2)^(3/4) / 32 makes that of the uniform electron gas zero.
     """
@@ -115,14 +90,8 @@ def vv10(
 class NonlocalPotential:
     """Nonlocal correlation of a density on the points of a grid, in the order of its blocks.
 
-    Attributes
-    ----------
-    rho : ndarray [4, n]
-        The density and its gradient.
-    exc : ndarray [n]
-        The energy per electron in Hartree.
-    weighted : ndarray [4, n]
-        The derivatives of the energy by `rho` at each point: they include the weights.
+    `rho` [4, n] is the density and its gradient, `exc` [n] the energy per electron in Hartree, and `weighted` [4, n]
+    the derivatives of the energy by `rho` at each point: they include the weights.
     """
 
     rho: np.ndarray
@@ -131,16 +100,9 @@ class NonlocalPotential:
 
     @classmethod
     def of(cls, quadrature: Quadrature, density: Density, terms: Terms) -> NonlocalPotential:
-        """Return the nonlocal correlation of the density of both spins.
+        """Return the nonlocal correlation of the density of both spins, by the quadrature of a GGA.
 
-        Parameters
-        ----------
-        quadrature : Quadrature
-            The integration of a GGA.
-        density : Density
-            The density matrix.
-        terms : iterable of (tuple of float, float)
-            The parameters and the factor of each term, as `nlc_coeff` of PySCF's NumInt returns them.
+        `terms` are the parameters and the factor of each term, as `nlc_coeff` of PySCF's NumInt returns them.
         """
         blocks = quadrature.blocks
         rho = quadrature.densities([density])[0]

@@ -88,33 +88,13 @@ def fill(
     same: bool = False,
     triangular: bool = False,
 ) -> None:
-    """Write all integrals of two sides into an array.
+    """Write all integrals of two sides with Schwarz bounds from `screen` on into `destination`, a flat array of
+    zeros.
 
-    Parameters
-    ----------
-    destination
-        A flat array of zeros.
-    bra, ket
-        The sides.
-    images
-        The elements to which each integral is written.
-    operator
-        The operator.
-    screen
-        Integrals whose Schwarz bound is below this are not written.
-    threads
-        By default `pyscf.lib.num_threads()`.
-    fitted
-        Whether the ket is a `sides.fitting_side`.
-    same
-        Whether bra and ket are one side and the images include their exchange: half of the classes are then enough.
-    triangular
-        As in `Writer`.
-
-    Raises
-    ------
-    UnsupportedClass, CompilerError
-        If there are no kernels, before anything is computed.
+    Each integral is written to the elements that `images` lists. `fitted` states that the ket is a
+    `sides.fitting_side`, and `same` that bra and ket are one side and the images include their exchange: half of the
+    classes are then enough. `triangular` is as in `Writer`, and `threads` is by default `pyscf.lib.num_threads()`.
+    Raises UnsupportedClass or CompilerError if there are no kernels, before anything is computed.
     """
     writer_of = _writers(bra, ket, operator, fitted, same, triangular)
     writers = _compiled(writer_of.values())
@@ -158,7 +138,9 @@ def fill(
 
 
 def prepare(bra: Side, ket: Side, operator: Operator, *, fitted: bool = False) -> None:
-    """Compile what `fill` will need, before threads ask for it at once. Raises UnsupportedClass, CompilerError."""
+    """Compile the kernels of `fill` before several threads ask for them at once. Raises UnsupportedClass,
+    CompilerError.
+    """
     _compiled(_writers(bra, ket, operator, fitted, False, False).values())
 
 

@@ -13,18 +13,11 @@ from trnqc.eri.shells.pairs import ShellPairs, fitting_shells, pair_orbitals, pa
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One side of an array of integrals.
+    """One side of an array of integrals: the axes in `shape`, and the classes of its pairs.
 
-    Parameters
-    ----------
-    shape
-        The axes of this side.
-    classes
-        The classes of pairs, each in the order of the pairs' first positions, so that neighbours in a class are written
-        to neighbouring elements.
-    places
-        For each class, positions along the flattened axes, i64 [pairs, variants, contractions, functions]. A side over
-        all ordered pairs has two variants, (ij| and (ji|.
+    The pairs of a class are in the order of their first positions, so that neighbours in a class are written to
+    neighbouring elements. `places` are the positions along the flattened axes for each class, i64
+    [pairs, variants, contractions, functions]. A side over all ordered pairs has two variants, (ij| and (ji|.
     """
 
     shape: tuple[int, ...]
@@ -40,7 +33,8 @@ class Side:
         return self.places[0].shape[1] if self.places else 1
 
     def within(self, first: int, last: int) -> Side:
-        """Return the pairs whose first position along one axis is at least `first` and below `last`, counted from it.
+        """Return the pairs whose first position along one axis is at least `first` and below `last`, counted from
+        `first`.
 
         The side has one axis, and all positions of these pairs are in the range, as in a range of shells of `triangle`.
         """

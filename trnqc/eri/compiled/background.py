@@ -78,9 +78,10 @@ def lacks_compiler(kernels: str) -> bool:
 
 
 class Needed:
-    """The programs that one purpose needs, and what happens while they are not compiled: one of KERNELS.
+    """The programs for one purpose, and one of KERNELS: the action while programs are not compiled.
 
-    `programs` returns them. It is called once there is a C compiler, because programs are written for its target.
+    `programs` returns the programs. It is called once there is a C compiler, because programs are written for its
+    target.
     """
 
     def __init__(self, programs: Callable[[], Sequence[Recipe]], kernels: str) -> None:
@@ -160,7 +161,7 @@ def _start(programs: Sequence[Recipe]) -> _Builder:
 
 
 def _write_request(request: IO[bytes], programs: Sequence[Recipe]) -> None:
-    """Write what `_START` and `builder.main` read."""
+    """Write the files that `_START` and `builder.main` read."""
     pickle.dump([os.path.abspath(path) for path in sys.path], request)
     pickle.dump((os.getpid(), linger()), request)
     pickle.dump(list(programs), request)

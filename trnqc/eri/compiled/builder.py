@@ -64,7 +64,7 @@ def main(request: IO[bytes]) -> int:
 
 
 def lower_priority() -> None:
-    """Lower the priority of this process and of those that it starts from now on."""
+    """Lower the priority of this process and of the processes that it starts from now on."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
 
@@ -177,7 +177,7 @@ def _compile(store: Callable[..., Path], program: Any, end: End, pauses: float) 
 
 
 def _watch(waiting: set[Future[Any]], end: End) -> list[str]:
-    """Wait until all jobs are done or it is time to end. Returns the messages of those that failed."""
+    """Wait until all jobs are done or it is time to end; return the messages of failed jobs."""
     failed: list[str] = []
     left: set[Future[Any]] = set(waiting)
     while left and not end:

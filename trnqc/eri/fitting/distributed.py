@@ -28,23 +28,11 @@ def bytes_of_a_rank(mol: gto.Mole, auxmol: gto.Mole, ranks: int) -> float:
 
 
 class DistributedFitting:
-    """Fitted integrals of which each rank has the rows Q of some groups.
+    """Fitted integrals of which each rank has the rows Q of some groups. All ranks create it and call `get_jk`
+    together.
 
-    All ranks create it and call `get_jk` together.
-
-    Parameters
-    ----------
-    mol, auxmol
-        The molecule and its fitting functions.
-    factor
-        The result of `prepared`, the same on all ranks.
-    ranks
-        The processes of the job.
-
-    Raises
-    ------
-    CompilerError, CommunicationError
-        If kernels cannot be compiled, or another rank is lost.
+    `factor` is the result of `prepared`, the same on all ranks. Raises CompilerError or CommunicationError if kernels
+    cannot be compiled, or another rank is lost.
     """
 
     def __init__(self, mol: gto.Mole, auxmol: gto.Mole, factor: MetricFactor, ranks: Ranks) -> None:
@@ -60,7 +48,7 @@ class DistributedFitting:
 
     @property
     def ran_on(self) -> str:
-        """What computed the integrals, in words."""
+        """Description of the code that computed the integrals."""
         threads = int(lib.num_threads())
         return f"{programs.words()}, {threads} thread{'s' * (threads > 1)} on each of {self.ranks.size} ranks"
 
@@ -76,7 +64,9 @@ class DistributedFitting:
         return lib.unpack_tril(self.ranks.sum(packed))
 
     def _exchanged(self, columns: np.ndarray, edges: Sequence[tuple[int, int]], naux: int) -> np.ndarray:
-        """Return all pairs of this rank's rows. In each step a rank sends to one other and receives from one other."""
+        """Return all pairs of this rank's rows. In each step a rank sends to one other rank and receives from one other
+        rank.
+        """
         me, size = self.ranks.rank, self.ranks.size
         rows_of = [_rows_of(naux, rank, size) for rank in range(size)]
         rows = np.empty((rows_of[me][1] - rows_of[me][0], max(end for _, end in edges)))
@@ -91,9 +81,8 @@ class DistributedFitting:
 
 
 def prepared(mol: gto.Mole, auxmol: gto.Mole) -> MetricFactor:
-    """Do what one rank does for all before they meet: compile the kernels, and factorise the metric.
-
-    Raises UnsupportedClass, CompilerError.
+    """Compile the kernels and factorise the metric on one rank, for all ranks, before the ranks meet. Raises
+    UnsupportedClass, CompilerError.
     """
     ThreeCentre(mol, auxmol)
     return MetricFactor.of(mol, auxmol)

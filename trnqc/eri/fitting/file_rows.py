@@ -25,26 +25,18 @@ BLOCKS = 8
 
 
 class FileRows:
-    """The rows (Q|ij) [naux, pairs] of a file.
+    """The rows (Q|ij) [naux, pairs] of a file, or of another object outside of memory that PySCF's DF object has as
+    `_cderi`.
 
-    Parameters
-    ----------
-    file
-        Its name, or what else PySCF's DF object has as `_cderi` if the integrals are not in memory.
-    name
-        The name of the integrals in the file: a dataset, or a group of datasets, each with a range of pairs ij.
+    `name` is that of a dataset in the file, or of a group of datasets, each with a range of pairs ij.
     """
 
     def __init__(self, file: Any, name: str) -> None:
         self._file, self._name = file, name
 
     def blocks(self, rows: int) -> Iterator[np.ndarray]:
-        """Yield blocks of at most `rows` rows in order. A block is valid until the next one is asked for.
-
-        Raises
-        ------
-        StorageError
-            If the file cannot be read.
+        """Yield blocks of at most `rows` rows in order, each valid until the next one is asked for. Raises StorageError
+        if the file cannot be read.
         """
         with self._datasets() as datasets:
             yield from _read_ahead(datasets, rows)

@@ -129,17 +129,11 @@ def _pairs(n: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class LowerSolver:
-    """Solves L X = B for a lower triangular matrix L by matrix products alone.
+    """Solves L X = B for a lower triangular matrix L by matrix products alone; the object keeps -L and the inverses of
+    the blocks on the diagonal.
 
     The first half of the rows is solved for, multiplied by the square of L below, and subtracted from the other half.
     The blocks on the diagonal are inverted beforehand, because a BLAS library multiplies much faster than it solves.
-
-    Attributes
-    ----------
-    negative
-        -L.
-    inverses
-        The inverses of the blocks on the diagonal.
     """
 
     negative: np.ndarray

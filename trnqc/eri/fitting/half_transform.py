@@ -34,17 +34,9 @@ TYPES = {"float64": "f64", "float32": "f32"}
 
 
 class HalfTransform:
-    """X_Q = B_Q C for rows of one type. Each thread has an object of its own.
+    """X_Q = B_Q C for rows of the type of the orbitals C [nao, nocc]. Each thread has an object of its own.
 
-    Parameters
-    ----------
-    orbitals [nao, nocc]
-        C, of the type of the rows.
-
-    Raises
-    ------
-    CompilerError
-        If there is no C compiler.
+    Raises CompilerError if there is no C compiler.
     """
 
     def __init__(self, orbitals: np.ndarray) -> None:
@@ -64,14 +56,10 @@ class HalfTransform:
         )
 
     def __call__(self, rows: np.ndarray, out: np.ndarray, first: int = 0) -> np.ndarray:
-        """Write X_Q of some rows, and return tr(C^T X_Q) [n], float64.
+        """Write X_Q of packed rows B_Q [n, nao (nao + 1) / 2] and return tr(C^T X_Q) [n], float64.
 
-        Parameters
-        ----------
-        rows [n, nao (nao + 1) / 2]
-            Matrices B_Q, packed. They are copied if they are not contiguous, as users' own integrals may be.
-        out [nao, at least first + n, nocc]
-            The array into whose columns first .. first + n X_Q is written.
+        Rows that are not contiguous, as users' own integrals may be, are copied. X_Q is written into columns first ..
+        first + n of `out` [nao, at least first + n, nocc].
         """
         rows, traces = np.ascontiguousarray(rows), np.empty(len(rows))
         size = {"n": len(rows), "columns": out.shape[1], "first": first}
@@ -222,7 +210,7 @@ class _Writer:
 
 
 def _copy(dtype: str) -> Function:
-    """Return the function that copies elements. Those that fill up a vector stay behind."""
+    """Return the function that copies elements, without the elements that fill up a vector."""
     b, count, source, target = Builder(), Var("count", "i64"), Array("source", dtype), Array("target", dtype)
     with b.loop("m", count) as m:
         b.store(target[m], source[m])

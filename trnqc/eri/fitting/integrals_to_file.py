@@ -33,28 +33,12 @@ Columns = tuple[int, int]
 
 
 def write_fitted_integrals(mol: gto.Mole, auxmol: gto.Mole, path: Path, name: str, room: float) -> np.ndarray:
-    """Write L^-1 (P|ij) to a dataset [naux, nao (nao + 1) / 2] of an HDF5 file; see `fitted_integrals`.
+    """Write L^-1 (P|ij) to a dataset [naux, nao (nao + 1) / 2] of an HDF5 file, and return the norms sqrt(sum_Q
+    (Q|ij)^2).
 
-    Parameters
-    ----------
-    mol, auxmol
-        The molecule, whose operator is used, and its fitting functions.
-    path, name
-        The file and the dataset; see `added_to`.
-    room
-        Bytes that arrays may take. One thread with the smallest run works in any case.
-
-    Returns
-    -------
-    numpy.ndarray [nao (nao + 1) / 2]
-        The norms sqrt(sum_Q (Q|ij)^2).
-
-    Raises
-    ------
-    UnsupportedClass, CompilerError
-        If there are no kernels for these shells. Nothing has been written then.
-    StorageError
-        If the file cannot be written. The dataset is not in it then.
+    See `fitted_integrals`, and `added_to` for `path` and `name`. Arrays may take `room` bytes, but one thread with the
+    smallest run works in any case. Raises UnsupportedClass or CompilerError if there are no kernels for these shells,
+    before anything is written; StorageError if the file cannot be written, and the dataset is not in it then.
     """
     integrals, factor, ranges = (
         ThreeCentre(mol, auxmol),
@@ -92,18 +76,10 @@ def write_fitted_integrals(mol: gto.Mole, auxmol: gto.Mole, path: Path, name: st
 
 
 def division(ranges: Sequence[Columns], nfit: int, threads: int, room: float) -> tuple[int, list[list[Columns]]]:
-    """Return how many threads have room for their runs, and the runs of consecutive ranges of pairs.
+    """Return how many threads have room for their runs, and the runs of consecutive ranges of pairs, of which there is
+    at least one.
 
-    Parameters
-    ----------
-    ranges
-        The ranges of pairs, at least one.
-    nfit
-        Number of fitting functions.
-    threads
-        Threads at most.
-    room
-        Bytes for all of them. A run takes its integrals twice at most, with the products of the solution.
+    `room` are the bytes for all threads. A run takes its integrals twice at most, with the products of the solution.
     """
     each = 2 * 8 * nfit
     threads = max(1, min(threads, int(room / (each * COLUMNS))))

@@ -77,22 +77,10 @@ class Norms:
 
 
 def coulomb(cderi: np.ndarray, dms: np.ndarray, norms: np.ndarray, ranks: Ranks = ALONE) -> np.ndarray:
-    """Compute J_ij = sum_Q (ij|Q) sum_kl (Q|kl) D_kl.
+    """Compute J_ij = sum_Q (ij|Q) sum_kl (Q|kl) D_kl [n, nao, nao] of real densities from this rank's packed rows
+    [naux, pairs].
 
-    Parameters
-    ----------
-    cderi [naux, pairs]
-        This rank's rows of fitted integrals, packed.
-    dms [n, nao, nao]
-        Real densities.
-    norms [nao, nao]
-        The norms of the rows of all ranks.
-    ranks
-        The ranks that have the other rows.
-
-    Returns
-    -------
-    numpy.ndarray [n, nao, nao]
+    `norms` [nao, nao] are those of the rows of all ranks.
     """
     folded = packed_densities(dms)
 
@@ -116,12 +104,12 @@ def packed_densities(dms: np.ndarray) -> np.ndarray:
 
 
 def bound_of_coulomb(dms: np.ndarray, norms: np.ndarray) -> np.ndarray:
-    """Return what no element of J of each density can exceed."""
+    """Return a bound on the absolute values of all elements of J, for each density."""
     return np.asarray(norms.max(initial=0.0) * (np.abs(dms) * norms).sum(axis=(1, 2)))
 
 
 def bound_of_exchange(orbitals: np.ndarray, norms: np.ndarray) -> np.ndarray:
-    """Return what no element of a row of K of the density C C^T can exceed; [nao]."""
+    """Return a bound [nao] on the absolute values of all elements of each row of K of the density C C^T."""
     diagonal = ((norms @ np.abs(orbitals)) ** 2).sum(axis=1)
     return np.asarray(np.sqrt(diagonal * diagonal.max(initial=0.0)))
 
@@ -135,27 +123,12 @@ def of_orbitals(
     *,
     with_j: bool = True,
 ) -> tuple[np.ndarray | None, np.ndarray]:
-    """Compute J and K of the density C C^T in one pass over the rows.
+    """Compute J (None without `with_j`) and K of the density C C^T, [nao, nao], in one pass over the packed rows
+    [naux, pairs].
 
-    With X_Q = B_Q C, J is sum_Q B_Q tr(C^T X_Q) and K is sum_Q X_Q X_Q^T.
-
-    Parameters
-    ----------
-    cderi [naux, pairs]
-        This rank's rows of fitted integrals B_Q, packed.
-    orbitals [nao, nocc]
-        C, the orbitals times the square roots of their occupations.
-    norms, ranks
-        As in `coulomb`.
-    room
-        Bytes that working arrays may take.
-    with_j
-        Whether J is wanted.
-
-    Returns
-    -------
-    vj, vk : numpy.ndarray [nao, nao]
-        vj is None if it is not wanted.
+    With X_Q = B_Q C, J is sum_Q B_Q tr(C^T X_Q) and K is sum_Q X_Q X_Q^T. `orbitals` [nao, nocc] are C, the orbitals
+    times the square roots of their occupations. `cderi`, `norms` and `ranks` are as in `coulomb`, and `room` are bytes
+    for working arrays.
     """
     nao, nocc = orbitals.shape
     pairs = nao * (nao + 1) // 2
@@ -189,8 +162,7 @@ def of_orbitals(
 def exchange(cderi: np.ndarray, dm: np.ndarray, norms: np.ndarray, room: float, ranks: Ranks = ALONE) -> np.ndarray:
     """Compute K_il = sum_Qjk (ij|Q) D_jk (Q|kl) of any real density; [nao, nao].
 
-    A symmetric density goes by its eigenvectors if those that matter are at most half of them. Arguments as in
-    `of_orbitals`.
+    The eigenvectors of a symmetric density are used if at most half of them matter. Arguments are as in `of_orbitals`.
     """
     if not is_symmetric(dm):  # NaN is not symmetric either.
         return _exchange_of_matrix(cderi, dm, norms, room, ranks)
@@ -247,14 +219,10 @@ def sums_of_groups(
     bounds: Sequence[np.ndarray],
     ranks: Ranks,
 ) -> list[np.ndarray]:
-    """Return the exact sums of what all groups of `count` rows add to arrays; NaN if a bound is not finite.
+    """Return the exact sums of the contributions of all groups of `count` rows; NaN if a bound is not finite.
 
-    worker: called once on each thread. bounds: as in `ExactSum`, the same on all ranks.
-
-    Raises
-    ------
-    BoundExceeded
-        If a sum is beyond its bound, which is then that of other rows.
+    `worker` is called once on each thread; `bounds` are as in `ExactSum`, the same on all ranks. Raises BoundExceeded
+    if a sum is beyond its bound, which is then that of other rows.
     """
     if not all(np.isfinite(bound).all() for bound in bounds):
         return [np.full(shape, np.nan) for shape in shapes]

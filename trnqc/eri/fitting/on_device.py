@@ -23,11 +23,8 @@ SAMPLE = 3
 
 
 def check(backend: str, precision: str) -> None:
-    """Raise an error where a backend cannot compute fitted J and K in a precision.
-
-    Raises
-    ------
-    InputError, BackendUnavailable, UnsupportedPrecision
+    """Raise InputError, BackendUnavailable or UnsupportedPrecision if a backend cannot compute fitted J and K in a
+    precision.
     """
     if backend not in BACKENDS:
         raise InputError(f"fitted J and K run on one of {', '.join(BACKENDS)}, found {backend!r}")
@@ -47,21 +44,10 @@ def on_device(backend: str, precision: str, room: float) -> Callable[[np.ndarray
 
 
 class DeviceProducts:
-    """J and K of one molecule on a device, see `trnqc.eri.fitting.rounded.ReducedProducts`.
+    """J and K of one molecule on a device, see `trnqc.eri.fitting.rounded.ReducedProducts`; `builds` counts their
+    computations.
 
-    Parameters
-    ----------
-    device
-        The integrals on the device.
-    rows [naux, pairs]
-        The same integrals in double precision.
-    backend
-        The name of the backend.
-
-    Attributes
-    ----------
-    builds : int
-        How many times J and K have been computed.
+    `rows` [naux, pairs] are the integrals of `device` in double precision.
     """
 
     def __init__(self, device: FittedJK, rows: np.ndarray, backend: str) -> None:
@@ -78,7 +64,7 @@ class DeviceProducts:
 
     @property
     def label(self) -> str:
-        """What computes J and K, and the precision."""
+        """Description of the device that computes J and K, and of the precision."""
         return f"{self._device.label}, {self._device.precision}"
 
     @property
@@ -89,14 +75,8 @@ class DeviceProducts:
     def __call__(
         self, orbitals: Sequence[np.ndarray], changes: np.ndarray | None, norms: np.ndarray, room: float
     ) -> tuple[np.ndarray | None, np.ndarray]:
-        """See `trnqc.eri.fitting.rounded.ReducedProducts`.
-
-        Raises
-        ------
-        InputError
-            If a density is not finite.
-        PrecisionError
-            If the sample is less accurate than the precision promises.
+        """See `trnqc.eri.fitting.rounded.ReducedProducts`. Raises InputError if a density is not finite; PrecisionError
+        if the sample is less accurate than the precision promises.
         """
         self.builds += 1
         vks = np.array([self._exchange(c) for c in orbitals])
@@ -138,5 +118,5 @@ def _pair(i: int, j: int) -> int:
 
 
 def _spread(count: int) -> np.ndarray:
-    """Return SAMPLE indices below a count, or all of them, at equal distances."""
+    """Return SAMPLE indices below a count at equal distances, or all indices if there are fewer."""
     return np.unique(np.linspace(0, count - 1, SAMPLE).astype(int))

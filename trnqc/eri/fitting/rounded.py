@@ -29,12 +29,8 @@ NEAR = 16
 class ReducedProducts(Protocol):
     """Computes J and K from the fitted integrals of one molecule in reduced precision.
 
-    Attributes
-    ----------
-    words
-        The precision and, if it is not the host, the device, in words.
-    rounding
-        The relative error with which one number is represented.
+    `words` describes the precision and, if it is not the host, the device; `rounding` is the relative error with which
+    one number is represented.
     """
 
     @property
@@ -51,19 +47,9 @@ class ReducedProducts(Protocol):
 
 
 class RoundedJK:
-    """J and K in reduced precision for the densities of one SCF.
+    """J and K in reduced precision for the densities of one SCF; `exchange` [..., nao, nao] is K of the last call.
 
-    Parameters
-    ----------
-    rows [naux, pairs]
-        The fitted integrals in double precision.
-    products
-        What computes J and K of them.
-
-    Attributes
-    ----------
-    exchange [..., nao, nao]
-        K of the last call.
+    `rows` [naux, pairs] are the fitted integrals in double precision, from which `products` computes J and K.
     """
 
     def __init__(self, rows: np.ndarray, products: ReducedProducts) -> None:
@@ -91,12 +77,8 @@ class RoundedJK:
 
 
 class HostProducts:
-    """Products of the host in single precision; the integrals are rounded as they are read.
-
-    Parameters
-    ----------
-    rows [naux, pairs]
-        The fitted integrals in double precision.
+    """Products of the host in single precision; the integrals, rows [naux, pairs] in double precision, are rounded as
+    they are read.
     """
 
     words = "single precision"
@@ -117,21 +99,11 @@ class HostProducts:
 def rounded_jk(
     rows: np.ndarray, orbitals: np.ndarray, change: np.ndarray | None, norms: np.ndarray, room: float
 ) -> tuple[np.ndarray | None, np.ndarray]:
-    """Compute K of the density C C^T, and J of a change of density, in single precision and in one pass over the rows.
+    """Compute K of the density C C^T, and J of a change of density [nao, nao], in single precision and in one pass over
+    the rows.
 
     The contribution of a group of rows is computed in single precision, and the sum over groups in double precision.
-
-    Parameters
-    ----------
-    rows, orbitals, norms, room
-        As in `trnqc.eri.fitting.jk.of_orbitals`.
-    change [nao, nao]
-        The density for J, symmetric, or None if J is not wanted.
-
-    Returns
-    -------
-    vj, vk : numpy.ndarray [nao, nao]
-        vj is None if `change` is.
+    `change` is symmetric; J is None if `change` is None. Other arguments are as in `trnqc.eri.fitting.jk.of_orbitals`.
     """
     (nao, nocc), pairs, single = orbitals.shape, rows.shape[1], np.dtype(np.float32)
     matrix = orbitals.astype(single)

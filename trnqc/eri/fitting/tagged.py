@@ -28,20 +28,12 @@ def fitted_jk(
     room: float,
     ranks: Ranks = ALONE,
 ) -> tuple[Any, Any]:
-    """Compute J and K from this rank's rows of fitted integrals, for a density that PySCF may have tagged.
+    """Compute J and K [..., nao, nao] from this rank's rows of fitted integrals, for a real density that PySCF may have
+    tagged.
 
-    Parameters
-    ----------
-    rows, norms, room, ranks
-        As in `trnqc.eri.fitting.jk`.
-    dm : array_like [..., nao, nao]
-        Real densities. If they have tags mo_coeff and mo_occ, K is computed from the occupied orbitals, and J from the
-        matrices, as PySCF does. They differ where a tagged array has been edited.
-
-    Returns
-    -------
-    vj, vk : numpy.ndarray [..., nao, nao] or None
-        None for what is not wanted.
+    With tags mo_coeff and mo_occ, K is computed from the occupied orbitals, and J from the matrices, as PySCF does; J
+    and K differ where a tagged array has been edited. Other arguments are as in `trnqc.eri.fitting.jk`. The result has
+    None for what is not wanted.
     """
     dms = np.asarray(dm, float)
     square = dms.reshape(-1, *dms.shape[-2:])
@@ -58,7 +50,7 @@ def fitted_jk(
 
 
 def _is_of_orbitals(dm: np.ndarray, orbitals: np.ndarray) -> bool:
-    """Return whether a density [nao, nao] is C C^T but for rounding, so that J of one is J of the other."""
+    """Return whether a density [nao, nao] is C C^T but for rounding, so that both have the same J."""
     # |C_mi C_ni| summed over i is at most sqrt(D_mm D_nn).
     scale = float(np.square(orbitals).sum(axis=1).max(initial=0.0))
     return bool(np.abs(dm - orbitals @ orbitals.T).max(initial=0.0) <= SAME * scale)

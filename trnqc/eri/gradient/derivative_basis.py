@@ -19,18 +19,11 @@ from trnqc.eri.kernels.angular import cartesians, raised, spherical
 
 @dataclass(frozen=True)
 class DerivativeBasis:
-    """The Cartesian shells whose functions chi' span the derivatives of a molecule's functions chi.
+    """The Cartesian shells `mol` whose functions chi' span the derivatives of a molecule's functions chi.
 
-    Parameters
-    ----------
-    mol
-        Those shells, on the same atoms: for every shell of the molecule l + 1, then l - 1 if l > 0.
-    cartesian
-        The molecule in Cartesian functions.
-    transform : sparse [ncart, nao]
-        The molecule's functions in those of `cartesian`.
-    gradient : sparse [n, nao], for x, y and z
-        d chi_i / dx = sum_k chi'_k gradient[x][k, i], by the electron's coordinate.
+    For every shell of the molecule there are l + 1, then l - 1 if l > 0, on the same atoms. `cartesian` is the molecule
+    in Cartesian functions, and `transform` [ncart, nao] its own functions in these. `gradient` [n, nao], for x, y and
+    z, gives d chi_i / dx = sum_k chi'_k gradient[x][k, i], by the electron's coordinate.
     """
 
     mol: gto.Mole
@@ -67,7 +60,7 @@ def derivative_basis(mol: gto.Mole) -> DerivativeBasis:
 
 
 def _factor(l: int) -> float:
-    """Return libcint's angular factor of Cartesian s and p functions; those of other shells are 1."""
+    """Return libcint's angular factor of Cartesian s and p functions; the factor of other shells is 1."""
     return sqrt((2 * l + 1) / (4 * pi)) if l < 2 else 1.0
 
 

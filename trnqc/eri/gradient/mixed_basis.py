@@ -55,7 +55,7 @@ class _Task:
 
 @dataclass(frozen=True, eq=False)
 class _Densities:
-    """Densities for one class of kets, as the digestion reads them."""
+    """The densities in the form that the digestion of one class of kets reads."""
 
     folded: np.ndarray
     far: np.ndarray
@@ -154,7 +154,8 @@ class MixedJK:
             yield _Task(cls, bra, ket, begin, last, relative_cost(bra, pairs, (last - begin) * len(pairs)))
 
     def _bounds(self, dms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what no element of a row of J and of K exceeds, even if all terms had one sign; both [n, i'].
+        """Return bounds [n, i'] on the absolute values of all elements of a row of J and of K, even if all terms had
+        one sign.
 
         By Schwarz's inequality, with q_ij the square root of (ij|ij), J_i'j is at most q_i'j sum_kl q_kl |D_kl|, and
         K_i'l at most sum_jk q_i'j |D_jk| q_kl.

@@ -144,7 +144,9 @@ def _gradient(
 
 
 def _largest(weights: np.ndarray) -> float:
-    """Return the largest absolute value of an array, without a temporary one of its size; NaN if it has any."""
+    """Return the largest absolute value of an array without a temporary array of its size; NaN if the array contains
+    NaN.
+    """
     return float(np.maximum(weights.max(initial=0.0), -weights.min(initial=0.0)))
 
 

@@ -16,23 +16,11 @@ from trnqc.gen import Value
 
 @dataclass(frozen=True)
 class GradientClass:
-    """A bra pair of shells la >= lb with fitting shells of angular momentum lc.
+    """A bra pair of shells la >= lb with fitting shells of angular momentum lc, for an operator of
+    `trnqc.eri.classes.OPERATORS`.
 
-    Parameters
-    ----------
-    la, lb, lc
-        Angular momenta.
-    cartesian
-        Whether functions are Cartesian or real spherical ones.
-    general
-        Whether several contractions share the primitives of the bra pair.
-    operator
-        One of `trnqc.eri.classes.OPERATORS`.
-
-    Raises
-    ------
-    UnsupportedClass
-        If an angular momentum is beyond those of the kernels.
+    `general` states that several contractions share the primitives of the bra pair. Raises UnsupportedClass if an
+    angular momentum is beyond those of the kernels.
     """
 
     la: int

@@ -74,18 +74,8 @@ def compiled_kernels(bra: Bra, blocks: Sequence[FittingBlock], operator: Operato
 class ThreeCentrePass:
     """Derivatives of (ab|P) times weights by the three centres, for one block of fitting shells.
 
-    Parameters
-    ----------
-    bra
-        The pairs.
-    weights [nao, nao, n] or [nao, n]
-        The weights of the functions a, b and P. Pairs that are swapped have the function b first.
-    screen
-        Quartets whose Schwarz bound is smaller are left out.
-    omega
-        The parameter of the operator, in 1/Bohr.
-    kernels
-        The kernels by class.
+    The weights of the functions a, b and P are [nao, nao, n] or [nao, n]; swapped pairs have the function b first.
+    Quartets with a Schwarz bound below `screen` are left out, and `omega` is in 1/Bohr.
     """
 
     bra: Bra

@@ -124,7 +124,9 @@ class _Kernel:
         return st.loop(f, layout.n_f, reads, stored(values, places))
 
     def primitives(self) -> list[st.Statement]:
-        """Loop over the primitives of the bra pair by falling BOUND, and for each over those of the fitting shells."""
+        """Loop over the primitives of the bra pair by falling BOUND, and for each primitive over the primitives of the
+        fitting shells.
+        """
         i, j, n_bra = Var("i", "i64"), Var("j", "i64"), self.i64["n_bra"]
         step = st.block(self.primitive(j), self.products(), self.kept(i), st.Assign(j, j + 1))
         bra = st.block(
@@ -189,7 +191,7 @@ class _Kernel:
         )
 
     def kept(self, i: Value) -> list[st.Statement]:
-        """Add a primitive's lower targets to those of each pair of contractions."""
+        """Add a primitive's lower targets to the targets of each pair of contractions."""
         if not self.cls.la:
             return []
         p, n, layout = Var("p", "i64"), Var("n", "i64"), self.layout

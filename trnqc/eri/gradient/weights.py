@@ -36,19 +36,9 @@ def cartesian_pair_weights(la: int, lb: int, values: Sequence[Value]) -> list[Va
 def target_weights(la: int, lb: int, shift: Sequence[Value], weights: Sequence[Value]) -> list[Value]:
     """Return the weights of the targets [e0|, for e in `components(la, lb)`, in a sum of integrals (ab|.
 
-    Parameters
-    ----------
-    la, lb
-        Angular momenta.
-    shift
-        A - B.
-    weights
-        Weights of the Cartesian (ab|, in row-major order.
-
-    Notes
-    -----
-    This is the transpose of the horizontal recurrence (a b+1_i| = (a+1_i b| + (A-B)_i (a b|, Head-Gordon and Pople, J.
-    Chem. Phys. 89, 5777 (1988), eq. 18.
+    `shift` is A - B, and `weights` are those of the Cartesian (ab| in row-major order. This is the transpose of the
+    horizontal recurrence (a b+1_i| = (a+1_i b| + (A-B)_i (a b|, Head-Gordon and Pople, J. Chem. Phys. 89, 5777 (1988),
+    eq. 18.
     """
     pairs = ((a, b) for a in cartesians(la) for b in cartesians(lb))
     of: dict[tuple[Powers, Powers], Value] = dict(zip(pairs, weights, strict=True))

@@ -33,16 +33,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Bra pairs and ket pairs of one class of quartets, and the arrays of `digest.parameters` that densities decide.
+    """Bra pairs, sorted by atoms, and ket pairs of one class of quartets, with the density-dependent arrays of
+    `digest.parameters`.
 
-    Parameters
-    ----------
-    cls, kind
-        The class of the quartets, and the kind of pass.
-    bra, ket
-        The pairs; those of the bra are sorted by their atoms.
-    once
-        Whether the quartets of two atoms are met in one order only, which holds for a class of pairs with itself.
+    `once` states that the quartets of two atoms are met in one order only, as for a class of pairs with itself.
     """
 
     cls: QuartetClass
@@ -112,7 +106,9 @@ def blocks_of(
     operator: Operator,
     once: bool = False,
 ) -> list[Block]:
-    """Return blocks for every bra with every ket, or with those up to its own place in the list if `once`."""
+    """Return blocks for every bra with every ket, or only with the kets up to the bra's own place in the list if
+    `once`.
+    """
     blocks = []
     for n, bra in enumerate(bras):
         for m, ket in enumerate(kets[: n + 1] if once else kets):
@@ -132,18 +128,9 @@ def run(
 ) -> list[T]:
     """Run blocks for each atom, and return what `finish` makes of its sums, in the order of the atoms.
 
-    Parameters
-    ----------
-    blocks
-        What is computed.
-    arguments
-        For each block the arguments of `digest.parameters` that depend on densities.
-    common
-        Arguments that all blocks share, with the extents of the matrices.
-    operator, cutoff, threads
-        As for `MixedJK`.
-    finish
-        Gets the atom, k_pair's rows and k_atom of this atom, and for each block its bra pairs and its sums of J.
+    `arguments` are those of `digest.parameters` that depend on densities, for each block; `common` are shared by all
+    blocks, with the extents of the matrices. `operator`, `cutoff` and `threads` are as for `MixedJK`. `finish` gets the
+    atom, k_pair's rows and k_atom of this atom, and for each block its bra pairs and its sums of J.
     """
     programs = {block.name: digest.program(block.kind, block.cls) for block in blocks}
     libraries = library.build(tuple(programs.values()), "kernels of second derivatives")

@@ -119,7 +119,7 @@ class ExchangeSums:
         return st.loop(n, self.size["c"], lines)
 
     def _paired_products(self, values: list[Value]) -> list[st.Statement]:
-        """Add (i'v|cd) D[vd] to the sum of i' and c, or (i'v|cd) D[vc] to that of i' and d."""
+        """Add (i'v|cd) D[vd] to the sum of i' and c, or (i'v|cd) D[vc] to the sum of i' and d."""
         assert self.paired is not None
         i, n = self.i, self.n
         if self.kind.columns == "c":

@@ -22,21 +22,10 @@ Sums = list[tuple[Block, slice, np.ndarray]]
 
 
 class Passes:
-    """The passes of one molecule.
+    """The passes of one molecule; arguments are as for `two_electron.HessianBuilder`.
 
-    Parameters
-    ----------
-    mol, omega, cutoff, threads
-        As for `two_electron.HessianBuilder`.
-
-    Attributes
-    ----------
-    basis
-        The molecule with the shells of derivatives.
-    atoms
-        The atom of each of these shells.
-    mixed
-        The pairs of such a shell with one of the molecule.
+    `basis` is the molecule with the shells of derivatives, `atoms` the atom of each of these shells, and `mixed` the
+    pairs of such a shell with one of the molecule.
     """
 
     def __init__(self, mol: gto.Mole, omega: float, cutoff: float, threads: int | None) -> None:

@@ -19,12 +19,8 @@ from trnqc.host.overrides import users_method
 def one_electron_energy(hessian: Any, dm: np.ndarray, weighted: np.ndarray) -> np.ndarray:
     """Return second derivatives of tr(h D) - tr(S W) at constant D and W, [natm, natm, 3, 3] in Hartree/Bohr^2.
 
-    Parameters
-    ----------
-    hessian : pyscf.hessian.rhf.HessianBase
-        PySCF's object. Its own `hcore_generator` is used where it has terms beyond kinetic energy and bare nuclei.
-    dm, weighted : ndarray [nao, nao]
-        The spin-summed density D and energy-weighted density W.
+    D and W [nao, nao] are the spin-summed density and energy-weighted density. PySCF's `hcore_generator` of the object
+    is used where it has terms beyond kinetic energy and bare nuclei.
     """
     mol = hessian.mol
     overlap = _two_functions(mol, "int1e_ipipovlp", "int1e_ipovlpip", -weighted)

@@ -18,17 +18,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Pass:
-    """A kind of pass: which sums it makes.
-
-    Parameters
-    ----------
-    name
-        The name.
-    columns
-        The ket functions, of "cd", that are the columns of `k_atom`.
-    j_pair, j_atom, k_pair
-        Whether these sums are made.
-    """
+    """A kind of pass: which sums it makes, and which ket functions, of "cd", are the columns of `k_atom`."""
 
     name: str
     columns: str

@@ -14,14 +14,9 @@ from trnqc.eri.shells.pairs import ShellPairs, pair_orbitals
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Pairs (one, other) of shells of two bases, of one class, with what depends on the first shell being `one`.
+    """Pairs (one, other) of shells of two bases, of one class, with the atom of the shell `one` of each pair.
 
-    Parameters
-    ----------
-    pairs
-        The pairs.
-    atoms [npair]
-        The atom of each pair.
+    The properties put the shell `one` first, in whichever order the pairs have the shells.
     """
 
     pairs: ShellPairs
@@ -56,7 +51,7 @@ def side_of(pairs: ShellPairs, atom_of: np.ndarray | None = None) -> Side:
 
 @dataclass(frozen=True, eq=False)
 class Ket:
-    """Ket pairs on lanes: vectors are those of one atom, by falling bound."""
+    """Ket pairs on lanes: a vector has pairs of one atom only, by falling bound."""
 
     side: Side
     packed: PackedPairs

@@ -182,7 +182,7 @@ def vectors(
 def selected(batch: Batch, count: Value) -> st.Block:
     """Fill `queue` with the ket pairs that pass the test and `weight` with their factors; declare and set `count`.
 
-    Behind them is one more vector of pairs with weight 0.
+    One more vector of pairs with weight 0 follows the selected pairs.
     """
     a = batch.arrays
     k, end, i = Var("k", "i64"), Var("end", "i64"), Var("i", "i64")

@@ -81,7 +81,7 @@ class JKBuilder:
 
     @property
     def ran_on(self) -> str:
-        """What computes J and K, in words."""
+        """Description of the code that computes J and K."""
         among = f" on each of {self.ranks.size} ranks" if self.ranks.size > 1 else ""
         return f"{programs.words()}, {self.threads} thread{'s' * (self.threads > 1)}{among}"
 
@@ -91,7 +91,7 @@ class JKBuilder:
         return tuple(dict.fromkeys(quartet_class(a, b, self.operator.name) for a, b in pairs))
 
     def build(self, with_j: bool = True, with_k: bool = True) -> dict[QuartetClass, Library]:
-        """Compile what the molecule needs, unless that is done already."""
+        """Compile the kernels of the molecule that are not compiled yet."""
         if (with_j, with_k) not in self._libraries:
             batches = [Batch(cls, with_j, with_k) for cls in self.classes()]
             libraries = programs.build([batch.program for batch in batches])
@@ -192,7 +192,7 @@ class JKBuilder:
     def _summed(
         self, run: Run, tables: tuple[Table, ...], libraries: dict[QuartetClass, Library]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return what all quartets add to J by pairs and to K by blocks, on the threads of all ranks."""
+        """Return the contributions of all quartets to J by pairs and to K by blocks, from the threads of all ranks."""
         groups = self._groups(tables)
         own = (groups[n] for n in self._share([sum(task.cost for task in group) for group in groups]))
         j_bound, k_bound = run.bounds(self._schwarz(tables), np.diff(self.mol.ao_loc_nr()))

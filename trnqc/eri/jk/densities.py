@@ -35,16 +35,10 @@ def checked(dm: Any, nao: int, hermi: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """Symmetric and antisymmetric parts of density matrices, without those that are zero.
+    """Symmetric and antisymmetric parts [parts, nao, nao] of density matrices, without those that are zero.
 
-    Parameters
-    ----------
-    matrices : ndarray [parts, nao, nao]
-        Matrices that equal their transposes, or the negative of these.
-    signs : ndarray [parts]
-        1 for symmetric matrices, -1 for antisymmetric ones.
-    owners : ndarray [parts]
-        The number of the density that a matrix is a part of.
+    `signs` are 1 for symmetric and -1 for antisymmetric matrices; `owners` are the numbers of the densities they are
+    parts of.
     """
 
     matrices: np.ndarray

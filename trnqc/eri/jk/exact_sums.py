@@ -29,22 +29,11 @@ BLOCK = 16384
 
 
 class ExactSum:
-    """A sum of arrays.
+    """A sum of arrays [n, m], whose absolute value and those of all partial sums cannot exceed `bound` [n], by row.
 
-    Parameters
-    ----------
-    shape
-        The shape [n, m] of all terms.
-    bound [n]
-        What the absolute values of the sum and of all partial sums cannot exceed, by row. Each term is rounded by at
-        most half a quantum, which is bound / 2^61. Beyond the bound the sum may overflow.
-    checked
-        Whether terms and partial sums are compared with the bound.
-
-    Attributes
-    ----------
-    exceeded : bool
-        Whether one was beyond it, so that the sum is wrong; False if they are not compared.
+    Each term is rounded by at most half a quantum, which is bound / 2^61; beyond the bound the sum may overflow. If
+    `checked`, terms and partial sums are compared with the bound, and `exceeded` tells whether one was beyond it, so
+    that the sum is wrong.
     """
 
     def __init__(self, shape: tuple[int, int], bound: np.ndarray, checked: bool = False) -> None:
@@ -60,7 +49,9 @@ class ExactSum:
 
 
 class Terms:
-    """The terms that one thread adds to a sum: it computes each in `array`, which is zero, then calls `flush`."""
+    """The terms that one thread adds to a sum: the thread computes each term in `array`, which is zero, then calls
+    `flush`.
+    """
 
     def __init__(self, total: ExactSum) -> None:
         self.total, self.array = total, np.zeros(total.total.shape)

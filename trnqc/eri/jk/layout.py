@@ -18,16 +18,10 @@ from trnqc.eri.shells.pairs import functions
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Where the blocks of a matrix of a molecule are.
+    """The places of blocks in a matrix of a molecule: the functions [nao] sorted by l, and the position of each shell's
+    first contraction among those of its l.
 
-    Parameters
-    ----------
-    order [nao]
-        The functions sorted by l.
-    place [shells of the molecule]
-        The position of a shell's first contraction among those of its l.
-    shells, sizes
-        Contracted shells, and functions of one, by l.
+    `shells` and `sizes` are the contracted shells, and the functions of one, by l.
     """
 
     order: np.ndarray

@@ -29,22 +29,10 @@ _work_size = cache(work_size)
 class Run:
     """One pass over the integrals: what all its tasks share.
 
-    Parameters
-    ----------
-    layout
-        The order of the matrices.
-    with_j, with_k
-        What is wanted.
-    pairs [densities, elements of all pairs]
-        The densities for J.
-    blocks [densities, nao nao]
-        The densities for K, in the order of the layout.
-    each_of
-        Returns `each`.
-    maxima [shells, shells]
-        The largest element of each block over the densities of all passes, for the screening.
-    reals
-        The values of `batch.REALS`.
+    `pairs` [densities, elements of all pairs] are the densities for J, and `blocks` [densities, nao nao] those for K,
+    in the order of the layout. `each_of` returns `each` [densities, shells, shells], the largest element of each density by blocks,
+    `maxima` [shells, shells] the same over the densities of all passes, for the screening. `reals` are the values of
+    `batch.REALS`.
     """
 
     layout: Layout

@@ -27,16 +27,9 @@ FEWEST = 48
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Pairs of one class with records of like length.
+    """Pairs of one class with records of like length, with the arrays that a driver reads (`batch.Batch.arrays`).
 
-    Parameters
-    ----------
-    pairs
-        The pairs.
-    places, measures, bounds
-        The arrays that a driver reads; see `batch.Batch.arrays`.
-    at
-        Where the elements of these pairs begin among those of all tables.
+    `at` is where the elements of these pairs begin among those of all tables.
     """
 
     pairs: ShellPairs
@@ -59,11 +52,11 @@ class Table:
 
     @cached_property
     def general_records(self) -> np.ndarray:
-        """The records as a general kernel reads them."""
+        """The records in the form that a general kernel reads."""
         return general_records(self.pairs.records)
 
     def records_for(self, cls: QuartetClass) -> np.ndarray:
-        """Return the records as the kernel of a class reads them."""
+        """Return the records in the form that the kernel of a class reads."""
         return self.general_records if cls.general else self.records
 
 

@@ -22,33 +22,20 @@ def cartesians(l: int) -> tuple[Powers, ...]:
 
 
 def raised(powers: Powers, axis: int, by: int = 1) -> Powers:
-    """Return the powers with that of one axis changed by `by`."""
+    """Return the powers, with the power of one axis changed by `by`."""
     x, y, z = (p + by * (n == axis) for n, p in enumerate(powers))
     return x, y, z
 
 
 @cache
 def spherical(l: int) -> np.ndarray:
-    """Return real solid harmonics as combinations of Cartesian functions.
+    """Return the coefficients [(l+1)(l+2)/2, 2 l + 1] of real solid harmonics, m = -l, ..., l, in the order of
+    `cartesians`; read-only.
 
-    Parameters
-    ----------
-    l
-        The angular momentum.
-
-    Returns
-    -------
-    numpy.ndarray [(l+1)(l+2)/2, 2 l + 1]
-        The coefficients of m = -l, ..., l in the order of `cartesians`; read-only.
-
-    Notes
-    -----
     Helgaker, Jorgensen and Olsen, Molecular Electronic-Structure Theory (2000), eqs. 6.4.47 to 6.4.50, give S_lm =
     sqrt(4 pi / (2 l + 1)) r^l Y_lm. The functions here are r^l Y_lm, normalised on the unit sphere. For s and p the
     matrix is the identity, in the order x, y, z: libcint keeps their angular factors in the contraction coefficients.
 
-    Examples
-    --------
     >>> spherical(2)[:, 2].round(4)  # z^2 - (x^2 + y^2) / 2, times sqrt(5 / (4 pi))
     array([-0.3154,  0.    ,  0.    , -0.3154,  0.    ,  0.6308])
     """

@@ -68,17 +68,11 @@ def _tail(order: int, t: float) -> float:
 
 @cache
 def table(order: int) -> np.ndarray:
-    """Return the table from which a kernel computes F_0, ..., F_order.
+    """Return the table [intervals, 8] from which a kernel computes F_0, ..., F_order; read-only.
 
-    Returns
-    -------
-    numpy.ndarray [intervals, 8]
-        Row i serves i/8 <= T < (i+1)/8. It holds the seven coefficients of F_order as a polynomial in T - (i + 1/2)/8,
-        lowest power first, then exp(-T) at the middle. Read-only.
-
-    Notes
-    -----
-    The polynomials are Taylor series that are shortened in Chebyshev polynomials. Their error is 1e-15 F_order(0).
+    Row i serves i/8 <= T < (i+1)/8. It holds the seven coefficients of F_order as a polynomial in T - (i + 1/2)/8,
+    lowest power first, then exp(-T) at the middle. The polynomials are Taylor series that are shortened in Chebyshev
+    polynomials; their error is 1e-15 F_order(0).
     """
     middle = (np.arange(end(order) * DENSITY) + 0.5) / DENSITY
     derivatives = [reference(order + _TAYLOR - 1, middle)]
@@ -114,23 +108,12 @@ def values(
     table: Array,
     boys: Array,
 ) -> list[st.Statement]:
-    """Return statements that store G_m = [00|00]^(m) (2 rho)^m of a primitive quartet, m = 0, ..., order.
+    """Return statements that store G_m = [00|00]^(m) (2 rho)^m of a primitive quartet, m = 0, ..., order, in `boys`.
 
-    Parameters
-    ----------
-    order, operator
-        The highest m, and one of `trnqc.eri.classes.OPERATORS`.
-    factor
-        The product of the two pairs' COEFFICIENTs.
-    total, rho, distance
-        Variables for zeta + eta, zeta eta / (zeta + eta) and |P - Q|^2.
-    omega
-        The parameter of erf and erfc, in 1/Bohr.
-    table, boys
-        The array of `table_array`, and the array of G_m that is written.
+    `operator` is one of `trnqc.eri.classes.OPERATORS`, with `omega` in 1/Bohr; `factor` is the product of the two
+    pairs' COEFFICIENTs; `total`, `rho` and `distance` are variables for zeta + eta, zeta eta / (zeta + eta) and |P -
+    Q|^2; and `table` is the array of `table_array`.
 
-    Notes
-    -----
     For 1/r, G_m = factor / sqrt(zeta + eta) (2 rho)^m F_m(rho |P - Q|^2). For erf(omega r)/r, zeta + eta + zeta eta /
     omega^2 takes the place of zeta + eta, in rho too. erfc is the difference of the two, with an error of 1e-14 times
     the value for 1/r.

@@ -31,7 +31,9 @@ NEAR, FAR, BOTH, HALF, SHARE = (Var(name) for name in ("near", "far", "both", "h
 
 @dataclass(frozen=True)
 class Column:
-    """The column of f: its powers, the axis in which it is lowered, and that power of the column before."""
+    """The column of f: its powers, the axis in which f is lowered, and the power of the preceding column in this
+    axis.
+    """
 
     powers: Powers
     axis: int
@@ -46,14 +48,9 @@ class Column:
 class ColumnLayout:
     """The columns of a class: their order, and where each is kept.
 
-    Parameters
-    ----------
-    side
-        The side whose functions f are columns; the functions e of the other side are the elements of rows.
-    e_low, e_high, f_low, f_high
-        The lowest and highest angular momentum of the targets' e and f.
-    fitted
-        Whether columns follow the rule FITTED, which needs a single order m at each level.
+    The functions f of `side` are columns; the functions e of the other side are the elements of rows. The lowest and
+    highest angular momenta are those of the targets. `fitted` states that columns follow the rule FITTED, which needs a
+    single order m at each level.
     """
 
     side: int
@@ -92,7 +89,7 @@ class ColumnLayout:
         return len(self.rows) * sum(map(self.orders, range(level)))
 
     def tree(self, f: Powers = (0, 0, 0)) -> Iterator[Column]:
-        """Yield all columns but that of f = 0, depth first."""
+        """Yield all columns except f = 0, depth first."""
         for axis in range(3):
             branch = raised(f, axis)
             if sum(f) < self.f_high and _axis(branch) == axis:
@@ -220,7 +217,9 @@ class _ColumnCode:
         return st.Call(self.functions[kind], tuple(arguments))
 
     def function(self, axis: int, lower: bool, keep: bool, hand_out: bool) -> st.Function:
-        """Build the function for rows of a column that are kept for its branches, for one that is a target, or both."""
+        """Build the function for the rows of a column that are kept for its branches, for the rows of a target column,
+        or for both.
+        """
         p, width = self.layout, len(self.layout.rows)
         x, y, own, h = (Array(name, "f64", (None,), lanes=True) for name in ("x", "y", "own", "h"))
         count, m = Var("count", "i64"), Var("m", "i64")

@@ -121,7 +121,8 @@ def flops(order: Sequence[Stage], extents: tuple[int, int]) -> int:
 def _clashes(order: Sequence[Stage], extents: tuple[int, int]) -> bool:
     """Whether a stage works on columns whose elements compete for a few sets of the CPU's cache.
 
-    With 64-byte elements (8 lanes) that happens where a row is a multiple of 16 of them. It costs half as much again.
+    With 64-byte elements (8 lanes) the columns compete if a row is a multiple of 16 such elements. The stage then takes
+    half as long again.
     """
     for stage in order:
         if stage.axis == 0 and extents[1] % 16 == 0:
@@ -176,17 +177,8 @@ def horizontal_function(
 
     Its parameters are h, lanes [e, f] in the order of `components`; ab [6], A and A - B; cd, lanes [6], C and C - D;
     scratch, lanes [scratch_size]; and out, lanes [na nb, nc nd]. h is not changed and must not overlap with out.
-
-    Parameters
-    ----------
-    la, lb, lc, ld, cartesian
-        The class.
-    fused
-        As in `stages`.
-    unrolled
-        Whether to write one body without loops; by default small classes are unrolled.
-    space
-        The memory of h; "local" stands for registers.
+    `fused` is as in `stages`; `unrolled` writes one body without loops, by default for small classes; and `space` is
+    the memory of h, where "local" stands for registers.
     """
     order, size = _stages_and_scratch(la, lb, lc, ld, cartesian, fused)
     start = (len(components(la, lb)), len(components(lc, ld)))
@@ -235,6 +227,6 @@ def _unrolled(order: list[Stage], extents: tuple[int, int], h: Array, scratch: A
 
 
 def _stored(values: Sequence[Value], elements: Sequence[Value]) -> list[st.Statement]:
-    """Return code that computes the values and stores each in its element as soon as it is known."""
+    """Return code that computes the values and stores each in its element at once."""
     element = dict(zip(values, elements, strict=True))
     return straight_line_code(values, lambda value, held: st.store(element[value], held), "target")

@@ -14,30 +14,18 @@ from trnqc.gen import Array, Value, Var
 class Parameters:
     """The parameters of a kernel, in order. The records are those of `trnqc.eri.classes`.
 
-    Parameters
-    ----------
-    n_bra
-        Primitive pairs of the bra.
-    bra, bra_centre : f64 [n_bra, 6 or 6 + n_ab], f64 [6]
-        The record of the bra pair; A and A - B.
-    n_ket
-        Primitive pairs of the kets.
-    ket, ket_centre : f64 [n_ket, 6 or 6 + n_cd], f64 [6], of lanes
-        The records of the ket pairs; C and C - D. A lane without a pair has COEFFICIENT 0 and ZETA 1.
-    ket_bound : f64 [n_ket + 1]
-        The largest BOUND of a primitive pair over the lanes, falling. The last entry is read, but may be any number.
-    n_ab, n_cd
-        Pairs of contractions; 1 in a segmented class. In a general class a segmented pair has 1.0 at CONTRACTION.
-    cutoff
-        Primitive quartets whose product of BOUNDs is smaller are left out.
-    omega
-        The parameter of the operator, in 1/Bohr.
-    boys : f64
-        The table `boys.table(cls.order)`.
-    work : f64 [work_size(...)], of lanes
-        Working memory with any contents.
-    out : f64 [n_ab, n_cd, na nb, nc nd], of lanes
-        The integrals; overwritten.
+    - n_bra: primitive pairs of the bra; bra [n_bra, 6 or 6 + n_ab], bra_centre [6]: its record; A and A - B.
+    - n_ket: primitive pairs of the kets; ket [n_ket, 6 or 6 + n_cd], ket_centre [6], of lanes: their records; C and
+      C - D. A lane without a pair has COEFFICIENT 0 and ZETA 1.
+    - ket_bound [n_ket + 1]: the largest BOUND of a primitive pair over the lanes, falling. The last entry is read, but
+      may be any number.
+    - n_ab, n_cd: pairs of contractions; 1 in a segmented class. In a general class a segmented pair has 1.0 at
+      CONTRACTION.
+    - cutoff: primitive quartets whose product of BOUNDs is smaller are left out; omega: in 1/Bohr.
+    - boys: the table `boys.table(cls.order)`; work [work_size(...)], of lanes: memory with any contents.
+    - out [n_ab, n_cd, na nb, nc nd], of lanes: the integrals; overwritten.
+
+    All arrays are of f64.
     """
 
     n_bra: Value

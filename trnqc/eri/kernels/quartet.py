@@ -122,7 +122,9 @@ def _distributed(
     source: Value | int,
     target: Value | int,
 ) -> st.Statement:
-    """Add n values of a primitive, times its coefficient, to those of each contraction; the first primitive stores."""
+    """Add n values of a primitive, times its coefficient, to the values of each contraction; the first primitive
+    stores.
+    """
     t, share = Var("t", "i64"), Var("share")
     element, value = p.work[c * n + t + target], share * p.work[t + source]
     store, add = (st.block(st.loop(t, n, put(element, value))) for put in (st.store, st.accumulate))
@@ -163,20 +165,9 @@ def primitive_quartet(
 ) -> list[st.Statement]:
     """Return statements for one primitive quartet: its coefficients, Boys values and recurrence.
 
-    Parameters
-    ----------
-    shells
-        The angular momenta of the recurrence.
-    operator
-        One of `trnqc.eri.classes.OPERATORS`.
-    function
-        The vertical recurrence, see `vertical.parameters`.
-    ket, j
-        The records of the ket pairs with C and C - D, and the primitive. `bra_primitive` reads the bra.
-    omega, table
-        The parameter of the operator in 1/Bohr, and the table of the Boys function.
-    into, scratch
-        The targets, and scratch memory of the recurrence.
+    `function` is the vertical recurrence (`vertical.parameters`), `ket` the records of the ket pairs with C and C - D,
+    `j` the primitive, `omega` is in 1/Bohr, and `table` is that of the Boys function. `bra_primitive` reads the bra.
+    `into` are the targets, `scratch` memory of the recurrence.
     """
     statements: list[st.Statement] = []
     records, centre = ket

@@ -80,16 +80,8 @@ def reduction(rule: str, powers: tuple[Powers, Powers]) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Recurrence:
-    """The recurrence of a class.
-
-    Parameters
-    ----------
-    nodes
-        The value of every intermediate G[a|c]^(m), by (a, c, m).
-    boys
-        The F_m that the targets need, by m.
-    targets
-        The values [e, f] in row-major order.
+    """The recurrence of a class: every intermediate G[a|c]^(m) by (a, c, m), the needed F_m by m, and the targets
+    [e, f] in row-major order.
     """
 
     nodes: dict[tuple[Powers, Powers, int], Value]
@@ -116,7 +108,7 @@ def recurrence(la: int, lb: int, lc: int, ld: int, rule: str) -> Recurrence:
         return nodes[a, c, m]
 
     def lowered(powers: tuple[Powers, Powers], m: int) -> Value:
-        """Express G[a|c]^(m) by lower powers; the letters are those of the equation for a, whatever the side."""
+        """Express G[a|c]^(m) by lower powers; the letters are those of the equation for a, for either side."""
         side, i = reduction(rule, powers)
         c = powers[1 - side]
         a = raised(powers[side], i, -1)

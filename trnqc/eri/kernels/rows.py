@@ -49,17 +49,11 @@ def _width(cls: QuartetClass, contractions: str) -> Value | int:
 
 
 def integrals(cls: QuartetClass, args: dict[str, Any], kernel: st.Function | None = None) -> st.Statement:
-    """Return the call that computes the integrals of bra pair PAIR with row ROW into `out`.
+    """Return the call that computes the integrals of bra pair PAIR with row ROW into `out`, by default with the kernel
+    of the class.
 
-    Parameters
-    ----------
-    cls
-        The class.
-    args
-        The parameters of the calling program by name: `bra_arrays`, `ket_arrays`, n_ab, n_cd, cutoff, omega, boys, work
-        and out.
-    kernel
-        By default the kernel of the class.
+    `args` are the parameters of the calling program by name: `bra_arrays`, `ket_arrays`, n_ab, n_cd, cutoff, omega,
+    boys, work and out.
     """
     return st.call(
         kernel or quartet_function(cls),

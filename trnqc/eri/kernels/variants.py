@@ -22,19 +22,11 @@ LARGEST_FITTED = 4000
 
 @dataclass(frozen=True)
 class Variant:
-    """Choices for a kernel. The defaults suit CPUs.
+    """Choices for a kernel, as in `vertical.straight` and `horizontal.horizontal_function`. The defaults suit CPUs.
 
-    Parameters
-    ----------
-    rule, method, draws
-        As in `vertical.straight`; the form "columns" only reads whether the rule is FITTED.
-    space
-        The memory for the targets of a segmented class: "global" for the kernel's work, "shared", or "local", which are
-        registers if they suffice.
-    peeled
-        Whether the first primitive quartet has code of its own that stores, so that no targets are cleared.
-    fused, unrolled
-        As in `horizontal.horizontal_function`.
+    The form "columns" only reads whether the rule is FITTED. `space` is the memory for the targets of a segmented
+    class: "global" for the kernel's work, "shared", or "local", which are registers if they suffice. If `peeled`, the
+    first primitive quartet has code of its own that stores, so that no targets are cleared.
     """
 
     rule: str = ""

@@ -25,7 +25,9 @@ def operator_of(omega: float) -> str:
 
 
 def one_of_each(mol: gto.Mole) -> gto.Mole:
-    """Return the molecule with one shell of each angular momentum and kind of contraction. It has the same classes."""
+    """Return the molecule with one shell of each angular momentum and kind of contraction, which has the same
+    classes.
+    """
     kinds = np.stack([mol._bas[:, gto.ANG_OF], mol._bas[:, gto.NCTR_OF] > 1])
     first = np.unique(kinds, axis=1, return_index=True)[1]
     copy = mol.copy(deep=False)
@@ -50,12 +52,12 @@ def for_gradients(mol: gto.Mole, omega: float) -> Programs:
 
 
 def for_hessians(mol: gto.Mole, omega: float) -> Programs:
-    """Return the programs of `HessianBuilder`, which include those of `GradientBuilder`."""
+    """Return the programs of `HessianBuilder`, including the programs of `GradientBuilder`."""
     return _sorted(prebuild.programs(one_of_each(mol), ("gradient", "hessian"), operator_of(omega)))
 
 
 def for_fitting(mol: gto.Mole, auxmol: gto.Mole) -> Programs:
-    """Return the programs of `int3c2e` and `int2c2e`, and those of J and K from fitted integrals."""
+    """Return the programs of `int3c2e` and `int2c2e`, and of J and K from fitted integrals."""
     operator = operator_of(mol.omega or 0.0)
     products = tuple(half_transform.recipe(dtype) for dtype in ("f64", "f32"))
     return products + _sorted(prebuild.programs(one_of_each(mol), ("fitting",), operator, one_of_each(auxmol)))

@@ -76,7 +76,7 @@ class SeminumericalExchange:
 
     @property
     def ran_on(self) -> str:
-        """What computes K, in words."""
+        """Description of the code that computes K."""
         points = sum(int((block.weights != 0).sum()) for block in self.blocks)
         return f"K on {points} points (level {self.level}), {programs.words()}, {self.threads} threads"
 
@@ -118,7 +118,7 @@ class SeminumericalExchange:
         return np.stack([0.5 * factor * (p @ one.T @ c) for one, factor in zip(sums, scale)])
 
     def _summed(self, pool: Any, work: _Overlap | _Pass) -> np.ndarray:
-        """Return the sum of what all blocks contribute, added in the order of the groups."""
+        """Return the sum of the contributions of all blocks, added in the order of the groups."""
         size = -(-len(self.blocks) // GROUPS)
         groups = (self.blocks[begin : begin + size] for begin in range(0, len(self.blocks), size))
         total = work.start()
@@ -192,8 +192,6 @@ RESOLVED = (0.5, 2.0)
 def correction(overlap: np.ndarray, quadrature: np.ndarray) -> np.ndarray:
     """Return P [nao, nao] from the overlap matrix and its quadrature.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> s, n = np.array([[1.0, 0.2], [0.2, 1.0]]), np.array([[1.1, 0.2], [0.2, 1.0]])
     >>> p = correction(s, n)

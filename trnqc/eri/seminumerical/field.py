@@ -25,21 +25,10 @@ ENERGY, POTENTIAL = 1e-11, 1e-7
 
 
 class Field:
-    """The pairs of a molecule and their programs.
+    """The pairs of a molecule and their programs; `energy` and `potential` say what may be left out, see ENERGY and
+    POTENTIAL.
 
-    Parameters
-    ----------
-    mol
-        The molecule.
-    operator
-        The operator of the integrals.
-    energy, potential
-        What may be left out; see ENERGY and POTENTIAL.
-
-    Raises
-    ------
-    CompilerError, UnsupportedClass, MoleculeError
-        If there are no programs for the molecule's shells.
+    Raises CompilerError, UnsupportedClass or MoleculeError if there are no programs for the molecule's shells.
     """
 
     def __init__(self, mol: gto.Mole, operator: Operator, energy: float = ENERGY, potential: float = POTENTIAL) -> None:
@@ -73,16 +62,9 @@ class Field:
         return int(self.first[-1])
 
     def add(self, block: Block, f: np.ndarray, g: np.ndarray, norm: float) -> None:
-        """Add sum_l (kl|g) F_lg to G_kg.
+        """Add sum_l (kl|g) F_lg to G_kg; `f` and `g` are [densities, ncart, vectors, lanes].
 
-        Parameters
-        ----------
-        block
-            The points.
-        f, g : ndarray [densities, ncart, vectors, lanes]
-            F is read, G is added to.
-        norm
-            The largest square root of sum_g w X^2 over the orbitals X with which G is multiplied later.
+        `norm` is the largest square root of sum_g w X^2 over the orbitals X with which G is multiplied later.
         """
         sphere = block.sphere.copy()
         sphere[BLOCK_NORM] = norm

@@ -30,16 +30,10 @@ NO_WEIGHT = 1e-10
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Points that are close to one another.
+    """Points [3, vectors, lanes] in Bohr that are close to one another, with weights [vectors * lanes] in Bohr^3.
 
-    Parameters
-    ----------
-    points : ndarray [3, vectors, lanes]
-        The coordinates, in Bohr. Padding repeats the first point.
-    weights : ndarray [vectors * lanes]
-        The weights, in Bohr^3; 0 for padding.
-    sphere : ndarray [BLOCK]
-        A sphere around the points, and a place for the norm of the largest orbital.
+    Padding repeats the first point with weight 0. `sphere` [BLOCK] is a sphere around the points, and a place for the
+    norm of the largest orbital.
     """
 
     points: np.ndarray

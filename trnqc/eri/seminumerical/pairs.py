@@ -25,12 +25,8 @@ from trnqc.eri.shells.pairs import ShellPairs, pairs_of
 class PointPairs:
     """The pairs of one class as arguments of its program, see `program.parameters`.
 
-    Parameters
-    ----------
-    la, lb, n_ab, n_b
-        Angular momenta, pairs of contractions, and contractions of b.
-    records [pairs, rows, W], centre [pairs, 6], extents [pairs, EXTENTS], places [pairs, PLACES]
-        The pairs.
+    `n_ab` and `n_b` are pairs of contractions, and contractions of b. The arrays are records [pairs, rows, W], centre
+    [pairs, 6], extents [pairs, EXTENTS] and places [pairs, PLACES].
     """
 
     la: int

@@ -195,7 +195,7 @@ def _boys(cls: QuartetClass, args: dict[str, Any], distance: Value, values: Arra
 
 
 def _distributed(args: dict[str, Any], i: Value, size: int) -> list[st.Statement]:
-    """Add the targets of a primitive pair, times its coefficients, to those of all pairs of contractions."""
+    """Add the targets of a primitive pair, times its coefficients, to the targets of all pairs of contractions."""
     c, t, share, work = Var("c", "i64"), Var("t", "i64"), Var("weight"), args["work"]
     behind = args["n_ab"] * size
     add = st.loop(t, size, st.accumulate(work[c * size + t], share * work[behind + t]))

@@ -35,8 +35,6 @@ PAIR = 1e-6
 def is_cheaper(mol: gto.Mole, naux: int) -> bool:
     """Return whether seminumerical K is estimated to be faster than fitted K, or than exact K if naux is 0.
 
-    Examples
-    --------
     >>> from pyscf import gto
     >>> is_cheaper(gto.M(atom="He", basis="cc-pvdz"), naux=0)
     False

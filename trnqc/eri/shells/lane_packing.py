@@ -17,20 +17,10 @@ from trnqc.eri.shells.pairs import ShellPairs, general_records
 class PackedPairs:
     """Pairs of one class as vectors with one pair on each lane. The last vector is filled up with its last pair.
 
-    Parameters
-    ----------
-    members [vectors, lanes]
-        The position of each pair in its class.
-    records [vectors, K, W, lanes]
-        The records.
-    bounds [vectors, K + 1]
-        The largest BOUND over the lanes of each primitive pair, falling, and a zero.
-    count [vectors]
-        The primitive pairs that are not padding on some lane.
-    centre [vectors, 6, lanes]
-        A and A - B.
-    bound [vectors]
-        The largest bound of a pair over the lanes.
+    `members` [vectors, lanes] are the positions of the pairs in their class, with records [vectors, K, W, lanes].
+    `bounds` [vectors, K + 1] are the largest BOUND over the lanes of each primitive pair, falling, and a zero; `count`
+    [vectors] the primitive pairs that are not padding on some lane; `centre` [vectors, 6, lanes] A and A - B; and
+    `bound` [vectors] the largest bound of a pair over the lanes.
     """
 
     members: np.ndarray
@@ -45,7 +35,7 @@ class PackedPairs:
 
     @cached_property
     def general(self) -> np.ndarray:
-        """Records as a general kernel reads them."""
+        """The records in the form that a general kernel reads."""
         return general_records(self.records)
 
 
@@ -75,16 +65,8 @@ def packed(pairs: ShellPairs, lanes: int, groups: np.ndarray | None = None) -> P
 
 
 def row_arguments(general: bool, bra: ShellPairs, ket: ShellPairs, rows: PackedPairs) -> dict[str, Any]:
-    """Return the arguments of `kernels.rows` for bra pairs and vectors of ket pairs.
-
-    Parameters
-    ----------
-    general
-        Whether the kernel is that of a general class.
-    bra, ket
-        The pairs.
-    rows
-        The vectors of ket pairs.
+    """Return the arguments of `kernels.rows` for bra pairs and vectors of ket pairs; `general` is that of the kernel's
+    class.
     """
     records, lanes = (general_records(bra.records), rows.general) if general else (bra.records, rows.records)
     return {

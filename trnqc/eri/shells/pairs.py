@@ -27,29 +27,15 @@ _ARRAYS = ("first", "second", "ao_first", "ao_second", "count", "centre", "bound
 
 @dataclass(frozen=True, eq=False)
 class ShellPairs:
-    """Pairs (a, b) of shells of one class, as NumPy arrays.
+    """Pairs (a, b) of shells of one class, la >= lb, with nca and ncb contractions, as NumPy arrays.
 
-    Parameters
-    ----------
-    la, lb, nca, ncb
-        Angular momenta, la >= lb, and numbers of contractions.
-    cartesian
-        Whether functions are Cartesian or real spherical ones.
-    first, second [npair]
-        The numbers of the shells a and b; -1 for the s function of exponent zero that completes a fitting shell.
-    ao_first, ao_second [npair]
-        The first function of a and b. Contraction c of a shell with n functions begins n c further on.
-    records [npair, K, W]
-        Records of primitive pairs, padded to the longest: padding has ZETA 1, and COEFFICIENT, BOUND and contraction
-        coefficients 0.
-    count [npair]
-        The primitive pairs that are not padding, at least one.
-    centre [npair, 6]
-        A, then A - B, in Bohr.
-    bound [npair]
-        sqrt(max |(ab|ab)|) or an upper bound of it, in Hartree^1/2.
-    swapped
-        Whether a is a shell of the second molecule; only `pairs_between` returns such pairs.
+    `first` and `second` [npair] are the numbers of the shells; -1 for the s function of exponent zero that completes a
+    fitting shell. `ao_first` and `ao_second` [npair] are their first functions: contraction c of a shell with n
+    functions begins n c further on. `records` [npair, K, W] of primitive pairs are padded to the longest: padding has
+    ZETA 1, and COEFFICIENT, BOUND and contraction coefficients 0. `count` [npair] are the primitive pairs that are not
+    padding, at least one. `centre` [npair, 6] is A, then A - B, in Bohr. `bound` [npair] is sqrt(max |(ab|ab)|) or an
+    upper bound of it, in Hartree^1/2. `swapped` states that a is a shell of the second molecule; only `pairs_between`
+    returns such pairs.
     """
 
     la: int
@@ -114,7 +100,9 @@ def pair_orbitals(pairs: ShellPairs) -> tuple[np.ndarray, np.ndarray]:
 
 
 def general_records(records: np.ndarray) -> np.ndarray:
-    """Return records [n, K, W, ...] as a general kernel reads them: those of a segmented class get a coefficient 1."""
+    """Return records [n, K, W, ...] in the form that a general kernel reads: records of a segmented class get a
+    coefficient 1.
+    """
     if records.shape[2] > CONTRACTION:
         return np.ascontiguousarray(records)
     return np.concatenate([records, np.ones((*records.shape[:2], 1, *records.shape[3:]))], axis=2)

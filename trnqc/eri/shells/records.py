@@ -77,25 +77,12 @@ def unit_functions(shells: Shells) -> Shells:
 def product_records(
     a: Shells, b: Shells, cutoff: float, cartesian: bool, exponents: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the records of the products of shell n of a with shell n of b, for all n.
+    """Compute the records [n, K, W] of the products of shell n of a with shell n of b, for all n, and the numbers [n]
+    of products that are not padding, at least one.
 
-    Parameters
-    ----------
-    a, b
-        As many shells each.
-    cutoff
-        Products of two primitives with a smaller BOUND, in Hartree^1/2, become padding.
-    cartesian
-        Whether functions are Cartesian or real spherical ones.
-    exponents
-        Whether records have one more column at their end: twice the exponent of a's primitive, in 1/Bohr^2.
-
-    Returns
-    -------
-    records : ndarray [n, K, W]
-        By falling BOUND, padded to the longest; see `trnqc.eri.classes`.
-    count : ndarray [n]
-        The products that are not padding, at least one.
+    Records are by falling BOUND, padded to the longest (`trnqc.eri.classes`); products of two primitives with a BOUND
+    below `cutoff`, in Hartree^1/2, become padding. With `exponents`, records have one more column at their end: twice
+    the exponent of a's primitive, in 1/Bohr^2.
     """
     n, combined = len(a.ids), a.contractions * b.contractions
     alpha, beta = a.exponents[:, :, None], b.exponents[:, None, :]

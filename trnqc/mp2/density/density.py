@@ -34,44 +34,18 @@ def correlation_density(
     options: ZVectorOptions = DEFAULTS,
     store: Store | None = None,
 ) -> CorrelationDensity:
-    """Compute the MP2 correction to the one-particle density.
+    """Compute the MP2 correction to the one-particle density; docs/properties.md has the equations.
 
-    Parameters
-    ----------
-    mf
-        PySCF's SCF object, whose response is used for a relaxed density.
-    spins
-        All orbitals, from `spin_orbitals`.
-    factors
-        B[i, a, Q] of the correlated orbitals of each spin.
-    auxmol
-        The auxiliary functions with which the factors were computed.
-    execution
-        Threads, memory limit, and the backend of Γ, see `pair_sums`. All other products run on the host in fp64.
-        Several ranks share the pairs; each of them computes the rest and returns the whole density.
-    scaling
-        Factors (c_os, c_ss) of the energy of which this is the density: (1, 1) for MP2.
-    relaxed
-        Whether the response of the orbitals is included, so that expectation values are derivatives of the energy.
-    options
-        How the Z-vector equations are solved.
-    store
-        Where an interrupted job finds its finished part, see `pair_sums`.
+    The unrelaxed density is that of the amplitudes alone. The relaxed one contains the response of the orbitals of
+    PySCF's object `mf`, so that expectation values are derivatives of the energy. `spins` are all orbitals
+    (`spin_orbitals`), `factors` are B[i, a, Q] of the correlated orbitals, fitted with `auxmol`, and `scaling` are the
+    factors (c_os, c_ss) of the energy, (1, 1) for MP2. The backend of `execution` computes Γ (`pair_sums`, as for
+    `store`); all other products run on the host in fp64. Several ranks share the pairs; each of them computes the rest
+    and returns the whole density.
 
-    Raises
-    ------
-    InputError
-        If factors and orbitals do not belong together.
-    NotConverged
-        If the Z-vector equations do not converge.
-    TrnqcError
-        If the SCF solution is not a minimum, or a frozen orbital is degenerate with a correlated one.
-    MemoryLimit, StorageError
-
-    Notes
-    -----
-    The unrelaxed density is that of the amplitudes alone, the relaxed one the derivative of the energy with respect to
-    a one-electron operator. docs/properties.md has the equations.
+    Raises InputError if factors and orbitals do not belong together; NotConverged if the Z-vector equations do not
+    converge; TrnqcError if the SCF solution is not a minimum, or a frozen orbital is degenerate with a correlated one;
+    MemoryLimit, StorageError.
     """
     spins = tuple(spins)
     if relaxed:

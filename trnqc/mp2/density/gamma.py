@@ -41,7 +41,7 @@ class Gamma:
 
     @property
     def bytes_in_memory(self) -> int:
-        """Bytes of Γ where it is in memory, else 0."""
+        """Bytes of Γ in memory; 0 if Γ is on disk."""
         return 0 if self.on_disk else 8 * math.prod(self.shape)
 
     def __getitem__(self, rows: slice) -> np.ndarray:

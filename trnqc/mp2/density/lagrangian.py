@@ -37,13 +37,7 @@ _BLOCKS_OF_A_THREAD = 4
 
 @dataclass(frozen=True, eq=False)
 class Lagrangian:
-    """W of one spin between all orbitals q [nmo] and the correlated ones.
-
-    Attributes
-    ----------
-    occ, vir
-        W_qi [nmo, nocc] and W_qa [nmo, nvir], Hartree.
-    """
+    """W_qi [nmo, nocc] and W_qa [nmo, nvir] of one spin, between all orbitals q and the correlated ones, Hartree."""
 
     occ: np.ndarray
     vir: np.ndarray
@@ -57,23 +51,11 @@ def lagrangians(
     y_vir: Sequence[np.ndarray],
     execution: Execution,
 ) -> tuple[Lagrangian, ...]:
-    """Contract Γ with three-centre integrals.
+    """Contract Γ[i, a, P] of each spin, in the raw auxiliary functions in the order of `auxmol`, with three-centre
+    integrals.
 
-    Parameters
-    ----------
-    auxmol
-        The auxiliary functions in the order of the last index of Γ.
-    gammas
-        Γ[i, a, P] in the raw auxiliary functions, by spin.
-    y_vir
-        Y_ab of each spin, from `pair_sums`.
-    execution
-        Threads, the memory that is left beside Γ, the same on all ranks, and the ranks, which share the blocks.
-
-    Raises
-    ------
-    MemoryLimit
-        If the smallest block does not fit the memory limit.
+    `y_vir` is Y_ab of each spin (`pair_sums`). The memory of `execution` is what is left beside Γ, the same on all
+    ranks, which share the blocks. Raises MemoryLimit if the smallest block does not fit.
     """
     integrals, _ = three_centre_integrals(mol, auxmol)
     loc = auxmol.ao_loc_nr()
@@ -102,7 +84,9 @@ def lagrangians(
 
 @dataclass(frozen=True, eq=False)
 class _Orbitals:
-    """Coefficients of the correlated occupied, of the correlated virtual, and of all but the latter orbitals."""
+    """Coefficients of the correlated occupied orbitals, of the correlated virtual ones, and of all orbitals but these
+    virtual ones.
+    """
 
     occ: np.ndarray
     vir: np.ndarray

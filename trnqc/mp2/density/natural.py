@@ -19,28 +19,11 @@ from trnqc.mp2.reference.spins import SpinOrbitals
 def natural_orbitals(
     density: np.ndarray, mo_coeff: np.ndarray, overlap: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Diagonalise a one-particle density.
+    """Return the occupations [nmo] of natural orbitals, descending, and the natural orbitals [nao, nmo].
 
-    Parameters
-    ----------
-    density
-        In molecular orbitals: [nmo, nmo] of a closed shell, or [2, nmo, nmo]. Two spins are added first.
-    mo_coeff
-        The molecular orbitals, [nao, nmo], also of two spins if both have the same, or [2, nao, nmo].
-    overlap
-        Of the atomic orbitals, [nao, nao]; needed for two spins with different orbitals.
-
-    Returns
-    -------
-    occupations : numpy.ndarray [nmo]
-        In descending order; their sum is the number of electrons.
-    coefficients : numpy.ndarray [nao, nmo]
-        The natural orbitals.
-
-    Raises
-    ------
-    InputError
-        If the shapes do not belong together, or the overlap is missing.
+    The density is in molecular orbitals, [nmo, nmo], or [2, nmo, nmo] for two spins, which are added first. `mo_coeff`
+    is [nao, nmo], or [2, nao, nmo] if the spins have different orbitals; these need the `overlap` [nao, nao] of the
+    atomic orbitals. Raises InputError if shapes do not belong together, or the overlap is missing.
     """
     density, mo_coeff = np.asarray(density), np.asarray(mo_coeff)
     if density.ndim == 3 and mo_coeff.ndim == 2 and len(density) == 2:  # Both spins of ROHF have the same orbitals.
@@ -65,32 +48,17 @@ def frozen_natural_orbitals(
     fraction: float | None = None,
     nvir_active: int | Sequence[int] | None = None,
 ) -> tuple[Any, Any]:
-    """Choose the natural virtual orbitals that matter and freeze the others.
+    """Choose the natural virtual orbitals that matter: return the indices of the frozen orbitals, and all orbitals
+    [nao, nmo].
 
-    Parameters
-    ----------
-    density
-        The unrelaxed density.
-    threshold
-        Virtual natural orbitals with occupations above this are kept. Occupations count both spins.
-    fraction
-        If set, so many orbitals are kept that their occupations add up to at most this fraction of all.
-    nvir_active
-        If set, so many virtual orbitals are kept; for two spins also a pair of numbers.
+    Virtual natural orbitals are kept if their occupations, which count both spins, exceed `threshold`; or so many that
+    their occupations add up to at most `fraction` of all; or `nvir_active`, for two spins also a pair of numbers. The
+    arguments are those of PySCF's ``make_fno`` (thresh, pct_occ, nvir_act). The indices contain the orbitals that were
+    frozen before. Occupied orbitals stay as they were, the kept virtual ones diagonalise the Fock matrix, and the
+    frozen ones come last. For two spins both results are lists of two arrays. The density must be unrelaxed.
 
-    Returns
-    -------
-    frozen : numpy.ndarray
-        Indices of the frozen orbitals, those that were frozen before among them; for two spins a list of two arrays.
-    coefficients : numpy.ndarray [nao, nmo]
-        All orbitals: occupied ones as they were, kept virtual ones that diagonalise the Fock matrix, frozen ones. For
-        two spins a list of two arrays.
-
-    Notes
-    -----
-    C. Sosa, J. Geertsen, G. W. Trucks, R. J. Bartlett, J. A. Franz, Chem. Phys. Lett. 159, 148 (1989);
-    A. G. Taube and R. J. Bartlett, J. Chem. Phys. 128, 164101 (2008). The arguments are those of PySCF's ``make_fno``
-    (thresh, pct_occ, nvir_act).
+    C. Sosa, J. Geertsen, G. W. Trucks, R. J. Bartlett, J. A. Franz, Chem. Phys. Lett. 159, 148 (1989); A. G. Taube and
+    R. J. Bartlett, J. Chem. Phys. 128, 164101 (2008).
     """
     count = len(density.spins)
     kept: list[Any] = list(np.broadcast_to(nvir_active, count)) if nvir_active is not None else [None] * count
@@ -122,7 +90,7 @@ def _one_spin(
 
 
 def _number_kept(occupations: np.ndarray, threshold: float, fraction: float | None, nvir_active: int | None) -> int:
-    """How many virtual orbitals, whose occupations are in descending order, stay active."""
+    """Number of virtual orbitals that stay active, for occupations in descending order."""
     if nvir_active is not None:
         return min(len(occupations), int(nvir_active))
     if fraction is None:

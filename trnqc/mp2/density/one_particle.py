@@ -16,18 +16,11 @@ from trnqc.mp2.reference.spins import SpinOrbitals
 
 @dataclass(frozen=True, eq=False)
 class CorrelationDensity:
-    """What MP2 adds to the one-particle density of the reference.
+    """The difference [nmo, nmo] between the MP2 density and that of the reference, for each spin (for one spin of a
+    closed shell).
 
-    Attributes
-    ----------
-    spins
-        All orbitals; one entry for a closed shell, else α and β.
-    per_spin
-        Difference density [nmo, nmo] of each spin; that of one spin for a closed shell.
-    energies
-        Unscaled correlation energies of opposite and same spin, Hartree.
-    relaxed
-        Whether the density contains the response of the orbitals.
+    `energies` are the unscaled correlation energies of opposite and same spin, Hartree; `relaxed` tells whether the
+    density contains the response of the orbitals.
     """
 
     spins: tuple[SpinOrbitals, ...]
@@ -36,19 +29,11 @@ class CorrelationDensity:
     relaxed: bool
 
     def rdm1(self, ao_repr: bool = False, reference: bool = True) -> np.ndarray:
-        """Return the one-particle density matrix in PySCF's form.
+        """Return the density in PySCF's form: [n, n], summed over spins, for a closed shell; [2, n, n] for two
+        spins.
 
-        Parameters
-        ----------
-        ao_repr
-            Whether in atomic orbitals; else in the molecular orbitals of the reference.
-        reference
-            Whether the density of the reference is included. The trace is then the number of electrons.
-
-        Returns
-        -------
-        numpy.ndarray
-            [n, n], summed over spins, for a closed shell; [2, n, n] for two spins.
+        It is in the molecular orbitals of the reference unless `ao_repr`. With the density of the reference, the trace
+        is the number of electrons.
         """
         blocks = [p + np.diag(1.0 * s.occupied) if reference else p for s, p in zip(self.spins, self.per_spin)]
         if ao_repr:
@@ -57,7 +42,7 @@ class CorrelationDensity:
 
 
 def unrelaxed(spins: Sequence[SpinOrbitals], sums: PairSums) -> tuple[np.ndarray, ...]:
-    """The densities [nmo, nmo] of the amplitudes, whose only blocks are those of correlated orbitals."""
+    """The densities [nmo, nmo] of the amplitudes, which are zero outside of the blocks of correlated orbitals."""
     densities = []
     for spin, p_occ, p_vir in zip(spins, sums.p_occ, sums.p_vir):
         density = np.zeros((spin.nmo, spin.nmo))

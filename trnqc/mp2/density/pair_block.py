@@ -30,19 +30,11 @@ Term = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """A set of occupied orbitals of one spin.
+    """A range `rows` of occupied orbitals of one spin, with its factors B [n, nvir, naux].
 
-    Attributes
-    ----------
-    rows
-        The range of orbitals.
-    B
-        Their factors [n, nvir, naux].
-    eps_occ, eps_vir
-        Energies of the orbitals of the set, and of all virtual orbitals of the spin, Hartree.
-    occupied, virtual
-        Elements (i, i') and (a, a') of the densities beside the diagonals for which sums over pairs are needed; i
-        counts from the first orbital of the set.
+    `eps_occ` are the energies of the range and `eps_vir` those of all virtual orbitals, Hartree. `occupied` and
+    `virtual` are the elements (i, i') and (a, a') of the densities beside the diagonals for which sums over pairs are
+    needed; i counts from the first orbital of the range.
     """
 
     rows: slice
@@ -55,14 +47,9 @@ class Side:
 
 @dataclass(frozen=True, eq=False)
 class SideSums:
-    """What is added to while pairs of a set are visited.
+    """The sums over pairs of a range: Γ [n, nvir, naux], None if the host does not compute it, and densities.
 
-    Attributes
-    ----------
-    gamma
-        Γ [n, nvir, naux], or None if the host does not compute it.
-    p_occ, p_vir
-        The diagonals of the densities, and then their elements `Side.occupied` and `Side.virtual`.
+    The densities are given by their diagonals, followed by their elements `Side.occupied` and `Side.virtual`.
     """
 
     gamma: np.ndarray | None
@@ -71,12 +58,8 @@ class SideSums:
 
 
 class PairBlock:
-    """The amplitudes of a block, from which sums are computed.
-
-    Attributes
-    ----------
-    energies
-        Sums of K t and of K_ij^ba t over the pairs, ij and ji counted separately, [2].
+    """The amplitudes of a block; `energies` [2] are the sums of K t and of K_ij^ba t over its pairs, ij and ji counted
+    separately.
     """
 
     def __init__(self, sector: Sector, amplitudes: PairAmplitudes, left: Side, right: Side, buffer: np.ndarray) -> None:

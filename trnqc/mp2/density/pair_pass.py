@@ -32,16 +32,10 @@ RECORD = "density elements of a set"
 
 
 class PairPass:
-    """The sums while pairs are visited.
+    """The sums while pairs are visited: Γ of each spin, and the energies [direct, exchange] by sector and set of left
+    orbitals.
 
-    Attributes
-    ----------
-    gamma
-        Γ of each spin.
-    ran_on
-        What computes the sums on the host.
-    energies
-        Sums [direct, exchange] of the energy, by sector and set of left orbitals.
+    `ran_on` describes the code that computes the sums on the host.
     """
 
     def __init__(
@@ -92,7 +86,7 @@ class PairPass:
         return _symmetric(self.factors[spin].shape[1], self._virtual[spin], self._p_vir[spin].sum(axis=0))
 
     def run(self, pool: Executor) -> None:
-        """Visit all pairs. All blocks use the same memory, because that of new arrays is slow at first."""
+        """Visit all pairs. All blocks use the same memory, because new memory is slow at first."""
         width, nvir = (
             widest([rows for of_a_spin in self.sets for rows in of_a_spin]),
             max(f.shape[1] for f in self.factors),
@@ -129,7 +123,9 @@ class PairPass:
                 yield left, right
 
     def _of_set(self, spin: int, own: int) -> Iterator[tuple[int, int, int, tuple[bool, bool]]]:
-        """The blocks of a set in the order of `_of_sector`: sector, left set, right set, and which of them it is."""
+        """The blocks of a set in the order of `_of_sector`: sector, left set, right set, and which of the two this set
+        is, as two bools.
+        """
         for number, sector in enumerate(self.sectors):
             if sector.same and sector.left == spin:
                 for other in range(len(self.sets[spin])):
@@ -142,7 +138,7 @@ class PairPass:
     def _visit(
         self, pool: Executor, buffer: np.ndarray, number: int, left: int, right: int, sides: tuple[bool, bool]
     ) -> None:
-        """Compute a block, and add its sums to those of its sets, or to those of one of them."""
+        """Compute a block, and add its sums to the sums of both sets or of one set."""
         sector = self.sectors[number]
         ours = self._side(sector.left, left)
         theirs = ours if sector.same and left == right else self._side(sector.right, right)
@@ -183,7 +179,7 @@ class PairPass:
         return [self._p_occ[spin][number], self._p_vir[spin][number], *own]
 
     def _share(self, key: tuple[int, int], owner: int) -> None:
-        """Give all ranks the sums of a set that one of them has."""
+        """Send the sums of a set from the rank that has them to all ranks."""
         (spin, number), ranks = key, self.execution.ranks
         if ranks.size == 1:
             return
@@ -203,7 +199,9 @@ class PairPass:
             self.store.add(RECORD, [spin, number, self.gamma[spin].checksums(self.sets[spin][number]), values])
 
     def _take_recorded(self) -> set[tuple[int, int]]:
-        """Take the sums of recorded sets whose rows of Γ are unchanged, on all ranks; returns which sets these are."""
+        """Take the sums of recorded sets whose rows of Γ are unchanged, on all ranks; return the numbers of these
+        sets.
+        """
         recorded: dict[tuple[int, int], Any] = {}
         for spin, number, checksums, values in [] if self.store is None else self.store.recorded(RECORD):
             if self.gamma[spin].recall(self.sets[spin][number], checksums):
@@ -218,7 +216,7 @@ class PairPass:
         return set(keys)
 
     def _agreed(self, width: int) -> int:
-        """The number of orbitals in a set: that of an interrupted run, or that of rank 0."""
+        """The number of orbitals in a set: the number of an interrupted run, or the one of rank 0."""
         ranks, store = self.execution.ranks, self.store
         weights = [(sector.direct, sector.exchange) for sector in self.sectors]
 

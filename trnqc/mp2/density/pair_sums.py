@@ -43,20 +43,11 @@ from trnqc.mp2.storage.store import Store
 
 @dataclass(frozen=True, eq=False)
 class PairSums:
-    """What a pass over all pairs gives; tuples have one entry for every spin.
+    """The sums of a pass over all pairs; tuples have one entry for every spin.
 
-    Attributes
-    ----------
-    energies
-        Unscaled energies of opposite and same spin.
-    p_occ, p_vir
-        Unrelaxed densities P_ij [nocc, nocc] and P_ab [nvir, nvir] of the correlated orbitals.
-    gamma
-        Γ[i, a, Q].
-    y_vir
-        Y_ab = Σ_iQ Γ[i, a, Q] B[i, b, Q], [nvir, nvir], Hartree.
-    ran_on
-        What computed Γ.
+    These are the unscaled energies of opposite and same spin, the unrelaxed densities P_ij [nocc, nocc] and P_ab
+    [nvir, nvir] of the correlated orbitals, Γ[i, a, Q], and Y_ab = Σ_iQ Γ[i, a, Q] B[i, b, Q], [nvir, nvir], Hartree.
+    `ran_on` describes what computed Γ.
     """
 
     energies: SpinEnergies
@@ -120,7 +111,7 @@ def pair_sums(
 
 
 def _gamma_on_device(run: PairPass, sector: Sector) -> str:
-    """Add Γ of a sector, computed by the backend; return what ran."""
+    """Add Γ of a sector, computed by the backend; return a description of the code that ran."""
     execution, right = run.execution, None if sector.same else run.factors[sector.right]
 
     def add(side: int, rows: slice, values: np.ndarray) -> None:

@@ -37,26 +37,13 @@ _ROWS = 352
 
 @dataclass(frozen=True, eq=False)
 class Relaxation:
-    """A relaxed density with what gradients need besides.
+    """A relaxed density, and the other quantities of gradients.
 
-    Attributes
-    ----------
-    density
-        The relaxed density.
-    correlated
-        The orbitals of each spin to which Γ refers.
-    fock, lagrangians
-        The Fock matrix, and W with zeros where it has no columns, of each spin in the orbitals of the density,
-        [nmo, nmo], Hartree.
-    sums
-        The pass over pairs, with Γ[i, a, P] in the raw auxiliary functions.
-    two_centre
-        Γ[P, Q] = Σ_ia Γ[i, a, P] C[i, a, Q] with C = (ia|.) V^-1, summed over spins; one spin's for a closed shell.
-        None if the relaxed density alone was asked for.
-    auxmol
-        The auxiliary functions in the order of P.
-    columns
-        The response G[P]_qi [nmo, nocc] of the Fock matrix to the relaxed density, of each spin, Hartree.
+    `correlated` are the orbitals of each spin to which Γ refers. The Fock matrix and W (zero where it has no columns)
+    of each spin are in the orbitals of the density, [nmo, nmo], Hartree. `sums` has Γ[i, a, P] in the raw auxiliary
+    functions, in the order of `auxmol`. `two_centre` is Γ[P, Q] = Σ_ia Γ[i, a, P] C[i, a, Q] with C = (ia|.) V^-1,
+    summed over spins (one spin's for a closed shell); None if only the density was wanted. `columns` is the response
+    G[P]_qi [nmo, nocc] of the Fock matrix to the relaxed density, of each spin, Hartree.
     """
 
     density: CorrelationDensity
@@ -82,7 +69,7 @@ def relax(
     store: Store | None = None,
     for_gradient: bool = True,
 ) -> Relaxation:
-    """Compute the relaxed density and keep what gradients need; arguments as in
+    """Compute the relaxed density and keep the other quantities of gradients; arguments are as in
     `trnqc.mp2.density.density.correlation_density`.
 
     If the energy of the reference is not stationary with respect to its orbitals, `reference_gradient` is its Fock
@@ -113,12 +100,8 @@ def relax(
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """What a relaxed density is computed from, before the response of the orbitals; see `Relaxation`.
-
-    Attributes
-    ----------
-    memory
-        Bytes that are left of the memory limit, on rank 0.
+    """The parts of a relaxed density before the response of the orbitals, see `Relaxation`, and the bytes of the memory
+    limit that are left on rank 0.
     """
 
     sums: PairSums

@@ -46,18 +46,10 @@ LEAST_GAP = 0.1
 
 @dataclass(frozen=True, eq=False)
 class OpenShell:
-    """The orbitals of an ROHF reference, as they are and semicanonical.
+    """The orbitals of an ROHF reference with the occupations of each spin, and its semicanonical orbitals.
 
-    Attributes
-    ----------
-    restricted
-        The ROHF orbitals with the occupations of each spin.
-    semicanonical
-        The orbitals of each spin that diagonalise its Fock matrix among occupied and among virtual orbitals.
-    rotations
-        By spin, the semicanonical orbitals in terms of the ROHF orbitals, [nmo, nmo].
-    fock
-        By spin, the Fock matrix in ROHF orbitals, [nmo, nmo], Hartree.
+    Semicanonical orbitals of a spin diagonalise its Fock matrix among occupied and among virtual orbitals. `rotations`
+    [nmo, nmo] are these in terms of the ROHF orbitals; `fock` [nmo, nmo] is in ROHF orbitals, Hartree.
     """
 
     restricted: tuple[SpinOrbitals, ...]
@@ -69,18 +61,10 @@ class OpenShell:
 def open_shell(
     mo_coeff: np.ndarray, mo_occ: np.ndarray, fock: np.ndarray, overlap: np.ndarray, orbitals: Sequence[ActiveOrbitals]
 ) -> OpenShell:
-    """Describe an ROHF reference.
+    """Describe an ROHF reference from its orbitals, both Fock matrices [2, nao, nao], and its semicanonical
+    orbitals.
 
-    Parameters
-    ----------
-    mo_coeff, mo_occ
-        Of the ROHF object.
-    fock
-        Fock matrices [2, nao, nao] of both spins.
-    overlap
-        Of the atomic orbitals.
-    orbitals
-        The semicanonical orbitals of both spins. Frozen orbitals are those of the ROHF object.
+    The frozen orbitals are counted among those of the ROHF object.
     """
     restricted, semicanonical, rotations, in_orbitals = [], [], [], []
     for occupied, f, spin in zip((mo_occ > 0, mo_occ > 1), fock, orbitals):
@@ -121,8 +105,8 @@ def densities_with_frozen(
 ) -> list[np.ndarray]:
     """Return the densities with their elements between frozen and correlated orbitals of the same occupation.
 
-    Such orbitals are told apart by the mean Fock matrix of both spins, which is diagonal among orbitals of the same
-    occupation. Raises TrnqcError if it has the same diagonal elements for two of them.
+    The mean Fock matrix of both spins, which is diagonal among orbitals of the same occupation, tells such orbitals
+    apart. Raises TrnqcError if two of the orbitals have the same diagonal element.
     """
     occupation = sum(spin.occupied.astype(int) for spin in shell.restricted)
     apart = np.logical_or(*(np.not_equal.outer(spin.active, spin.active) for spin in shell.restricted))
@@ -153,8 +137,8 @@ def in_restricted_orbitals(shell: OpenShell, w: Sequence[Lagrangian]) -> list[np
 class RestrictedRotations:
     """The rotations between ROHF orbitals of different occupation, as `trnqc.mp2.response.rotations.Rotations`.
 
-    The response to x_pq is the density P_pq = x_pq (n_q - n_p) of each spin. The equations are those of M_pq - M_qp,
-    where p has the lower occupation.
+    The response to x_pq is the density P_pq = x_pq (n_q - n_p) of each spin. The equations are for M_pq - M_qp, where p
+    has the lower occupation.
     """
 
     def __init__(self, shell: OpenShell) -> None:
@@ -234,15 +218,8 @@ def relax_restricted_open(
 ) -> Relaxation:
     """Compute the relaxed density of MP2 on an ROHF reference, in the ROHF orbitals.
 
-    Parameters
-    ----------
-    mf
-        PySCF's ROHF object.
-    orbitals
-        Its semicanonical orbitals, from `semicanonical_orbitals`.
-
-    Other parameters, and the errors, are those of `relax`. The energies of the result do not contain that
-    of single excitations, whose part of the density is included.
+    `orbitals` are from `semicanonical_orbitals`; the other arguments and the errors are those of `relax`. The density
+    contains the part of the single excitations, the energies of the result do not.
     """
     shell = open_shell(mf.mo_coeff, mf.mo_occ, fock_matrices(mf), mf.get_ovlp(), orbitals)
     parts = prepare(mf, shell.semicanonical, factors, auxmol, execution, scaling, store, for_gradient)

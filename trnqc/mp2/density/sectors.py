@@ -32,7 +32,7 @@ class Sector:
 
     @property
     def weights(self) -> AmplitudeWeights:
-        """The weights as those who compute T̃ take them."""
+        """The weights in the form in which the functions for T̃ take them."""
         return AmplitudeWeights(self.direct, self.exchange, self.same)
 
 
@@ -45,15 +45,7 @@ class SpinEnergies:
 
 
 def sectors(spins: int, scaling: tuple[float, float]) -> tuple[Sector, ...]:
-    """Return the sectors of a closed shell (`spins` = 1) or of two spins.
-
-    Parameters
-    ----------
-    spins
-        Number of sets of orbitals, 1 or 2.
-    scaling
-        Factors (c_os, c_ss) of the opposite- and same-spin energies.
-    """
+    """Return the sectors of a closed shell (`spins` = 1) or of two spins; `scaling` are the factors (c_os, c_ss)."""
     c_os, c_ss = scaling
     if spins == 1:
         return (Sector(0, 0, c_os + c_ss, c_ss),)

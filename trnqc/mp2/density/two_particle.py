@@ -18,32 +18,13 @@ from trnqc.mp2.reference.spins import SpinOrbitals
 def two_particle_density(
     density: CorrelationDensity, amplitudes: np.ndarray | Sequence[np.ndarray], memory: float
 ) -> np.ndarray | tuple[np.ndarray, ...]:
-    """Compute the two-particle density in PySCF's form.
+    """Compute the two-particle density in PySCF's form from the unrelaxed density and the amplitudes of
+    `amplitudes`.
 
-    Parameters
-    ----------
-    density
-        The unrelaxed one-particle density.
-    amplitudes
-        As `trnqc.mp2.amplitudes.amplitudes` returns them.
-    memory
-        Bytes that may be allocated.
-
-    Returns
-    -------
-    numpy.ndarray or tuple
-        Γ[p, q, r, s] = sum over spins of <p+ r+ s q>, [nmo, nmo, nmo, nmo] of a closed shell, or the blocks aa, ab and
-        bb of an open shell, in the order of the electron repulsion integrals (pq|rs).
-
-    Raises
-    ------
-    MemoryLimit
-        If the density exceeds the memory.
-
-    Notes
-    -----
-    The energy is Σ h_pq D_qp + ½ Σ (pq|rs) Γ_pqrs. Γ is the antisymmetrised product of one-particle densities, to first
-    order in the part of MP2, and the amplitudes: Γ_iajb = Γ_aibj contains t_ij^ab.
+    Γ[p, q, r, s] = sum over spins of <p+ r+ s q> is [nmo, nmo, nmo, nmo] for a closed shell, and the blocks aa, ab and
+    bb for an open shell, in the order of the integrals (pq|rs). The energy is Σ h_pq D_qp + ½ Σ (pq|rs) Γ_pqrs. Γ is
+    the antisymmetrised product of one-particle densities, to first order in the part of MP2, and the amplitudes: Γ_iajb
+    = Γ_aibj contains t_ij^ab. Raises MemoryLimit if the density exceeds `memory` bytes.
     """
     blocks = 1 if len(density.spins) == 1 else 3
     needed = 8 * 2 * blocks * density.spins[0].nmo ** 4

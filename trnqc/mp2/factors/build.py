@@ -81,7 +81,7 @@ def build_spin_factors(
 
 
 def _without_pairs(orbitals: ActiveOrbitals, other: Factors) -> Factors:
-    """The factors of a spin without pairs ia, beside those of the other spin."""
+    """The factors of a spin without pairs ia, beside the factors of the other spin."""
     B = np.empty((orbitals.nocc, orbitals.nvir, other.shape[2]))
     return Factors(B, orbitals.eps_occ, orbitals.eps_vir, other.metric, other.integrals, {}, "in memory")
 
@@ -95,31 +95,15 @@ def build_factors(
     beside: int = 0,
     spin: str = "",
 ) -> Factors:
-    """Compute the factors of the active orbitals. All ranks of a job call this with the same arguments.
+    """Compute the factors of the active orbitals of one spin. All ranks of a job call this with the same arguments.
 
-    Parameters
-    ----------
-    mol, auxmol
-        The molecule, and PySCF's molecule with the auxiliary functions.
-    orbitals
-        The correlated orbitals of one spin.
-    execution
-        Threads, memory limit and ranks.
-    store
-        Where B is kept on disk and from which an interrupted job continues; on several ranks only rank 0 passes it.
-        If it is None, B is in memory, or spread over the memory of several ranks, or in unnamed files on disk if it
-        does not fit into the memory of one process.
-    beside
-        Bytes that the step which reads B needs in addition to B.
-    spin
-        The spin, "alpha" or "beta", of an open shell.
+    `store` is where B is kept on disk and from which an interrupted job continues; on several ranks only rank 0 passes
+    it. Without a store, B is in memory, or spread over the memory of several ranks, or in unnamed files on disk if it
+    does not fit into the memory of one process. `beside` are the bytes that the step which reads B needs in addition to
+    B, and `spin` is "alpha" or "beta" of an open shell.
 
-    Raises
-    ------
-    MemoryLimit
-        If the smallest possible buffers exceed the memory limit.
-    StorageError, CommunicationError
-        If the disk or a rank fails.
+    Raises MemoryLimit if the smallest buffers exceed the memory limit; StorageError or CommunicationError if the disk
+    or a rank fails.
     """
     ranks = execution.ranks
     if ranks.size == 1:

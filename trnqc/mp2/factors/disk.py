@@ -33,30 +33,8 @@ Result = TypeVar("Result")
 
 
 def stored_factors(half: HalfFitted, store: Store, execution: Execution) -> tuple[RowsOnDisk, str, dict[str, float]]:
-    """Compute B in a file of the store, or the parts of it that are missing.
-
-    Parameters
-    ----------
-    half
-        The integrals (ia|P) by blocks of P.
-    store
-        The file, and the records of finished work.
-    execution
-        Number of threads, and the progress report.
-
-    Returns
-    -------
-    RowsOnDisk
-        B[nocc, nvir, naux].
-    str
-        Description of how the metric was factorised.
-    dict
-        Wall seconds by stage.
-
-    Raises
-    ------
-    StorageError
-        If the disk is full or fails.
+    """Compute the missing parts of B in a file of the store; return B[nocc, nvir, naux], a description of the
+    factorisation of the metric, and wall seconds by stage. Raises StorageError if the disk is full or fails.
     """
     timings: dict[str, float] = {}
 
@@ -174,21 +152,8 @@ def finished(
 ) -> Iterator[tuple[Item, Result]]:
     """Run a task for every item and yield (item, task(item)) in the order in which the tasks end.
 
-    Parameters
-    ----------
-    pool
-        Runs the tasks.
-    task, items
-        A function, and its arguments.
-    stage, execution
-        The stage whose progress `execution` reports.
-    total
-        Number of parts of the stage, if some of them were finished before; by default the number of items.
-
-    Raises
-    ------
-    Exception
-        The error of the first task that fails. Tasks that have not begun are cancelled.
+    `execution` reports progress of the stage, which has `total` parts if some were finished before, else one for each
+    item. The error of the first task that fails is raised, and tasks that have not begun are cancelled.
     """
     futures: dict[Any, Item] = {pool.submit(task, item): item for item in items}
     total = len(futures) if total is None else total

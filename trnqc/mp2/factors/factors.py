@@ -76,20 +76,11 @@ class SpinFactors(NamedTuple):
 
 
 def checked_factors(B: Any, eps_occ: Any, eps_vir: Any) -> Factors:
-    """Check the caller's factors and orbital energies.
+    """Check the caller's factors [nocc, nvir, naux], float64 or float32, and orbital energies in Hartree.
 
-    Parameters
-    ----------
-    B
-        [nocc, nvir, naux], float64 or float32. An array or tensor is copied only if it is not fp64 or not C-contiguous;
-        an fp64 memory map or HDF5 dataset stays on disk.
-    eps_occ, eps_vir
-        Orbital energies [nocc] and [nvir], Hartree.
-
-    Raises
-    ------
-    InputError
-        If shapes or dtypes are wrong, or a number is not finite; the message names the array and the index.
+    An array or tensor is copied only if it is not fp64 or not C-contiguous; an fp64 memory map or HDF5 dataset stays on
+    disk. Raises InputError, which names the array and the index, if shapes or dtypes are wrong, or a number is not
+    finite.
     """
     eps_occ, eps_vir = _real_array("eps_occ", eps_occ, 1), _real_array("eps_vir", eps_vir, 1)
     if not (_stays_on_disk(B) and B.dtype == np.float64 and B.ndim == 3):

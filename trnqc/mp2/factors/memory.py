@@ -38,14 +38,7 @@ class FactorPlan:
 class FactorMemory:
     """Bytes of the factor step from the numbers of orbitals, auxiliary functions and threads.
 
-    Attributes
-    ----------
-    nao, nocc, nvir, naux
-        Atomic orbitals, correlated orbitals and auxiliary functions. For two spins, nocc and nvir are the larger ones.
-    threads
-        Threads of the pool.
-    pairs
-        Number of pairs ia over all spins: nocc * nvir for a closed shell, which is the default.
+    For two spins, `nocc` and `nvir` are the larger ones. `pairs` counts ia over all spins; by default nocc * nvir.
     """
 
     nao: int
@@ -123,23 +116,12 @@ class FactorMemory:
         return max(smallest, min(_COMFORTABLE_BLOCK, balanced))
 
     def plan(self, limit: float, smallest: int, beside: int = 0, on_disk: bool = False) -> FactorPlan:
-        """Plan B in memory if the factor step, and B with `beside` bytes, need at most `limit` bytes, else on disk.
+        """Plan B in memory if the factor step, and B with `beside` bytes for its reader, need at most `limit` bytes,
+        else on disk.
 
-        Parameters
-        ----------
-        limit
-            Bytes that this process may allocate.
-        smallest
-            Smallest number of auxiliary functions in a block: the size of the largest shell.
-        beside
-            Bytes that the step which reads B needs in addition to B.
-        on_disk
-            Keep B on disk even if it fits into memory.
-
-        Raises
-        ------
-        MemoryLimit
-            If neither is possible; the message states the smallest sufficient limit.
+        `smallest` is the size of the largest shell, the smallest number of auxiliary functions in a block. `on_disk`
+        keeps B on disk in any case. Raises MemoryLimit, which states the smallest sufficient limit, if neither is
+        possible.
         """
         wanted = self.preferred_width(smallest)
         whole = max(self.in_memory(smallest), self.factors + beside)

@@ -29,19 +29,10 @@ def save_ovl(factors: Factors | SpinFactors, path: str | Path) -> None:
 
 
 def factors_of_ovl(ovl: Any, spins: Sequence[ActiveOrbitals]) -> Factors | SpinFactors:
-    """Make factors of integrals in PySCF's form.
+    """Make factors of integrals in PySCF's form: [nocc * nvir, naux], a pair of these for two spins, or a file of
+    `save_ovl`.
 
-    Parameters
-    ----------
-    ovl
-        [nocc * nvir, naux] of a closed shell, a pair of these for two spins, or the name of a file of `save_ovl`.
-    spins
-        The correlated orbitals of each spin.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or shapes do not fit the orbitals.
+    Raises InputError if the file cannot be read, or shapes do not fit the orbitals.
     """
     names = ("ovL",) if len(spins) == 1 else ("ovL0", "ovL1")
     if isinstance(ovl, str | Path):

@@ -31,18 +31,9 @@ from trnqc.ranks import Ranks, dealt
 
 
 class RowsOnRanks:
-    """B[nocc, nvir, naux] over the memory of several ranks.
+    """B[nocc, nvir, naux] over the memory of several ranks; this rank holds sets of rows [rows, nvir, naux].
 
-    Parameters
-    ----------
-    distribution
-        Assigns sets of rows to ranks. Its naux includes linearly dependent functions.
-    ranks
-        The processes of the job.
-    held
-        The sets of rows of this rank, [rows, nvir, naux] by the number of the set.
-    naux
-        Number of auxiliary functions without the linearly dependent ones.
+    `distribution.naux` includes linearly dependent functions, `naux` does not.
     """
 
     def __init__(self, distribution: Distribution, ranks: Ranks, held: dict[int, np.ndarray], naux: int) -> None:
@@ -78,9 +69,8 @@ class RowsOnRanks:
 def on_every_rank(factors: Sequence[Factors], execution: Execution) -> list[Factors]:
     """Factors whose rows this process can read without the other ranks.
 
-    Rows that are spread over ranks are copied to the memory of all of them; others remain where they are.
-
-    Raises MemoryLimit if they do not fit.
+    Rows that are spread over ranks are copied to the memory of all ranks; other rows remain where they are. Raises
+    MemoryLimit if the copies do not fit.
     """
     spread = [f for f in factors if isinstance(f.B, RowsOnRanks)]
     needed = sum(f.B.nbytes for f in spread)
@@ -96,21 +86,8 @@ def on_every_rank(factors: Sequence[Factors], execution: Execution) -> list[Fact
 def spread_factors(half: HalfFitted, orbitals: ActiveOrbitals, execution: Execution, spin: str = "") -> Factors:
     """Compute this rank's rows of the factors. All ranks call this with the same arguments.
 
-    Parameters
-    ----------
-    half
-        The integrals (ia|P) by blocks of P.
-    orbitals
-        The correlated orbitals of one spin.
-    execution
-        Threads, ranks and schedule.
-    spin
-        The spin, "alpha" or "beta", of an open shell, whose blocks are counted apart from those of the other spin.
-
-    Raises
-    ------
-    CommunicationError
-        If another rank is lost.
+    The blocks of `spin`, "alpha" or "beta" of an open shell, are counted apart from those of the other spin. Raises
+    CommunicationError if another rank is lost.
     """
     ranks = execution.ranks
     distribution = Distribution(*half.shape, ranks.size)

@@ -90,16 +90,8 @@ class HalfFitted:
 
 
 def transform(packed: np.ndarray, halves: Sequence[HalfFitted], outs: Sequence[np.ndarray]) -> None:
-    """Transform packed (mu nu|P) of a block to (ia|P) of one or several spins.
-
-    Parameters
-    ----------
-    packed
-        The integrals, [P, mu >= nu].
-    halves
-        The orbitals of each spin.
-    outs
-        The arrays [nocc, nvir, p] to which the results are written.
+    """Transform packed (mu nu|P) of a block, [P, mu >= nu], to (ia|P) of one or several spins in `outs`,
+    [nocc, nvir, p].
     """
     p, nao = len(packed), halves[0].nao
     # Squares are unpacked one after another into the same memory, because all of them exceed the cache.
@@ -123,14 +115,8 @@ def by_angular_momentum(auxmol: gto.Mole) -> gto.Mole:
 def shell_blocks(ao_loc: Sequence[int], width: int, multiple: int = 1) -> Iterator[Block]:
     """Divide shells into ranges [k0, k1) of at most `width` functions, or of one shell that has more.
 
-    Parameters
-    ----------
-    ao_loc
-        The index of the first function of each shell, followed by the number of functions.
-    width
-        Largest number of functions in a range.
-    multiple
-        The number of shells in a range is a multiple of this, except in the last range and in smaller ones.
+    `ao_loc` is the index of the first function of each shell, followed by the number of functions. The number of shells
+    in a range is a multiple of `multiple`, except in the last range and in smaller ones.
     """
     k0, last = 0, len(ao_loc) - 1
     while k0 < last:

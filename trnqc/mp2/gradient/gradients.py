@@ -25,25 +25,11 @@ from trnqc.mp2.pairs.pairs import warn
 
 
 def electronic_gradient(mf: Any, relaxation: Relaxation, execution: Execution) -> np.ndarray:
-    """Compute the gradient of the Hartree-Fock and MP2 energy without the repulsion of the nuclei.
+    """Return the gradient [natm, 3] of the Hartree-Fock and MP2 energy without the repulsion of the nuclei,
+    Hartree/Bohr.
 
-    Parameters
-    ----------
-    mf
-        The converged Hartree-Fock object, density-fitted or not.
-    relaxation
-        Of the energy whose gradient is wanted, from `trnqc.mp2.density.relaxation.relax`.
-    execution
-        Threads and memory limit.
-
-    Returns
-    -------
-    numpy.ndarray [natm, 3]
-        In Hartree/Bohr.
-
-    Notes
-    -----
-    docs/properties.md has the equations. They follow F. Weigend and M. Häser, Theor. Chem. Acc. 97, 331 (1997).
+    `mf` is density-fitted or not; `relaxation` is from `trnqc.mp2.density.relaxation.relax`. docs/properties.md has the
+    equations, which follow F. Weigend and M. Häser, Theor. Chem. Acc. 97, 331 (1997).
     """
     # Products of matrices as small as these take longer on several threads of a BLAS library than on one.
     with single_threaded():

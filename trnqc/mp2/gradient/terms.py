@@ -94,16 +94,10 @@ def correlation_gradient(mol: gto.Mole, relaxation: Relaxation, execution: Execu
 
 @dataclass(frozen=True, eq=False)
 class EffectiveDensities:
-    """Densities in atomic orbitals, one matrix for each spin; for a closed shell the one that is summed over spins.
+    """Densities in atomic orbitals: D of the SCF and the relaxed difference density of MP2, [spin, nao, nao], and ω
+    [nao, nao].
 
-    Attributes
-    ----------
-    reference
-        Density D of the SCF, [spin, nao, nao].
-    correlation
-        Relaxed difference density of MP2, [spin, nao, nao].
-    energy_weighted
-        ω [nao, nao], summed over spins, Hartree.
+    A closed shell has one matrix, summed over spins. The energy-weighted density ω is summed over spins, Hartree.
     """
 
     reference: np.ndarray

@@ -17,30 +17,12 @@ Disp = bool | str | None
 
 
 def dispersion_energy(mol: gto.Mole, functional: Recipe, disp: Disp = None) -> float:
-    """Compute the dispersion energy of a double hybrid.
+    """Compute the dispersion energy of a double hybrid, Hartree.
 
-    Parameters
-    ----------
-    mol
-        The molecule.
-    functional
-        The double hybrid.
-    disp
-        None adds D3(BJ) where it is part of the functional's definition. False adds nothing. "d3bj" or True adds D3(BJ)
-        with the parameters of the recipe. "VERSION:NAME" as on PySCF's objects, such as "d4:b2plyp", adds a version of
-        the dispersion with the package's parameters for a functional.
-
-    Returns
-    -------
-    float
-        Hartree.
-
-    Raises
-    ------
-    InputError
-        If there are no parameters.
-    UnsupportedError
-        If the package is not installed.
+    `disp` None adds D3(BJ) where it is part of the functional's definition, False adds nothing, and "d3bj" or True adds
+    D3(BJ) with the parameters of the recipe. "VERSION:NAME" as on PySCF's objects, such as "d4:b2plyp", adds a version
+    of the dispersion with the package's parameters for a functional. Raises InputError if there are no parameters;
+    UnsupportedError if the package is not installed.
     """
     model = _model(mol, functional, disp)
     return 0.0 if model is None else float(model.get_dispersion()["energy"])

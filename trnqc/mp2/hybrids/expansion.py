@@ -30,16 +30,8 @@ LEAST_DENSITY = 1e-13
 class SeriesFunctional:
     """A range-separated hybrid whose semilocal part consists of three power series.
 
-    Attributes
-    ----------
-    exchange, same_spin, opposite_spin
-        The series of exchange, same-spin and opposite-spin correlation.
-    omega
-        Parameter of range separation, 1/Bohr.
-    short_range
-        Exact exchange at short range; all of it is exact at long range.
-    nonlocal_correlation
-        PySCF's name of a functional with VV10 correlation, and the factor of the VV10 energy.
+    `omega` is in 1/Bohr. `short_range` is the exact exchange at short range; all of it is exact at long range.
+    `nonlocal_correlation` is PySCF's name of a functional with VV10 correlation, and the factor of the VV10 energy.
     """
 
     exchange: Series
@@ -63,21 +55,8 @@ WB97M2 = SeriesFunctional(
 
 
 def semilocal_energy(functional: SeriesFunctional, mol: Any, grids: Any, densities: np.ndarray) -> float:
-    """Integrate the semilocal part of a functional.
-
-    Parameters
-    ----------
-    functional
-        The functional.
-    mol, grids
-        PySCF's molecule and built grids.
-    densities
-        Density matrices [2, nao, nao] of both spins.
-
-    Returns
-    -------
-    float
-        The energy of short-range semilocal exchange and of correlation, Hartree.
+    """Integrate short-range semilocal exchange and correlation of density matrices [2, nao, nao] on PySCF's built
+    grids, Hartree.
     """
     ni, energy = dft.numint.NumInt(), 0.0
     for ao, mask, weights, _ in ni.block_loop(mol, grids, mol.nao, deriv=1):
@@ -87,19 +66,10 @@ def semilocal_energy(functional: SeriesFunctional, mol: Any, grids: Any, densiti
 
 
 def energy_density(functional: SeriesFunctional, alpha: np.ndarray, beta: np.ndarray) -> np.ndarray:
-    """Evaluate the semilocal part of a functional at points.
+    """Return the semilocal energy per volume [points], Hartree / Bohr^3.
 
-    Parameters
-    ----------
-    functional
-        The functional.
-    alpha, beta
-        [5, points] of each spin: the density, its gradient, and tau = 1/2 sum |grad phi|^2, in atomic units.
-
-    Returns
-    -------
-    numpy.ndarray
-        Energies per volume [points], Hartree / Bohr^3.
+    `alpha` and `beta` are [5, points]: the density of the spin, its gradient, and tau = 1/2 sum |grad phi|^2, in atomic
+    units.
     """
     spins = [_variables(spin) for spin in (alpha, beta)]
     (rho_a, x2_a, t_a), (rho_b, x2_b, t_b) = spins

@@ -43,21 +43,11 @@ STEP = 1e-3
 
 
 def relaxation(mf: Any, mp2: DFMP2, final: str | SeriesFunctional | None) -> Relaxation:
-    """Compute the relaxed density of a double hybrid.
+    """Compute the relaxed density of a double hybrid; `final` is the functional of the energy, None if it is that of
+    `mf`.
 
-    Parameters
-    ----------
-    mf
-        The converged Kohn-Sham object.
-    mp2
-        The perturbation, whose `gradient_scaling` contains the factors of its parts.
-    final
-        The functional of the energy; None if it is that of `mf`.
-
-    Raises
-    ------
-    UnsupportedError
-        If one of the functionals has VV10 correlation, whose response does not exist here.
+    `mp2.gradient_scaling` has the factors of the perturbation's parts. Raises UnsupportedError if one of the
+    functionals has VV10 correlation, whose response does not exist here.
     """
     if mf.do_nlc() or isinstance(final, SeriesFunctional):
         raise UnsupportedError(
@@ -71,12 +61,9 @@ def relaxation(mf: Any, mp2: DFMP2, final: str | SeriesFunctional | None) -> Rel
 
 
 def electronic_gradient(mf: Any, mp2: DFMP2, final: str | SeriesFunctional | None) -> np.ndarray:
-    """Compute the gradient without the repulsion of the nuclei and without dispersion; arguments as in `relaxation`.
+    """Return the gradient [natm, 3], Hartree/Bohr, without the repulsion of the nuclei and without dispersion.
 
-    Returns
-    -------
-    numpy.ndarray [natm, 3]
-        In Hartree/Bohr. The response of the integration grid to the positions of the nuclei is included.
+    Arguments are as in `relaxation`. The response of the integration grid to the positions of the nuclei is included.
     """
     relaxed, execution = relaxation(mf, mp2, final), mp2._execution()
     densities = effective_densities(relaxed)

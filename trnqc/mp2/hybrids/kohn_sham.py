@@ -26,7 +26,9 @@ def kohn_sham(mol: gto.Mole, functional: Recipe, density_fit: bool | str) -> Any
 
 
 def checked(mf: Any, functional: Recipe) -> Any:
-    """The object, if it is a Kohn-Sham object of the recipe's functional for the SCF. Otherwise raises an error."""
+    """Return a Kohn-Sham object of the recipe's functional for the SCF, or raise an error if the object is another
+    one.
+    """
     if not isinstance(mf, dft.rks.KohnShamDFT | scf.hf.SCF):
         raise InputError(f"a molecule, RKS or UKS object was expected, got {type(mf).__name__}")
     unrestricted = isinstance(mf, scf.uhf.UHF)
@@ -50,19 +52,10 @@ def _terms(xc: str) -> tuple[Any, dict[int, float]]:
 
 
 def energy_with(mf: Any, functional: str | SeriesFunctional | None) -> float:
-    """Evaluate the energy of the density of a converged Kohn-Sham object with another functional.
+    """Evaluate the total energy (Hartree, without perturbation and dispersion) of a converged density with another
+    functional.
 
-    Parameters
-    ----------
-    mf
-        PySCF's RKS or UKS object. Its grids are used.
-    functional
-        In PySCF's notation or as a power series; None for the functional of `mf`.
-
-    Returns
-    -------
-    float
-        The total energy without perturbation and dispersion, Hartree.
+    The grids are those of `mf`. The functional is in PySCF's notation or a power series; None is that of `mf`.
     """
     if functional is None:
         return float(mf.e_tot)

@@ -15,16 +15,8 @@ from trnqc.mp2.hybrids.expansion import WB97M2, SeriesFunctional
 class Damping:
     """Parameters of two-body D3 dispersion with rational (Becke-Johnson) damping.
 
-    S. Grimme, S. Ehrlich and L. Goerigk, J. Comput. Chem. 32, 1456 (2011) define them.
-
-    Attributes
-    ----------
-    s6, s8
-        Scaling of the r^-6 and r^-8 terms.
-    a1
-        Scaling of the critical radius.
-    a2
-        Added to the critical radius, Bohr.
+    `s6` and `s8` scale the r^-6 and r^-8 terms, `a1` scales the critical radius, and `a2` (Bohr) is added to it; S.
+    Grimme, S. Ehrlich and L. Goerigk, J. Comput. Chem. 32, 1456 (2011) define them.
     """
 
     s6: float

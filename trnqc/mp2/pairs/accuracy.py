@@ -57,21 +57,10 @@ class ErrorEstimate:
 
 
 def require_promise(error: ErrorEstimate, energy: float, precision: str, ran_on: str) -> None:
-    """Refuse energies whose error exceeds what their precision promises.
+    """Raise PrecisionError if the error of the correlation energy or of a spin part exceeds the promise of the
+    precision.
 
-    Parameters
-    ----------
-    error
-        Their estimated error. If all pairs were computed again, it is their error; else it may be `MARGIN` times it.
-    energy
-        The correlation energy in Hartree.
-    precision, ran_on
-        The precision, and what computed the energies.
-
-    Raises
-    ------
-    PrecisionError
-        If the error of the correlation energy or of a spin part exceeds the promised one.
+    `error` is exact if all pairs were computed again; otherwise the error may be `MARGIN` times as large.
     """
     promised = PROMISED[precision] * max(1.0, abs(energy))
     allowed = promised if error.sampled == error.pairs else MARGIN * promised
@@ -138,16 +127,8 @@ def _exact_from(sectors: Sequence[Sector]) -> Exact:
 def sector_energy(
     sector: Sector, i: int, j: int, row: np.ndarray | None = None, column: np.ndarray | None = None
 ) -> tuple[float, float]:
-    """Opposite- and same-spin energy of a pair of a sector in fp64, Hartree.
-
-    Parameters
-    ----------
-    sector
-        The pairs and their factors.
-    i, j
-        The orbitals.
-    row, column
-        Row i and row j of the factors; by default they are read from the sector.
+    """Return the opposite- and same-spin energy of a pair of a sector in fp64, Hartree; `row` and `column` are rows i
+    and j of the factors, read from the sector if None.
     """
     left, right = sector.left, sector.sides[-1]
     row = np.asarray(left.B[i]) if row is None else row

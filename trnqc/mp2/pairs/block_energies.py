@@ -22,28 +22,17 @@ def block_bytes(width: int, sector: Sector, execution: Execution) -> int:
 
 
 def held_bytes(width: int, sector: Sector, execution: Execution, in_memory: int) -> int:
-    """Bytes of a pair step with blocks of this width: B or sets of its rows, and the arrays of the backend.
+    """Bytes of a pair step with sets of `width` orbitals: B or sets of its rows, and the arrays of the backend.
 
-    Parameters
-    ----------
-    width
-        Number of orbitals in a set.
-    sector, execution
-        The pairs, and how they are computed.
-    in_memory
-        Bytes of all factors of the job that are in memory; 0 if they are on disk.
+    `in_memory` are the bytes of all factors of the job that are in memory; 0 if they are on disk.
     """
     rows = in_memory or 8 * SETS * width * max(sector.nvir) * sector.naux
     return rows + block_bytes(width, sector, execution)
 
 
 def widest(sector: Sector, execution: Execution, in_memory: int = 0) -> int:
-    """The largest width, up to `default_width`, that respects the memory limit; parameters as in `held_bytes`.
-
-    Raises
-    ------
-    MemoryLimit
-        If sets of one orbital exceed the limit.
+    """The largest width, up to `default_width`, that respects the memory limit; raises MemoryLimit if one orbital
+    exceeds it. Arguments are as in `held_bytes`.
     """
     width = default_width(max(sector.shape))
     while execution.memory < (needed := held_bytes(width, sector, execution, in_memory)):
@@ -60,23 +49,10 @@ def widest(sector: Sector, execution: Execution, in_memory: int = 0) -> int:
 def block_energies(
     block: PairBlock, rows: np.ndarray, columns: np.ndarray, sector: Sector, execution: Execution
 ) -> PairEnergies:
-    """Compute the energies of a block of pairs.
+    """Compute the energies of a block of pairs, [i1 - i0, j1 - j0]; lower-triangular for a diagonal block.
 
-    Parameters
-    ----------
-    block
-        The pairs.
-    rows, columns
-        Rows i0 to i1 of the left B and rows j0 to j1 of the right B, fp64. A diagonal block reads `rows` only.
-    sector
-        The factors, of which only the orbital energies are used.
-    execution
-        Backend, precision and threads.
-
-    Returns
-    -------
-    PairEnergies
-        [i1 - i0, j1 - j0]; lower-triangular for a diagonal block.
+    `rows` are rows i0 to i1 of the left B and `columns` rows j0 to j1 of the right B, fp64; a diagonal block reads
+    `rows` only. Of the sector, only the orbital energies are used.
     """
     left, right = sector.left, sector.sides[-1]
     eps_left, eps_right = left.eps_occ[block.rows], right.eps_occ[block.columns]

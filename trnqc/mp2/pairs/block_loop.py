@@ -56,7 +56,7 @@ def pairs_by_blocks(sector: Sector, execution: Execution, width: int, store: Sto
 
 
 def in_turn(sector: Sector, blocks: Iterable[PairBlock]) -> Iterator[tuple[PairBlock, np.ndarray, np.ndarray]]:
-    """Yield each block with its rows and columns, while those of the next block are being read."""
+    """Yield each block with its rows and columns, while the rows and columns of the next block are read."""
 
     def read(side: int, rows: slice) -> np.ndarray:
         return np.ascontiguousarray(sector.sides[side].B[rows], dtype=np.float64)

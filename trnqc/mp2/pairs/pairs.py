@@ -111,17 +111,7 @@ def run_pairs(factors: Factors | SpinFactors, execution: Execution, store: Store
 
 
 def pair_step_bytes(spins: Sequence[tuple[int, int]], naux: int, execution: Execution) -> int:
-    """Smallest number of bytes that the pair step needs in addition to B.
-
-    Parameters
-    ----------
-    spins
-        (nocc, nvir) of a closed shell, or of each spin.
-    naux
-        Number of auxiliary functions.
-    execution
-        Backend, precision, threads and ranks.
-    """
+    """Smallest number of bytes that the pair step needs in addition to B; `spins` are (nocc, nvir) of each spin."""
     several = execution.ranks.size > 1
     with_pairs = [(m, a) for m, a in spins if m and a]
     widths = [set_width(m, a, naux) if several else 1 for m, a in with_pairs]
@@ -174,7 +164,7 @@ def _at_once(sector: Sector, execution: Execution, in_memory: int) -> PairEnergi
 
 
 def _width(sector: Sector, execution: Execution, store: Store | None, in_memory: int) -> int:
-    """Number of orbitals in a set: that of an interrupted run, or the largest that memory and ranks allow."""
+    """Number of orbitals in a set: the number of an interrupted run, or the largest that memory and ranks allow."""
     fits = widest(sector, execution, in_memory)
     wanted = min(fits, sector.rank_width) if execution.ranks.size > 1 else fits
     width = wanted if store is None else store.decide(f"orbitals a set {sector.name}".rstrip(), lambda: wanted)

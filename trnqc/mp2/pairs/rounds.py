@@ -30,16 +30,10 @@ class Visit:
 
 @dataclass(frozen=True)
 class Rounds:
-    """All pairs of one spin case over the ranks that hold the rows.
+    """All pairs of one spin case over the ranks that hold the rows; `right` are the rows of orbitals j of the opposite
+    spin.
 
     Blocks do not depend on the number of ranks, and therefore digits do not either.
-
-    Attributes
-    ----------
-    left
-        The rows of orbitals i.
-    right
-        The rows of orbitals j, if these have the opposite spin.
     """
 
     left: Distribution

@@ -103,7 +103,7 @@ def sectors_of(factors: Factors | SpinFactors) -> tuple[Sector, ...]:
 def joined(
     factors: Factors | SpinFactors, sectors: tuple[Sector, ...], energies: list[PairEnergies]
 ) -> PairEnergies | SpinPairEnergies:
-    """The energies of a closed shell, or those of an open shell from its spin cases."""
+    """The energies of a closed shell, or of an open shell from its spin cases."""
     if isinstance(factors, Factors):
         return energies[0]
     m, n = (len(spin.eps_occ) for spin in factors)

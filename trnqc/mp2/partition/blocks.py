@@ -20,14 +20,9 @@ LEAST_WIDTH = 8
 
 @dataclass(frozen=True)
 class PairBlock:
-    """Pairs of orbitals i in [i0, i1) and j in [j0, j1).
+    """Pairs of orbitals i in [i0, i1) and j in [j0, j1), which have the opposite spin if `opposite`.
 
-    Attributes
-    ----------
-    i0, i1, j0, j1
-        The ranges. If they are equal and the spins too, only pairs i >= j belong to the block.
-    opposite
-        Whether the orbitals j have the opposite spin.
+    If the ranges are equal and the spins too, only pairs i >= j belong to the block.
     """
 
     i0: int

@@ -90,23 +90,9 @@ def kind_of_reference(mf: Any) -> str:
 def check_reference(mf: Any, allow_unconverged: bool = False, kohn_sham: bool = False) -> None:
     """Check that `mf` is a converged RHF, UHF or ROHF object of a molecule with real orbitals.
 
-    Parameters
-    ----------
-    mf
-        PySCF's object.
-    allow_unconverged
-        Whether an SCF that has not converged is accepted.
-    kohn_sham
-        Whether Kohn-Sham orbitals are accepted, as double hybrids need them.
-
-    Raises
-    ------
-    InputError
-        If it is not a PySCF object, or has not been run.
-    UnsupportedError
-        If it is another kind of reference.
-    NotConverged
-        If the SCF has not converged and `allow_unconverged` is False.
+    `kohn_sham` also accepts Kohn-Sham orbitals, as double hybrids need. Raises InputError if `mf` is not a PySCF object
+    or has not been run, UnsupportedError if it is another kind of reference, and NotConverged if the SCF has not
+    converged, unless `allow_unconverged`.
     """
     name = type(mf).__name__
     if not isinstance(mf, scf.hf.SCF):
@@ -188,19 +174,10 @@ def frozen_by_spin(frozen: SpinFrozen) -> tuple[Frozen, Frozen]:
 def active_orbitals(mo_coeff: np.ndarray, mo_energy: np.ndarray, mo_occ: np.ndarray, frozen: Frozen) -> ActiveOrbitals:
     """Divide orbitals into occupied and virtual ones and leave out the frozen ones.
 
-    Parameters
-    ----------
-    mo_coeff, mo_energy, mo_occ
-        Coefficients [nao, nmo], energies [nmo] in Hartree and occupations [nmo].
-    frozen
-        As in PySCF: None or 0 for none, n for the n lowest, or a list of indices of occupied and virtual orbitals.
-
-    Raises
-    ------
-    MoleculeError
-        If no occupied or no virtual orbital remains.
-    InputError
-        If `frozen` does not describe orbitals, or if a coefficient is not finite.
+    `mo_coeff` [nao, nmo], `mo_energy` [nmo] in Hartree and `mo_occ` [nmo] are as in PySCF, and so is `frozen`: None or
+    0 for none, n for the n lowest, or a list of indices of occupied and virtual orbitals. Raises MoleculeError if no
+    occupied or no virtual orbital remains; InputError if `frozen` does not describe orbitals, or a coefficient is not
+    finite.
     """
     orbitals = _split(mo_coeff, mo_energy, mo_occ, frozen)
     occupied = np.asarray(mo_occ) > 0
@@ -240,23 +217,10 @@ def _real(name: str, values: np.ndarray) -> np.ndarray:
 
 
 def active_mask(occupied: np.ndarray, frozen: Frozen, spin: str = "") -> np.ndarray:
-    """The mask [nmo] of the orbitals that are not frozen.
+    """The mask [nmo] of the orbitals that are not frozen; `frozen` is as in `active_orbitals`.
 
-    Parameters
-    ----------
-    occupied
-        The mask of the occupied orbitals.
-    frozen
-        As in `active_orbitals`.
-    spin
-        The spin, "alpha" or "beta", of an open shell, which may have all of its orbitals frozen.
-
-    Raises
-    ------
-    MoleculeError
-        If more orbitals are frozen than are occupied, or all of a closed shell.
-    InputError
-        If `frozen` does not describe orbitals.
+    One spin of an open shell, "alpha" or "beta", may have all of its orbitals frozen. Raises MoleculeError if more
+    orbitals are frozen than are occupied, or all of a closed shell; InputError if `frozen` does not describe orbitals.
     """
     nmo, mask = len(occupied), np.ones(len(occupied), dtype=bool)
     if frozen is None:

@@ -13,18 +13,9 @@ from trnqc.mp2.reference.orbitals import ActiveOrbitals, SpinFrozen, correlated_
 
 @dataclass(frozen=True, eq=False)
 class SpinOrbitals:
-    """The orbitals of one spin, frozen orbitals included.
+    """The orbitals [nao, nmo] of one spin, frozen ones included, with energies [nmo] in Hartree and masks [nmo].
 
     A closed shell is described by one object, which stands for both spins.
-
-    Attributes
-    ----------
-    coefficients
-        Orbital coefficients [nao, nmo].
-    energies
-        Orbital energies [nmo], Hartree.
-    occupied, active
-        Masks [nmo] of the occupied and of the correlated orbitals.
     """
 
     coefficients: np.ndarray
@@ -67,32 +58,20 @@ class SpinOrbitals:
         return self.coefficients @ matrix @ self.coefficients.T
 
     def rotated(self, block: np.ndarray) -> np.ndarray:
-        """Return the symmetric matrix [nmo, nmo] whose only blocks are those of block[a, i]."""
+        """Return the symmetric matrix [nmo, nmo] of block[a, i] and its transpose, which is zero elsewhere."""
         matrix = np.zeros((self.nmo, self.nmo))
         matrix[np.ix_(~self.occupied, self.occupied)] = block
         return matrix + matrix.T
 
 
 def spin_orbitals(mo_coeff: Any, mo_energy: Any, mo_occ: Any, frozen: SpinFrozen = None) -> tuple[SpinOrbitals, ...]:
-    """Describe the orbitals of a closed-shell or an unrestricted reference.
+    """Describe the orbitals of a closed-shell (one entry) or an unrestricted reference (two entries), frozen ones
+    included.
 
-    Parameters
-    ----------
-    mo_coeff, mo_energy, mo_occ
-        As on PySCF's objects: [nao, nmo], [nmo] and [nmo] of a closed shell, or arrays with a leading spin index.
-    frozen
-        As in PySCF: None, a number or a list of indices; for two spins also a pair of these.
-
-    Returns
-    -------
-    tuple of SpinOrbitals
-        One for a closed shell, two otherwise.
-
-    Raises
-    ------
-    InputError, MoleculeError
-        If `frozen` does not describe orbitals, or no pair of electrons is left to correlate. One of two spins may have
-        no correlated electrons.
+    The arguments are as on PySCF's objects, [nao, nmo], [nmo] and [nmo], with a leading spin index for two spins;
+    `frozen` is None, a number or a list of indices, for two spins also a pair of these. Raises InputError or
+    MoleculeError if `frozen` does not describe orbitals, or no pair of electrons is left to correlate. One of two spins
+    may have no correlated electrons.
     """
     occupations = np.asarray(mo_occ)
     if occupations.ndim == 1 and not set(np.unique(occupations)) <= {0.0, 2.0}:

@@ -30,24 +30,11 @@ class Frame:
 
 
 def read_xyz(path: Path, unit: str = "angstrom") -> tuple[tuple[str, ...], tuple[tuple[float, float, float], ...]]:
-    """Read an xyz file: the number of atoms, a comment, and a line ``symbol x y z`` for each atom.
+    """Read chemical symbols and coordinates in Angstrom from an xyz file: the number of atoms, a comment, and a line
+    ``symbol x y z`` for each atom.
 
-    Parameters
-    ----------
-    path
-        The file. Ghost atoms are written as in PySCF (Ghost-O, ghost.O, X-O, ...).
-    unit
-        Unit of the coordinates: "angstrom" or "bohr".
-
-    Returns
-    -------
-    tuple
-        Chemical symbols, and coordinates in Angstrom.
-
-    Raises
-    ------
-    MoleculeError
-        If the file is not valid or has more than one frame; the message names file and line.
+    `unit` is the unit in the file, "angstrom" or "bohr". Ghost atoms are written as in PySCF (Ghost-O, ghost.O, X-O,
+    ...). Raises MoleculeError, which names file and line, if the file is not valid or has more than one frame.
     """
     scale, lines = _scale(unit), _lines(path)
     frame, end = _frame(path, lines, 0, scale)
@@ -63,14 +50,8 @@ def read_frames(path: Path, unit: str = "angstrom") -> tuple[Frame, ...]:
     """Read an xyz file with one or more frames, each as `read_xyz` reads it.
 
     Extended xyz files are read too, if symbol and position are their first columns; energies, forces and other columns
-    are ignored.
-
-    Raises
-    ------
-    MoleculeError
-        If the file is not valid. The message names file, line and frame, counted from 1.
-    UnsupportedError
-        If a frame of an extended xyz file is periodic.
+    are ignored. Raises MoleculeError, which names file, line and frame, counted from 1, if the file is not valid;
+    UnsupportedError if a frame of an extended xyz file is periodic.
     """
     scale, lines = _scale(unit), _lines(path)
     frames: list[Frame] = []

@@ -34,20 +34,11 @@ Halves = list[np.ndarray]
 
 
 class FittedRotations:
-    """G[z] = J[Σ P] - K[P] of rotations of orbitals, by matrix products of one floating-point type.
+    """G[z] = J[Σ P] - K[P] of rotations of orbitals, by matrix products of one floating-point type, from fitted
+    integrals [naux, nao (nao + 1) / 2] in double precision.
 
-    Parameters
-    ----------
-    rows
-        Fitted integrals [naux, nao (nao + 1) / 2] in double precision.
-    spins
-        All orbitals; one entry for a closed shell.
-    halves
-        H_Q of each spin for the groups of this rank, of the type of the products.
-    threads, ranks
-        Threads of this process, and the processes that share the groups. The bits do not depend on their numbers.
-    dtype
-        The type of the products.
+    `halves` is H_Q of each spin for the groups of this rank, of the type of the products. The bits do not depend on the
+    numbers of threads and ranks.
     """
 
     def __init__(
@@ -65,7 +56,7 @@ class FittedRotations:
         self._occupied = [np.ascontiguousarray(spin.c_occ, dtype) for spin in spins]
 
     def rotation(self, z: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return G[P]_qi [nmo, nocc] of densities whose only blocks are P_ai = P_ia = z[a, i], for each spin."""
+        """Return G[P]_qi [nmo, nocc] of densities P_ai = P_ia = z[a, i], which are zero elsewhere, for each spin."""
         with single_threaded():  # These products are too small to share among threads.
             changes = [spin.c_vir @ block for spin, block in zip(self._spins, z)]
 
@@ -84,7 +75,7 @@ class FittedRotations:
         return self._sum(part)
 
     def _sum(self, part: Callable[[np.ndarray, list[np.ndarray]], list[np.ndarray]]) -> list[np.ndarray]:
-        """Sum what a function of rows and H_Q returns, [nao, nocc] of each spin, over groups; [nmo, nocc]."""
+        """Sum a function of rows and H_Q, [nao, nocc] of each spin, over groups; return [nmo, nocc]."""
         shapes, parts = [spin.c_occ.shape for spin in self._spins], groups(len(self._rows))
 
         def of_group(n: int) -> np.ndarray:
@@ -101,14 +92,10 @@ class FittedRotations:
 
 
 class FittedResponse(FittedRotations):
-    """G[P] = J[Σ P] - K[P] from fitted integrals in memory, in double precision.
+    """G[P] = J[Σ P] - K[P] from fitted integrals in memory, in double precision; arguments are as in
+    `FittedRotations`.
 
-    Parameters
-    ----------
-    rows, spins, threads, ranks
-        As in `FittedRotations`.
-    rough
-        Whether there are rotations in single precision, too. They take half as much memory besides.
+    With `rough` there are rotations in single precision, too, which take half as much memory besides.
     """
 
     def __init__(
@@ -136,7 +123,7 @@ class FittedResponse(FittedRotations):
 
     @staticmethod
     def exact_bytes(naux: int, spins: Sequence[SpinOrbitals]) -> int:
-        """Return the bytes of H_Q in double precision; those in single precision take half as many."""
+        """Return the bytes of H_Q in double precision; H_Q in single precision takes half as many."""
         return 8 * naux * sum(spin.c_occ.size for spin in spins)
 
     def columns(self, densities: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -26,16 +26,8 @@ EXPONENT = 0.3
 
 
 class MinimalResponse:
-    """The approximation of `Response.rotation` for given orbitals.
-
-    Parameters
-    ----------
-    mol
-        The molecule.
-    spins
-        All orbitals; one entry for a closed shell.
-    exchange
-        Factor of K: 1 for Hartree-Fock.
+    """The approximation of `Response.rotation` for given orbitals; `exchange` is the factor of K, 1 for
+    Hartree-Fock.
     """
 
     def __init__(self, mol: gto.Mole, spins: Sequence[SpinOrbitals], exchange: float = 1.0) -> None:
@@ -57,7 +49,7 @@ class MinimalResponse:
 
     @staticmethod
     def memory(mol: gto.Mole, spins: Sequence[SpinOrbitals]) -> int:
-        """Return the bytes that an object takes while it is made."""
+        """Return the bytes that the constructor takes."""
         by_spin = sum(4 * spin.nmo * (spin.nmo + 4 * spin.nocc) for spin in spins)
         return mol.natm * (2 * by_spin + 4 * 4 * mol.nao_nr() ** 2)
 

@@ -30,14 +30,14 @@ class RotationResponse(Protocol):
     """Columns G[P]_qi [nmo, nocc] of each spin, between all orbitals and the occupied ones, for rotations."""
 
     def rotation(self, z: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return G[P]_qi of densities whose only blocks are P_ai = P_ia = z[a, i]."""
+        """Return G[P]_qi of densities P_ai = P_ia = z[a, i], which are zero elsewhere."""
         ...
 
 
 class Response(RotationResponse, Protocol):
-    """What the Z-vector equations and gradients need of the Fock matrix.
+    """The responses of the Fock matrix that the Z-vector equations and gradients need.
 
-    `rough` is the response to rotations in single precision, or None where that is not available.
+    `rough` is the response to rotations in single precision, or None if there is none.
     """
 
     @property
@@ -49,15 +49,7 @@ class Response(RotationResponse, Protocol):
 
 
 class GeneralResponse:
-    """The response of any reference, by PySCF's `gen_response` with J and K of the object.
-
-    Parameters
-    ----------
-    mf
-        The SCF object.
-    spins
-        All its orbitals; one entry for a closed shell.
-    """
+    """The response of any reference, by PySCF's `gen_response` with J and K of the object."""
 
     rough: RotationResponse | None = None
 
@@ -84,7 +76,9 @@ class GeneralResponse:
 
 
 def accelerated(mf: Any) -> Any:
-    """Return the object with J and K from our kernels, or as it is where they do not serve its kind."""
+    """Return the object with J and K from our kernels; an object of a kind that they do not serve is returned
+    unchanged.
+    """
     try:
         return accelerate(mf)
     except UnsupportedError:
@@ -103,14 +97,8 @@ def response_of(
 ) -> Response:
     """Return the response of an SCF object: from fitted integrals where they are in memory, else the general one.
 
-    Parameters
-    ----------
-    threads
-        Number of threads.
-    room
-        Bytes that half-transformed integrals may take, the same on all ranks.
-    ranks
-        The processes that share products with fitted integrals. All of them have the whole result.
+    `room` are the bytes that half-transformed integrals may take, the same on all ranks. The ranks share products with
+    fitted integrals, and all of them have the whole result.
     """
     mf = accelerated(mf)
     plain = isinstance(mf, _DFHF) and isinstance(mf, scf.hf.RHF | scf.uhf.UHF) and not hasattr(mf, "xc")

@@ -17,12 +17,8 @@ from trnqc.mp2.reference.spins import SpinOrbitals
 
 
 class Rotations(Protocol):
-    """The rotations of a reference, as elements of a vector x.
-
-    Attributes
-    ----------
-    gap
-        About the diagonal of the equations, positive for a stable solution of the SCF.
+    """The rotations of a reference, as elements of a vector x; `gap` is about the diagonal of the equations, positive
+    for a stable solution of the SCF.
     """
 
     @property

@@ -51,19 +51,8 @@ class BrokenSpinRotations(CanonicalRotations):
 def stability_warnings(mf: Any, threads: int) -> tuple[str, ...]:
     """Return a message if a rotation of the orbitals lowers the energy of a converged RHF or UHF object.
 
-    Parameters
-    ----------
-    mf
-        PySCF's object. RHF is compared with UHF, and, if that has a lower energy, with other RHF solutions.
-    threads
-        Number of threads.
-
-    Raises
-    ------
-    UnsupportedError
-        If it is another kind of reference.
-    NotConverged
-        If the lowest eigenvalue has not converged.
+    RHF is compared with UHF and, if UHF has a lower energy, with other RHF solutions. Raises UnsupportedError if it is
+    another kind of reference; NotConverged if the lowest eigenvalue has not converged.
     """
     spins = spin_orbitals(mf.mo_coeff, mf.mo_energy, mf.mo_occ)
     if len(spins) == 1:

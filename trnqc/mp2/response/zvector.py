@@ -31,14 +31,8 @@ from trnqc.mp2.response.rotations import Rotations
 
 @dataclass(frozen=True)
 class ZVectorOptions:
-    """How the equations are solved.
-
-    Attributes
-    ----------
-    tolerance
-        Largest element of the residual over ε_a - ε_i, which is about the error of z; without unit.
-    max_cycle
-        Iterations at most; each of them builds one Fock matrix.
+    """The largest element of the residual over ε_a - ε_i (about the error of z, without unit), and the largest number
+    of iterations, each of which builds one Fock matrix.
     """
 
     tolerance: float = 1e-9
@@ -69,15 +63,7 @@ DEFAULTS = ZVectorOptions()
 
 @dataclass(frozen=True, eq=False)
 class Relaxed:
-    """The solution of the Z-vector equations.
-
-    Attributes
-    ----------
-    densities
-        The relaxed density [nmo, nmo] of each spin.
-    columns
-        G[P]_qi [nmo, nocc] of these densities, Hartree.
-    """
+    """The relaxed density [nmo, nmo] of each spin, and G[P]_qi [nmo, nocc] of these densities, Hartree."""
 
     densities: tuple[np.ndarray, ...]
     columns: tuple[np.ndarray, ...]
@@ -94,27 +80,12 @@ def solve_z_vector(
     minimal: MinimalResponse | None = None,
     report: Callable[[int], None] = lambda cycle: None,
 ) -> Relaxed:
-    """Relax densities.
+    """Relax densities by solving the Z-vector equations.
 
-    Parameters
-    ----------
-    constant
-        The part of the derivative of the energy that does not come from the response of the Fock matrix.
-    densities
-        The densities before relaxation.
-    spins
-        All orbitals of each spin.
-    minimal
-        An approximation to `response`, which saves about half of the iterations.
-    report
-        Called with the number of finished iterations.
-
-    Raises
-    ------
-    TrnqcError
-        If the matrix is not positive definite, which means that the SCF solution is not a minimum.
-    NotConverged
-        If the residual stays above the tolerance.
+    `constant` is the part of the derivative of the energy that does not come from the response of the Fock matrix.
+    `minimal` approximates `response` and saves about half of the iterations; `report` is called with the number of
+    finished ones. Raises TrnqcError if the matrix is not positive definite, which means that the SCF solution is not a
+    minimum; NotConverged if the residual stays above the tolerance.
     """
     gap = rotations.gap
     if gap.size and gap.min() <= 0:
@@ -169,7 +140,7 @@ def solve_z_vector(
 def direction(residual: np.ndarray, rotations: Rotations, minimal: MinimalResponse | None) -> np.ndarray:
     """Solve the approximate equations roughly by conjugate gradients, preconditioned with the gap.
 
-    Without an approximation, and where it is not positive definite, what has been reached is the direction.
+    Without an approximation, and where it is not positive definite, the solution so far is the direction.
     """
     gap = rotations.gap
     x = residual / gap

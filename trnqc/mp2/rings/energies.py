@@ -17,16 +17,8 @@ from trnqc.mp2.rings.quadrature import exponential_sum, frequencies
 
 @dataclass(frozen=True)
 class RingEnergy:
-    """A correlation energy that a quadrature gave.
-
-    Attributes
-    ----------
-    energy
-        Hartree.
-    error
-        A bound on the error of the quadrature in Hartree; None where there is only experience.
-    points
-        Points of the quadrature.
+    """A correlation energy by quadrature with `points` points, and a bound on the quadrature's error, Hartree; the
+    error is None where there is only experience.
     """
 
     energy: float
@@ -39,30 +31,16 @@ class RingEnergy:
 
 
 def opposite_spin_energy(channels: Sequence[Factors], execution: Execution, tolerance: float = 1e-6) -> RingEnergy:
-    """Opposite-spin MP2 energy by Laplace quadrature, in O(N^4) operations.
+    """Opposite-spin MP2 energy by Laplace quadrature, in O(N^4) operations, from factors of a closed shell or of two
+    spins.
 
-    Parameters
-    ----------
-    channels
-        Factors of a closed shell (one) or of alpha and beta (two).
-    tolerance
-        The largest error of the quadrature, Hartree.
+    E_os = -sum_iajb (ia|jb)^2 / D with D = eps_a + eps_b - eps_i - eps_j, alpha ia and beta jb, becomes -sum_k w_k
+    sum_PQ X^alpha_PQ(t_k) X^beta_PQ(t_k) with X_PQ(t) = sum_ia exp(-t (eps_a - eps_i)) B_iaP B_iaQ (Jung, Lochan, Dutoi
+    and Head-Gordon, J. Chem. Phys. 121, 9793 (2004), eqs. 14-19). All terms have the same sign, so the relative error
+    of the exponential sum bounds that of the energy, which is at most `tolerance` (Hartree).
 
-    Raises
-    ------
-    InputError
-        If the tolerance is not positive.
-    MoleculeError
-        If an occupied orbital does not lie below all virtual ones, where the Laplace integral diverges.
-    NotConverged
-        If no quadrature reaches the tolerance.
-
-    Notes
-    -----
-    E_os = -sum_iajb (ia|jb)^2 / D with D = eps_a + eps_b - eps_i - eps_j, alpha ia and beta jb, becomes
-    -sum_k w_k sum_PQ X^alpha_PQ(t_k) X^beta_PQ(t_k) with X_PQ(t) = sum_ia exp(-t (eps_a - eps_i)) B_iaP B_iaQ
-    (Jung, Lochan, Dutoi and Head-Gordon, J. Chem. Phys. 121, 9793 (2004), eqs. 14-19). All terms have the same sign, so
-    the relative error of the exponential sum bounds that of the energy.
+    Raises InputError if the tolerance is not positive; MoleculeError if an occupied orbital does not lie below all
+    virtual ones, where the Laplace integral diverges; NotConverged if no quadrature reaches the tolerance.
     """
     if not tolerance > 0:
         raise InputError(f"tolerance must be a positive energy in Hartree, got {tolerance!r}")
@@ -89,27 +67,14 @@ def opposite_spin_energy(channels: Sequence[Factors], execution: Execution, tole
 def rpa_energy(
     channels: Sequence[Factors], execution: Execution, points: int = 40, frequency_scale: float = 0.5
 ) -> RingEnergy:
-    """Correlation energy of the direct random-phase approximation, in O(N^4) operations.
+    """Correlation energy of the direct random-phase approximation, in O(N^4) operations, from factors of a closed shell
+    or of two spins.
 
-    Parameters
-    ----------
-    channels
-        Factors of a closed shell (one) or of alpha and beta (two).
-    points
-        Frequencies on the imaginary axis.
-    frequency_scale
-        The frequency about which they are spread, Hartree.
-
-    Raises
-    ------
-    MoleculeError
-        If an occupied orbital does not lie below all virtual ones, where the response has no sign.
-
-    Notes
-    -----
-    E_c = 1 / (2 pi) times the integral of Tr[ln(1 + Q(i w)) - Q(i w)] over w from 0 to infinity, with
-    Q_PQ(i w) = sum_ia 2 n d / (w^2 + d^2) B_iaP B_iaQ, d = eps_a - eps_i, and n the electrons of an orbital
-    (Eshuis, Yarkony and Furche, J. Chem. Phys. 132, 234114 (2010), eqs. 19-22).
+    E_c = 1 / (2 pi) times the integral of Tr[ln(1 + Q(i w)) - Q(i w)] over w from 0 to infinity, with Q_PQ(i w) =
+    sum_ia 2 n d / (w^2 + d^2) B_iaP B_iaQ, d = eps_a - eps_i, and n the electrons of an orbital (Eshuis, Yarkony and
+    Furche, J. Chem. Phys. 132, 234114 (2010), eqs. 19-22). `points` frequencies on the imaginary axis are spread about
+    `frequency_scale` (Hartree). Raises MoleculeError if an occupied orbital does not lie below all virtual ones, where
+    the response has no sign.
     """
     if points < 1:
         raise InputError(f"points must be a positive number of frequencies, got {points!r}")

@@ -22,31 +22,13 @@ Weight = Callable[[int, np.ndarray], np.ndarray]
 def gram_matrices(
     channels: Sequence[Factors], weight: Weight, count: int, execution: Execution, stage: str
 ) -> Iterator[list[np.ndarray]]:
-    """Compute the Gram matrices of the factors of each spin, for one set of weights after the other.
+    """Yield the Gram matrices [naux, naux] of each spin, fp64, for the sets of weights k = 0 .. count - 1 in turn.
 
     As many sets as fit the memory are summed while B is read once, in blocks of i. The product of a matrix with its own
     transpose computes one triangle only, so a set of weights costs nocc * nvir * naux^2 operations for each spin.
-
-    Parameters
-    ----------
-    channels
-        Factors of each spin, fitted with the same auxiliary functions.
-    weight
-        The weights, see `Weight`. Their square roots multiply both factors.
-    count
-        Number of sets of weights, k = 0 .. count - 1.
-    stage
-        What progress reports call this.
-
-    Yields
-    ------
-    list of numpy.ndarray
-        For each k in turn, [naux, naux] of each spin, fp64.
-
-    Raises
-    ------
-    MemoryLimit
-        If the matrices of one set, B if it is in memory, and two blocks of B do not fit the memory of `execution`.
+    Square roots of the weights (`Weight`) multiply both factors, and the factors of all spins have the same auxiliary
+    functions. Raises MemoryLimit if the matrices of one set, B if it is in memory, and two blocks of B do not fit the
+    memory of `execution`.
     """
     held = sum(factors.bytes_in_memory for factors in channels)
     at_once = _sets_at_once(channels, count, execution.memory - held)

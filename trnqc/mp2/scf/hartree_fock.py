@@ -148,7 +148,7 @@ def _scf_object(mol: gto.Mole, kind: str, source: str, density_fit: bool) -> Any
 
 
 def jk_ran_on(mf: Any) -> str:
-    """Description of what computed J and K of an SCF object."""
+    """Description of the code that computed J and K of an SCF object."""
     words = getattr(mf, "ran_on", "PySCF")
     return words.decode() if isinstance(words, bytes) else str(words)  # HDF5 returns bytes.
 

@@ -52,7 +52,7 @@ def reference(mol: gto.Mole, job: Job, execution: Execution, auxiliary: Auxiliar
 
 
 def _shared_scf(mol: gto.Mole, job: Job, execution: Execution, kept: Mapping[str, Any] | None, guess: Any) -> Any:
-    """The SCF of several ranks, as an object of its own on each of them."""
+    """Run the SCF of several ranks, and return a separate SCF object on each of them."""
     ranks, kind = execution.ranks, reference_of(job)
     ranks.at("SCF")
     shared = SharedJK(mol, ranks, execution.schedule)

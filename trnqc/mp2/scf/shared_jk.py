@@ -26,16 +26,7 @@ class SharedJK:
 
     Rank 0 attaches this object to an accelerated SCF object, runs the SCF, and calls `end`. The other ranks call
     `serve`. Rank 0 works alone, as in a job of one process, if the four-centre integrals fit into its memory, or if
-    PySCF has to compute the fitted integrals.
-
-    Parameters
-    ----------
-    mol
-        The molecule, the same on all ranks.
-    ranks
-        The processes of the job.
-    schedule
-        How tasks are divided among ranks, see `trnqc.ranks.dealt`.
+    PySCF has to compute the fitted integrals. `schedule` divides tasks among ranks, see `trnqc.ranks.dealt`.
     """
 
     def __init__(self, mol: gto.Mole, ranks: Ranks, schedule: str = "dynamic") -> None:
@@ -69,7 +60,7 @@ class SharedJK:
             getattr(self, name)(*arguments)
 
     def fit(self, auxbasis: Any, fit: MetricFactor) -> str:
-        """Compute the fitted integrals and return a description of what computed them."""
+        """Compute the fitted integrals and return a description of the code that computed them."""
         self._fitting = DistributedFitting(self.mol, df.addons.make_auxmol(self.mol, auxbasis), fit, self.ranks)
         return self._fitting.ran_on
 
@@ -110,7 +101,7 @@ class _SharedBuilder:
 
     @property
     def ran_on(self) -> str:
-        """Description of what computes J and K."""
+        """Description of the code that computes J and K."""
         return self.shared.builder(self.key).ran_on
 
     def get_jk(self, dm: Any, hermi: int = 1, with_j: bool = True, with_k: bool = True) -> tuple[Any, Any]:

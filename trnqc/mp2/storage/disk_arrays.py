@@ -12,13 +12,7 @@ from trnqc.host.disk_arrays import DiskArray
 
 
 class RowsOnDisk(DiskArray):
-    """B[nocc, nvir, naux] on disk, read as B[i] or B[i0:i1]. The checksum of every row is verified.
-
-    Attributes
-    ----------
-    checksums
-        The checksum of each row that has been written.
-    """
+    """B[nocc, nvir, naux] on disk, read as B[i] or B[i0:i1], with a checksum of each written row, which is verified."""
 
     def __init__(self, path: Path, name: str, shape: tuple[int, ...]) -> None:
         super().__init__(path, name, shape)

@@ -40,16 +40,9 @@ def new_tile(shape: tuple[int, ...], dtype: Any) -> NkiTensor:
 
 
 def evaluate(op: Op, args: tuple[Any, ...], dtype: Any) -> NkiTensor:
-    """Evaluate the call of an operator as an ``nl`` function.
+    """Evaluate the call of an operator as an ``nl`` function, in `dtype` or in that of the first tile.
 
-    Parameters
-    ----------
-    op : Op
-        The operator.
-    args : tuple
-        (x,), (x, y) or (x, axis, keepdims) for unary operators, binary operators and reductions.
-    dtype : DType or None
-        Dtype of the result; by default that of the first tile.
+    `args` are (x,) for unary operators, (x, y) for binary operators and (x, axis, keepdims) for reductions.
     """
     if isinstance(op, UnaryOp):
         return _unary(op, tile_argument(op, "x", args[0]), dtype)

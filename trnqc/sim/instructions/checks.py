@@ -106,23 +106,10 @@ def is_number(value: Any) -> bool:
 
 
 def scalar(op: str, role: str, value: Any, data: NkiTensor, dtype: DType | None = float32) -> tuple[NkiTensor, ...]:
-    """Check that a scalar operand is a number, or a (P, 1) tile with as many partitions as ``data``.
+    """Check that a scalar operand is a number, or a (P, 1) tile with as many partitions as ``data``; return () or
+    (value,).
 
-    Parameters
-    ----------
-    op, role : str
-        Names of the instruction and the operand.
-    value : float or NkiTensor
-        The operand.
-    data : NkiTensor
-        Tile to whose partitions the operand applies.
-    dtype : DType or None
-        Dtype that a tile must have; None allows any.
-
-    Returns
-    -------
-    tuple of NkiTensor
-        (value,) for a tile, () for a number.
+    A tile must have the dtype `dtype`, unless that is None. `op` and `role` name the instruction and the operand.
     """
     if is_number(value):
         return ()

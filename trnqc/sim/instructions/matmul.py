@@ -195,28 +195,11 @@ def _check_bank(run: Run, dst: NkiTensor) -> None:
 
 
 def accumulation(run: Run, op: str, dst: NkiTensor, accumulate: bool | None) -> bool | np.ndarray:
-    """Decide whether a matmul adds to its destination, and record the matmul in the accumulation state.
+    """Decide whether a matmul adds to its PSUM destination, for each element if the elements differ, and record the
+    matmul in the accumulation state.
 
-    Parameters
-    ----------
-    run : Run
-        The run in progress.
-    op : str
-        Name of the instruction.
-    dst : NkiTensor
-        PSUM destination.
-    accumulate : bool or None
-        Argument of the instruction; None infers the answer from the state.
-
-    Returns
-    -------
-    bool or np.ndarray
-        Whether to add, for each element if the elements differ.
-
-    Raises
-    ------
-    NkiValidationError
-        If the hardware result would be undefined in this state.
+    If `accumulate` is None, the state decides. Raises NkiValidationError if the hardware result would be undefined in
+    this state.
     """
     state = dst.storage.psum
     assert state is not None

@@ -39,35 +39,10 @@ class Reduction:
     """The effect of one instruction on the reduction registers of the lanes that it uses.
 
     The constructor checks the operands, `take` folds the results of the instruction into the registers, and `write`
-    copies the registers to ``reduce_res``.
-
-    Parameters
-    ----------
-    run : Run
-        The run in progress.
-    op, engine : str
-        Name of the instruction, and of the engine whose registers it uses.
-    cmd : reduce_cmd
-        What happens to the registers; must be one of ``commands``.
-    reduce_op : Op
-        Reduction operator; must be one of ``allowed``.
-    reduce_res : NkiTensor or None
-        (P, 1) tile that receives the registers.
-    data : NkiTensor
-        Operand whose partitions determine the lanes.
-    allowed : tuple of Op
-        Operators that the instruction supports.
-    commands : tuple of reduce_cmd
-        Commands that the instruction supports.
-    reduce_init : float or NkiTensor, optional
-        Start value for ``load_reduce``.
-    negate : bool
-        Whether ``reduce_res`` receives the negated registers.
-
-    Raises
-    ------
-    NkiValidationError
-        If the instruction does not support an operand.
+    copies the registers, negated if `negate`, to ``reduce_res``, a (P, 1) tile or None. `engine` is that whose
+    registers are used, `data` the operand whose partitions determine the lanes, and `reduce_init` the start value for
+    ``load_reduce``. Raises NkiValidationError if `cmd` is not one of ``commands``, `reduce_op` not one of ``allowed``,
+    or the instruction does not support an operand.
     """
 
     def __init__(
@@ -102,7 +77,9 @@ class Reduction:
         self.used = slice(first, first + data.shape[0])
 
     def start_values(self) -> np.ndarray:
-        """Values to which the results of the instruction are added; NaN for ``idle``, which leaves them undefined."""
+        """Values to which the results of the instruction are added; NaN for ``idle``, because the values are then
+        undefined.
+        """
         own = registers(self.run, self.engine)[self.used].copy()
         if self.cmd is reduce_cmd.idle:
             own[...] = np.nan

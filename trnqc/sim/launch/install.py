@@ -41,13 +41,8 @@ def find_real_nki() -> ModuleType | None:
 
 
 def nki_for_kernels() -> ModuleType | None:
-    """Return the vendor's ``nki`` for our kernels, or None if it is not installed.
-
-    Raises
-    ------
-    PackageTooOld
-        If it is older than `KERNELS_NEED`. The simulator does not take its place, because kernels would then run on the
-        CPU where a device was expected.
+    """Return the vendor's ``nki`` for our kernels, or None if it is not installed. Raises PackageTooOld if it is older
+    than `KERNELS_NEED`: on the simulator, kernels would run on the CPU where a device was expected.
     """
     module = find_real_nki()
     if module is not None and _numbers(_version(module)) < KERNELS_NEED:

@@ -83,34 +83,13 @@ def execute(
     target: Target | None = None,
     observer: Any = None,
 ) -> tuple[Any, Trace]:
-    """Run a kernel function on simulated cores.
+    """Run an undecorated kernel function on 1 or 2 simulated cores; return the results of core 0 and its trace.
 
-    Parameters
-    ----------
-    function : callable
-        The undecorated kernel.
-    args, kwargs
-        Its arguments. Arrays may be NumPy arrays or CPU torch tensors; in a dry run also `Spec`.
-    cores : int
-        Number of cores, 1 or 2.
-    dry : bool
-        If true, instructions are checked and counted, but floating-point data are not computed.
-    records : bool
-        If true, the trace keeps the executed instructions.
-    target : Target, optional
-        Generation to simulate. By default it is taken from the environment.
-    observer : object, optional
-        Receives the instructions and device loops of core 0.
-
-    Returns
-    -------
-    tuple
-        The results of core 0 as NumPy arrays (None in a dry run), and its trace.
-
-    Raises
-    ------
-    NkiValidationError
-        If a kernel is running already, or the kernel violates a rule of the machine.
+    Arrays may be NumPy arrays or CPU torch tensors. In a dry run, instructions are checked and counted, floating-point
+    data are not computed, arguments may also be `Spec`, and results are None. With `records` the trace keeps the
+    executed instructions. `target` is by default taken from the environment, and `observer` receives the instructions
+    and device loops of core 0. Raises NkiValidationError if a kernel is running already, or the kernel violates a rule
+    of the machine.
     """
     if running() is not None:
         raise NkiValidationError("a kernel is running already; call helpers as plain functions")

@@ -13,12 +13,8 @@ from trnqc.sim.machine.rules import Place, broken
 
 
 def check_trips(runs: list[Run]) -> None:
-    """Report the first device loop that the cores of a launch do not run equally often.
-
-    Raises
-    ------
-    NkiValidationError
-        If there is one and the run is strict.
+    """Report the first device loop that the cores of a launch do not run equally often, by NkiValidationError if the
+    run is strict.
     """
     for core in range(1, len(runs)):
         for mine, other in zip_longest(runs[0].trips, runs[core].trips):

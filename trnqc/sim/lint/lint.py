@@ -75,7 +75,7 @@ def lint(kernel: Kernel | Callable[..., Any], version: str | None = None) -> tup
 
 @dataclass(frozen=True)
 class _Source:
-    """One function: its syntax tree, its place in the source, what its free names refer to, and its local names."""
+    """One function: its syntax tree, its place in the source, the objects of its free names, and its local names."""
 
     tree: ast.FunctionDef
     file: str
@@ -149,7 +149,7 @@ def _check_class(target: type) -> Iterator[Finding]:
 
 
 def _methods(target: type) -> Iterator[FunctionType]:
-    """Yield the methods that are written in the source of a class, and not those that Python has made for it."""
+    """Yield the methods that the source of a class contains, without the methods that Python has made for the class."""
     for value in vars(target).values():
         method = value.fget if isinstance(value, property) else getattr(value, "__wrapped__", value)
         if isinstance(method, FunctionType) and not method.__code__.co_filename.startswith("<"):

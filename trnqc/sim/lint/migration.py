@@ -59,7 +59,7 @@ _RETURNS = ("register_alloc", "get_nc_version", "get_nc_sub_version", "VirtualRe
 
 @dataclass(frozen=True, order=True)
 class Migration:
-    """One construct of the old interface: its place, its source, and what to write now."""
+    """One construct of the old interface: its place, its source, and its replacement."""
 
     file: str
     line: int
@@ -68,12 +68,8 @@ class Migration:
 
 
 def migrations(text: str, file: str) -> tuple[Migration, ...]:
-    """Return what has to change in a file with kernels of the old namespace, sorted by line; empty for other files.
-
-    Raises
-    ------
-    SyntaxError
-        If the text is not Python.
+    """Return the changes that a file with kernels of the old namespace needs, sorted by line; empty for other files.
+    Raises SyntaxError if the text is not Python.
     """
     tree = ast.parse(text, file)
     names = Names.of(tree)
@@ -210,7 +206,7 @@ def _launches(source: _File, node: ast.AST) -> Iterator[str]:
 
 
 def _operators(source: _File, node: ast.AST) -> Iterator[str]:
-    """Operators between results of nl and nisa; sums of index arrays are reported where those are made."""
+    """Operators between results of nl and nisa; sums of index arrays are reported where the arrays are made."""
     if isinstance(node, ast.BinOp):
         operands: tuple[ast.expr, ...] = (node.left, node.right)
     elif isinstance(node, ast.AugAssign):

@@ -59,7 +59,7 @@ _SEQUENCES = ("range", "list", "tuple")
 
 
 def refusals(tree: ast.FunctionDef, meaning: Meaning) -> Iterator[Violation]:
-    """Yield what the parser front end refuses in one function."""
+    """Yield the constructs of one function that the parser front end refuses."""
     for node in ast.walk(tree):
         if message := CONSTRUCTS.get(type(node)):
             yield refused(node, message)
@@ -68,7 +68,7 @@ def refusals(tree: ast.FunctionDef, meaning: Meaning) -> Iterator[Violation]:
 
 
 def class_refusals(tree: ast.ClassDef) -> Iterator[Violation]:
-    """Yield what the parser front end refuses in the head of a class that a kernel names."""
+    """Yield the constructs that the parser front end refuses in the head of a class that a kernel names."""
     for base in tree.bases:
         if last_name(base) not in ("NKIObject", "Enum", "NamedTuple"):
             yield refused(tree, f"class {tree.name} derives from {ast.unparse(base)}; only NKIObject, Enum, NamedTuple")
@@ -78,7 +78,7 @@ def class_refusals(tree: ast.ClassDef) -> Iterator[Violation]:
 
 
 def last_name(node: ast.expr) -> str:
-    """The last part of a dotted name, or of that of a called function, or ""."""
+    """The last part of a dotted name, or of the name of a called function, or ""."""
     node = node.func if isinstance(node, ast.Call) else node
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 

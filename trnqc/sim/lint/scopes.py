@@ -44,7 +44,7 @@ def misuses(tree: ast.FunctionDef, meaning: Meaning) -> Iterator[Violation]:
 
 
 def _ranges(tree: ast.FunctionDef, meaning: Meaning) -> Iterator[Violation]:
-    """Report ranges that are no loop's: the language has no value for them."""
+    """Report ranges outside of loop heads, for which the language has no value."""
     of_loops = {id(node.iter) for node in ast.walk(tree) if isinstance(node, ast.For)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and id(node) not in of_loops and meaning(node.func) is range:

@@ -26,7 +26,7 @@ _ITERATORS = ("affine_range", "sequential_range", "static_range")
 
 @dataclass(frozen=True)
 class Violation:
-    """A construct, what is wrong with it, in which versions, and with which effect (see `Finding`)."""
+    """A construct, the rule that it violates, the versions, and the effect (see `Finding`)."""
 
     node: ast.AST
     message: str

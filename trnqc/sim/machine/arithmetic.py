@@ -39,12 +39,8 @@ class Arithmetic:
 
 
 def arithmetic_from_environment() -> Arithmetic:
-    """Return the arithmetic that the environment variables select.
-
-    Raises
-    ------
-    NkiValidationError
-        If a variable has another value than one of `MODES`.
+    """Return the arithmetic that the environment variables select; raises NkiValidationError for a value that is not in
+    `MODES`.
     """
     return Arithmetic(_mode(BF16_VARIABLE), _mode(FP32_VARIABLE))
 

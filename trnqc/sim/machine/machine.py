@@ -230,13 +230,7 @@ def running() -> Run | None:
 
 
 def current() -> Run:
-    """Return the run of the calling thread.
-
-    Raises
-    ------
-    NkiValidationError
-        Outside a kernel.
-    """
+    """Return the run of the calling thread; raises NkiValidationError outside a kernel."""
     run = getattr(_active, "run", None)
     if run is None:
         raise NkiValidationError(

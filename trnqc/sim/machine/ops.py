@@ -16,24 +16,12 @@ Fn = Callable[..., np.ndarray]
 
 
 class Op:
-    """One operator.
+    """One operator of ``nki.language``.
 
-    Parameters
-    ----------
-    name : str
-        Name in ``nki.language``.
-    alu, bits, act : callable, optional
-        The operator in fp32, on integer bit patterns, and as a function of the ScalarE.
-    fold : callable, optional
-        Reduction over an axis, for operators that reduce.
-    valid : (float, float), optional
-        Documented input range of the ScalarE function.
-    unary : bool
-        Whether ``alu`` or ``bits`` takes one argument.
-    generation : int
-        First NeuronCore generation with the operator: 2 is trn1, 3 is trn2, 4 is trn3.
-    doc : str
-        Docstring of the ``nl`` function.
+    `alu`, `bits` and `act` are the operator in fp32, on integer bit patterns, and as a function of the ScalarE with the
+    documented input range `valid`; `fold` reduces over an axis. `unary` tells whether ``alu`` or ``bits`` takes one
+    argument, and `generation` is the first NeuronCore generation with the operator: 2 is trn1, 3 is trn2, 4 is trn3.
+    `doc` is the docstring of the ``nl`` function.
     """
 
     evaluate: ClassVar[Callable[..., Any]]  # evaluates calls as nl functions; set by `trnqc.sim.functions.evaluate`

@@ -32,13 +32,7 @@ class RuleWarning(UserWarning):
 
 
 def lenient() -> bool:
-    """Return whether ``TRNQC_SIM_RULES`` is ``warn``.
-
-    Raises
-    ------
-    NkiValidationError
-        If it has another value than one of `MODES`.
-    """
+    """Return whether ``TRNQC_SIM_RULES`` is ``warn``; raises NkiValidationError for a value that is not in `MODES`."""
     mode = os.environ.get(VARIABLE, "") or MODES[0]
     if mode not in MODES:
         raise NkiValidationError(f"{VARIABLE} must be one of {', '.join(MODES)}, got {mode!r}")
@@ -65,18 +59,8 @@ def broken(
 ) -> None:
     """Raise ``error`` in a strict run; in a lenient one keep a finding with the place in the kernel, and warn once.
 
-    Parameters
-    ----------
-    message : str
-        What the rule demands and what the kernel does.
-    effect : str
-        Effect of the finding, see `Finding`.
-    versions : tuple of str
-        Versions of NKI that it concerns.
-    error : type
-        Class of the error.
-    place : tuple, optional
-        What `kernel_place` returned; by default the place of the caller.
+    `message` says what the rule demands and what the kernel does; `effect` and `versions` are as in `Finding`; and
+    `place` is a result of `kernel_place`, by default the place of the caller.
     """
     if not lenient():
         raise error(message)

@@ -37,19 +37,11 @@ class nc_version(Enum):
 
 @dataclass(frozen=True)
 class Target:
-    """Limits of one generation.
+    """Limits of one generation: "trn1", "trn2" or "trn3", with its NeuronCore version.
 
-    Attributes
-    ----------
-    name, version
-        Name ("trn1", "trn2" or "trn3") and NeuronCore generation.
-    sbuf_physical, sbuf_usable
-        SBUF bytes per partition, and the part that kernels may use.
-    moving_fmax, moving_fmax_bf16_dst
-        Largest free size of the moving operand of one matmul, in elements per partition; the second value holds for
-        bfloat16 results (0: not available).
-    pe_tiles
-        Allowed tile sizes of the systolic array.
+    `sbuf_physical` and `sbuf_usable` are SBUF bytes per partition, and the part that kernels may use. `moving_fmax` is
+    the largest free size of the moving operand of one matmul, in elements per partition, and `moving_fmax_bf16_dst`
+    that for bfloat16 results (0: not available). `pe_tiles` are the allowed tile sizes of the systolic array.
     """
 
     name: str

@@ -27,12 +27,8 @@ ONLY_IN = {
 
 
 def version_from_environment() -> str:
-    """Return the version named by ``TRNQC_NKI``, or 0.6 if it is unset or empty.
-
-    Raises
-    ------
-    NkiValidationError
-        If it is neither of `VERSIONS`.
+    """Return the version named by ``TRNQC_NKI``, or 0.6 if it is unset or empty; raises NkiValidationError if it is not
+    in `VERSIONS`.
     """
     return checked_version(os.environ.get(VARIABLE, "") or VERSIONS[0], VARIABLE)
 

@@ -69,22 +69,11 @@ def _out_of_bounds(view: NkiTensor) -> str | None:
 def vector_offset(
     base: NkiTensor, offsets: Any, dim: int, scale: int, limit: int, counts: tuple[int, ...]
 ) -> VectorOffset:
-    """Return the runtime row offsets of an indirect HBM access.
+    """Return the runtime row offsets of an indirect access to dimension 0 of an HBM tensor.
 
-    Parameters
-    ----------
-    base : NkiTensor
-        HBM tensor whose dimension 0 is indexed.
-    offsets : NkiTensor
-        (P, n) integer SBUF tensor with the row indices.
-    dim : int
-        Indexed dimension; must be 0.
-    scale : int
-        Elements from one row to the next.
-    limit : int
-        Number of rows; indices must be below it.
-    counts : tuple of int
-        Counts of the access pattern; the first is the number of rows read.
+    `offsets` is a (P, n) integer SBUF tensor with row indices below `limit`; `dim` must be 0; `scale` are the elements
+    from one row to the next; and `counts` are those of the access pattern, the first of which is the number of rows
+    read.
     """
     if dim != 0 or base.on_chip:
         raise NkiValidationError(
@@ -99,14 +88,8 @@ def vector_offset(
 def rearrange(t: NkiTensor, src: tuple[Any, ...], dst: tuple[Any, ...], sizes: dict[str, int]) -> NkiTensor:
     """Split, permute and merge named dimensions, as ``einops.rearrange`` does.
 
-    Parameters
-    ----------
-    t : NkiTensor
-        The tensor.
-    src, dst : tuple
-        Names of the dimensions before and after; a tuple of names stands for one merged dimension.
-    sizes : dict of str to int
-        Sizes of the names in split dimensions; one name of each dimension may be left out.
+    In `src` and `dst` a tuple of names stands for one merged dimension. `sizes` has the sizes of the names in split
+    dimensions; one name of each dimension may be left out.
     """
     groups = [(g,) if isinstance(g, str) else tuple(g) for g in src]
     names = [n for g in groups for n in g]

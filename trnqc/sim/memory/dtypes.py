@@ -15,18 +15,11 @@ from trnqc.sim.machine.faults import NkiValidationError
 
 
 class DType:
-    """A number format of the machine.
+    """A number format of the machine, named as in ``nki.language``, e.g. ``bfloat16``, with the NumPy dtype of the
+    stored bits.
 
-    Each format exists once: copying or unpickling a DType returns the same object, so formats compare by identity.
-
-    Parameters
-    ----------
-    name : str
-        Name in ``nki.language``, e.g. ``bfloat16``.
-    numpy : np.dtype
-        NumPy dtype of the stored bits.
-    kind : str
-        ``'float'``, ``'int'``, ``'bool'`` or ``'packed'`` (four values in one element).
+    Each format exists once: copying or unpickling a DType returns the same object, so formats compare by identity. The
+    kind is ``'float'``, ``'int'``, ``'bool'`` or ``'packed'`` (four values in one element).
     """
 
     __slots__ = ("kind", "name", "numpy")
@@ -107,12 +100,8 @@ _FROM_NUMPY[np.dtype(bool)] = bool_
 
 
 def as_dtype(dtype: Any) -> DType:
-    """Convert a DType, the name of one or a NumPy dtype to a DType.
-
-    Raises
-    ------
-    NkiValidationError
-        If the machine has no such format.
+    """Convert a DType, the name of one or a NumPy dtype to a DType; raises NkiValidationError if the machine has no
+    such format.
     """
     if isinstance(dtype, DType):
         return dtype

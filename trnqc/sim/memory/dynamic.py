@@ -17,18 +17,10 @@ if TYPE_CHECKING:
 
 
 class ScalarOffset:
-    """A runtime index that moves a view by index * ``scale`` elements.
+    """A runtime index in [0, ``limit``) that moves a view by index * ``scale`` elements.
 
-    Parameters
-    ----------
-    source : VirtualRegister, NkiScalar or NkiTensor
-        Register, scalar, or one-element integer tensor, with the index.
-    scale : int
-        Elements that the view moves per unit of the index.
-    limit : int
-        The index must lie in [0, ``limit``).
-    dim : int or None
-        Dimension of the view that is indexed; None if the view no longer has it, and for raw access patterns.
+    `source` is a register, a scalar, or a one-element integer tensor. `dim` is the indexed dimension of the view; None
+    if the view no longer has it, and for raw access patterns.
     """
 
     __slots__ = ("dim", "limit", "scale", "source")
@@ -91,18 +83,10 @@ class ScalarOffset:
 
 
 class VectorOffset:
-    """Runtime indices that place row p of a view index[p] * ``scale`` elements into an HBM tensor.
+    """Runtime indices in [0, ``limit``) that place row p of a view index[p] * ``scale`` elements into an HBM tensor.
 
-    Parameters
-    ----------
-    source : NkiTensor
-        (P, n) integer SBUF tensor with the indices.
-    scale : int
-        Elements from one row of the HBM tensor to the next.
-    limit : int
-        Number of rows; valid indices lie in [0, ``limit``).
-    dim : int
-        Indexed dimension of the view.
+    `source` is a (P, n) integer SBUF tensor, ``scale`` the elements from one row of the HBM tensor to the next, and
+    `dim` the indexed dimension of the view.
     """
 
     __slots__ = ("dim", "limit", "scale", "source")

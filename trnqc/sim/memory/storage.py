@@ -35,24 +35,12 @@ ON_CHIP = (MemoryRegion.sbuf, MemoryRegion.psum)
 
 
 class Storage:
-    """One allocation: flat bytes with the shape and dtype of the allocation.
+    """One allocation: flat bytes `raw` with the shape and dtype of the allocation.
 
-    Attributes
-    ----------
-    raw : np.ndarray or None
-        The bytes; None for floating-point storage in a dry run.
-    partitions, free : int
-        Number of partitions, and elements per partition.
-    base_partition : int
-        First partition of a tile that the kernel placed by hand, else 0.
-    argument : bool
-        Whether the caller of the kernel owns the memory.
-    known : bool
-        Whether integer data have their real values, in a dry run.
-    record : TileRecord or None
-        Live range of an on-chip tile.
-    psum : PsumState or None
-        Accumulation state of a PSUM tile.
+    `raw` is None for floating-point storage in a dry run, where `known` tells whether integer data have their real
+    values. `free` are elements per partition, `base_partition` is the first partition of a tile that the kernel placed
+    by hand, else 0, and `argument` tells whether the caller of the kernel owns the memory. `record` is the live range
+    of an on-chip tile, `psum` the accumulation state of a PSUM tile.
     """
 
     __slots__ = (
@@ -114,25 +102,10 @@ def check_buffer(buffer: object) -> MemoryRegion:
 
 
 def allocate(shape: object, dtype: object, buffer: object, name: str, address: object = None) -> Storage:
-    """Allocate uninitialised memory in the current run.
+    """Allocate uninitialised memory in the current run; dimension 0 of SBUF and PSUM tiles is the partition.
 
-    Parameters
-    ----------
-    shape : int or sequence of int
-        Shape; dimension 0 of SBUF and PSUM tiles is the partition.
-    dtype : DType, str or np.dtype
-        Number format.
-    buffer : MemoryRegion
-        Memory to allocate in.
-    name : str
-        Name for error messages.
-    address : (int, int), optional
-        First partition and byte offset in the partition, for tiles placed by hand.
-
-    Raises
-    ------
-    NkiValidationError
-        If the tile does not fit into the memory on its own; `check_capacity` checks tiles together.
+    `address` is the first partition and the byte offset in the partition, for tiles placed by hand. Raises
+    NkiValidationError if the tile does not fit into the memory on its own; `check_capacity` checks tiles together.
     """
     run = machine.current()
     dims, fmt, region = check_shape(shape), as_dtype(dtype), check_buffer(buffer)
@@ -229,17 +202,9 @@ def high_water(tiles: Iterable[TileRecord], space: str) -> tuple[int, list[TileR
 
 
 def check_capacity(run: Run) -> tuple[int, int]:
-    """Check the memory use of a finished run.
+    """Return the largest use of SBUF and of PSUM in a finished run, in bytes per partition.
 
-    Returns
-    -------
-    tuple of int
-        Largest use of SBUF and of PSUM in bytes per partition.
-
-    Raises
-    ------
-    NkiValidationError
-        If the tiles that are live at once exceed a memory, or if tiles placed by hand overlap.
+    Raises NkiValidationError if the tiles that are live at once exceed a memory, or if tiles placed by hand overlap.
     """
     marks = []
     for region in ON_CHIP:

@@ -26,16 +26,9 @@ from trnqc.sim.memory.storage import MemoryRegion, Storage
 class NkiTensor(NKIObject):
     """A strided view of a `Storage`; kernels create tensors with ``nl.ndarray``.
 
-    Attributes
-    ----------
-    storage : Storage
-        The memory.
-    shape, strides, offset
-        The view, in elements of ``dtype``.
-    dtype : DType
-        Number format in which the view reads the memory.
-    dynamic : ScalarOffset, VectorOffset, OutOfBounds or None
-        Part of the address that is known only at run time.
+    Shape, strides and offset are in elements of ``dtype``, the number format in which the view reads the memory.
+    `dynamic` is the part of the address that is known only at run time: a ScalarOffset, VectorOffset, OutOfBounds or
+    None.
     """
 
     __slots__ = ("_array", "dtype", "dynamic", "offset", "shape", "storage", "strides")

@@ -40,24 +40,10 @@ def span(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
 
 
 def reshape_strides(shape: Sequence[int], strides: Sequence[int], new: Sequence[int]) -> Dims | None:
-    """Strides that give a view another shape over the same elements.
+    """Strides that give a view another shape over the same elements, or None if the reshape needs a copy.
 
-    Parameters
-    ----------
-    shape, strides : sequence of int
-        The view.
-    new : sequence of int
-        The new shape, with the same number of elements.
-
-    Returns
-    -------
-    tuple of int or None
-        Strides of the new shape, or None if the reshape needs a copy.
-
-    Notes
-    -----
-    The dimensions of both shapes are matched from the left in the smallest groups of equal size. The old dimensions
-    of a group must be mergeable: each stride equals the next stride times the next size.
+    The dimensions of both shapes are matched from the left in the smallest groups of equal size. The old dimensions of
+    a group must be mergeable: each stride equals the next stride times the next size.
     """
     old = [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]
     out: list[int] = []

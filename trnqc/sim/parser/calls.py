@@ -27,7 +27,7 @@ _DEVICE_LOOPS = (fori_loop, while_loop)
 
 @dataclass(frozen=True)
 class LoopBody:
-    """An inner function, which is the body of a device loop and nothing else."""
+    """An inner function, which may only be the body of a device loop."""
 
     tree: ast.FunctionDef
     frame: Frame
@@ -68,7 +68,7 @@ class Calls:
         raise AssertionError("Statements defines it")
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], node: ast.Call, frame: Frame) -> Any:
-        """The value of a call, by what is called."""
+        """The value of a call, by the kind of the called object."""
         bodies = [value for value in (function, *args, *kwargs.values()) if isinstance(value, LoopBody)]
         if bodies and not any(function is loop for loop in _DEVICE_LOOPS):
             _refuse_use(bodies[0])
@@ -93,7 +93,9 @@ class Calls:
         return self.body(source.tree.body, Frame(source, self._bind(function, args, kwargs)))
 
     def gather(self, function: FunctionType) -> None:
-        """Read a function and all that it names, so that what the parser refuses is an error before anything runs."""
+        """Read a function and all functions and classes that it names, so that constructs outside of the language are
+        errors before anything runs.
+        """
         todo = [function]
         while todo:
             one = todo.pop()
@@ -151,7 +153,7 @@ class Calls:
             raise Unsupported("ap with scalar_offset takes a whole tensor, and none that is indexed already")
 
     def _callable(self, value: Any) -> Any:
-        """A function of a kernel as one that Python calls; every other value is itself."""
+        """Turn a function of a kernel into one that Python can call; return every other value unchanged."""
         if isinstance(value, LoopBody):
             return self._loop_body(value)
         if isinstance(value, FunctionType) and not of_simulator(value):

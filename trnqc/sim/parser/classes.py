@@ -22,7 +22,7 @@ Call = Callable[[FunctionType, tuple[Any, ...], dict[str, Any]], Any]
 
 @lru_cache(maxsize=256)
 def check_class(cls: type) -> str:
-    """What is wrong with the head of a class, or "" if the language has it."""
+    """The error of the head of a class, or "" if the language has such a class."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
     except (OSError, TypeError, SyntaxError):

@@ -62,7 +62,7 @@ def _read(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def dotted(node: ast.expr) -> str:
-    """The last part of a name, or of that of a called function, or ""."""
+    """The last part of a name, or of the name of a called function, or ""."""
     node = node.func if isinstance(node, ast.Call) else node
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 

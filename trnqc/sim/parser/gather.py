@@ -47,7 +47,7 @@ def _meaning(node: ast.expr, source: Source, local: set[str]) -> Any:
 
 
 def _methods(cls: type) -> Iterator[FunctionType]:
-    """Yield the methods that are written in the source of a class, and not those that Python has made for it."""
+    """Yield the methods that the source of a class contains, without the methods that Python has made for the class."""
     for value in vars(cls).values():
         method = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
         method = getattr(method, "__wrapped__", method)

@@ -21,12 +21,8 @@ from trnqc.sim.parser.values import constant
 
 
 def interpreted(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that interprets a kernel with the arguments that it gets.
-
-    Raises
-    ------
-    NkiValidationError
-        When it is called, if the kernel or a function that it calls is outside of the language.
+    """Return a function that interprets a kernel with its arguments; it raises NkiValidationError if the kernel or a
+    function that the kernel calls is outside of the language.
     """
 
     def run(*args: Any, **kwargs: Any) -> Any:

@@ -63,7 +63,7 @@ def apply(op: ast.operator, left: Any, right: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A member of ``nisa.nc_version`` as the integer that it is in the language; every other value is itself."""
+    """Turn a member of ``nisa.nc_version`` into its integer in the language; return every other value unchanged."""
     return value.value if isinstance(value, nc_version) else value
 
 
@@ -153,5 +153,5 @@ def truth(value: Any) -> bool:
 
 
 def named(value: Any) -> str:
-    """What a value is, in an error."""
+    """Description of the kind of a value for error messages."""
     return "None" if value is None else f"a value of type {type(value).__name__}"

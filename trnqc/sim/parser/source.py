@@ -50,12 +50,8 @@ def refusal(place: Place, message: str) -> NkiValidationError:
 
 
 def source_of(function: FunctionType) -> Source:
-    """The source of a function that was defined by ``def``, after its form has been checked.
-
-    Raises
-    ------
-    NkiValidationError
-        If there is no source, or it has a construct that the language lacks.
+    """The source of a function that was defined by ``def``, after a check of its form. Raises NkiValidationError if
+    there is no source, or it has a construct that the language lacks.
     """
     tree, file, first = _tree(function.__code__)
     captured = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)

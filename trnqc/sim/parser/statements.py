@@ -127,7 +127,7 @@ class Statements(Expressions):
         return None
 
     def _iterated(self, node: ast.expr, frame: Frame) -> Iterable[Any]:
-        """What a loop runs over; a range stands here and nowhere else."""
+        """The iterable of a loop; only here may a range stand."""
         if isinstance(node, ast.Call) and self.value(node.func, frame) is range:
             numbers = [self.value(argument, frame) for argument in node.args]
             if node.keywords or any(type(n) is not int for n in numbers) or not 1 <= len(numbers) <= 3:

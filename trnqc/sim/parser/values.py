@@ -71,7 +71,7 @@ def _instead(value: Any) -> str:
 
 
 def attribute(value: Any, name: str, shown: str) -> Any:
-    """The attribute ``name`` of a module, class or object; ``shown`` is what the source has."""
+    """The attribute ``name`` of a module, class or object; ``shown`` is its text in the source."""
     if isinstance(value, ModuleType):
         return _of_module(value, name, shown)
     if name.startswith("__"):

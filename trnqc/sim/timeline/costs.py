@@ -118,19 +118,9 @@ _ORDER = ("trn1", "trn2", "trn3")
 
 
 def constants_for(target: str, overrides: Mapping[str, float] | None = None) -> dict[str, float]:
-    """Return the constants of a target by name.
+    """Return the constants of a target ("trn1", "trn2" or "trn3") by name, of which ``overrides`` replaces some.
 
-    Parameters
-    ----------
-    target : str
-        "trn1", "trn2" or "trn3".
-    overrides : mapping, optional
-        Values that replace those of the table, by constant name.
-
-    Raises
-    ------
-    NkiValidationError
-        If ``overrides`` names an unknown constant or holds a negative value.
+    Raises NkiValidationError if ``overrides`` names an unknown constant or holds a negative value.
     """
     values = {c.name: float(c.values[_ORDER.index(target)]) for c in TABLE}
     for name, value in (overrides or {}).items():

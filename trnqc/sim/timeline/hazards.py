@@ -37,18 +37,9 @@ class Bytes:
 class Hazards:
     """The accesses to every storage, and the waits that follow from them.
 
-    Parameters
-    ----------
-    tiles : list of Tile
-        The storages of the program, by storage number.
-    before : dict
-        For each storage, the storages whose bytes it reuses.
-    tracked : set of int
-        The HBM storages that the program both writes and reads.
-    semaphore : float
-        Time in ns from the signal of one engine to the start of another.
-    own : list of float
-        Dependent-instruction overhead in ns, by engine.
+    `tiles` are the storages of the program, by storage number; `before` lists, for each storage, those whose bytes it
+    reuses; and `tracked` are the HBM storages that the program both writes and reads. `semaphore` is the time in ns
+    from the signal of one engine to the start of another, `own` the dependent-instruction overhead in ns, by engine.
     """
 
     def __init__(

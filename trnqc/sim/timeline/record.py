@@ -17,24 +17,12 @@ if TYPE_CHECKING:
 
 
 class Operand(NamedTuple):
-    """The part of one storage that an instruction reads or writes.
+    """The part of one storage that an instruction reads or writes, in memory `space`: "sbuf", "psum" or "hbm".
 
-    Attributes
-    ----------
-    storage, space
-        Storage number, and its memory: "sbuf", "psum" or "hbm".
-    p0, p1, b0, b1
-        Half-open ranges of partitions and bytes. On-chip byte addresses are relative to the partition.
-    width
-        Elements per partition on chip, all elements in HBM.
-    run
-        Length in bytes of the contiguous runs.
-    far
-        Innermost stride in bytes.
-    rows
-        Extent of the first dimension.
-    dynamic
-        Whether the address depends on a runtime value; the ranges then cover the whole storage.
+    [p0, p1) and [b0, b1) are ranges of partitions and bytes; on-chip byte addresses are relative to the partition.
+    `width` counts elements per partition on chip, all elements in HBM. `run` is the length in bytes of the contiguous
+    runs, `far` the innermost stride in bytes, `rows` the extent of the first dimension. A `dynamic` address depends on
+    a runtime value; the ranges then cover the whole storage.
     """
 
     storage: int

@@ -57,7 +57,9 @@ class Node:
 
 
 def _operands_of_tensor(step: Step) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
-    """The operand that LoadStationary reads, and those that MultiplyMoving does; a transpose may hold an identity."""
+    """The operand that LoadStationary reads, and the operands that MultiplyMoving reads; a transpose may hold an
+    identity.
+    """
     if step.op == "nc_matmul":
         return step.inputs[:1], step.inputs[1:]
     if step.op == "nc_transpose":

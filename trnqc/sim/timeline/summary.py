@@ -36,25 +36,12 @@ def waits_of(sums: Mapping[Any, float]) -> dict[str, dict[str, float]]:
 def summarise(
     sums: Mapping[Any, float], total_ns: float, c: Mapping[str, float], trace: Trace
 ) -> dict[str, float | int | str]:
-    """Return the summary of a timeline.
+    """Return the summary of a timeline from the sums of a `Totals` and the time in ns without launch overhead.
 
-    Parameters
-    ----------
-    sums : mapping
-        The sums of a `Totals`.
-    total_ns : float
-        Modelled time in ns, without launch overhead.
-    c : mapping
-        Constants of the model, from `constants_for`.
-    trace : Trace
-        Instruction counts and high-water marks of the run.
-
-    Notes
-    -----
     The following fields are not part of the vendor's profiler: ``measurement``; ``{engine}_engine_busy_time`` and its
     percentage, which count the issue time only, while the active time also includes writing the results to memory;
     ``overlap_time``, in which TensorE is busy together with VectorE or ScalarE; ``launch_overhead`` and
-    ``total_time_with_launch``.
+    ``total_time_with_launch``. `c` are from `constants_for`; `trace` has instruction counts and high-water marks.
     """
     total = max(total_ns, 1e-9)
     figures: dict[str, float | int | str] = {"measurement": "modelled", "total_time": total * 1e-9}

@@ -183,7 +183,7 @@ def _place(
 
 
 def _hbm_use(body: list[Step | Loop]) -> tuple[set[int], set[int]]:
-    """Return the HBM storages that the program writes, and those that it reads."""
+    """Return the HBM storages that the program writes, and the HBM storages that it reads."""
     written: set[int] = set()
     read: set[int] = set()
     for item in body:

@@ -19,22 +19,12 @@ _FP32_RATE = 4
 
 
 class Work(NamedTuple):
-    """Time and traffic of one instruction.
+    """Time (ns) and traffic of one instruction: `busy` on the engine, `late` from then until the results are in memory,
+    and `weights` for the LoadStationary that precedes a matmul.
 
-    Attributes
-    ----------
-    busy
-        Time on the engine in ns.
-    late
-        Time in ns from the end on the engine until the results are in memory.
-    weights
-        Time in ns of the LoadStationary that precedes a matmul.
-    flops, adjusted
-        Flops of a matmul, plain and with fp32 weighted by its number of passes.
-    moved, rows
-        Bytes that a DMA moves, and the number of contiguous runs that they form.
-    shares
-        (DMA engine, time in ns) for each DMA engine that takes part.
+    `flops` of a matmul are plain, and `adjusted` weights fp32 by its number of passes. `moved` are the bytes of a DMA,
+    `rows` the contiguous runs that they form, and `shares` (DMA engine, time in ns) for each DMA engine that takes
+    part.
     """
 
     busy: float

@@ -27,16 +27,8 @@ THIRD = np.vectorize(_THIRD.__getitem__)(THIRD)
 
 @dataclass(frozen=True, eq=False)
 class BlockDensities:
-    """The densities of one or of two spins on one block.
-
-    Parameters
-    ----------
-    ao [components, N, points]
-        AO values of the block's functions.
-    dms [spins, N, N]
-        The density matrices of these functions.
-    variables
-        The number of the functional's variables.
+    """The densities [spins, N, N] of one or of two spins on one block, with AO values [components, N, points] of its
+    functions.
     """
 
     ao: np.ndarray

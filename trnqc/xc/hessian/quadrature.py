@@ -32,16 +32,8 @@ AHEAD = 4
 
 @dataclass(frozen=True, eq=False)
 class Functional:
-    """A density functional as PySCF's `NumInt` evaluates it.
-
-    Parameters
-    ----------
-    numint
-        PySCF's object.
-    code
-        The functional's description.
-    spins
-        1 for closed shells, 2 for densities of each spin.
+    """A density functional as PySCF's `NumInt` evaluates it; `spins` is 1 for closed shells, 2 for densities of each
+    spin.
     """
 
     numint: Any
@@ -80,18 +72,8 @@ class Functional:
 class HessianQuadrature:
     """Exchange-correlation terms of the Hessian of one molecule.
 
-    Parameters
-    ----------
-    mol : pyscf.gto.Mole
-        The molecule.
-    grid : (ndarray [n, 3], ndarray [n])
-        The points and weights, in Bohr and Bohr^3.
-    functional : Functional
-        The functional.
-    dms : ndarray [1, nao, nao] or [2, nao, nao]
-        The spin-summed density, or those of alpha and beta electrons.
-    threads : int
-        How many threads share the blocks.
+    `grid` are the points [n, 3] and weights [n], in Bohr and Bohr^3; `dms` [1, nao, nao] the spin-summed density, or
+    [2, nao, nao] those of alpha and beta electrons.
     """
 
     def __init__(

@@ -48,17 +48,9 @@ class PotentialResponse:
         self._kernels = {id(block): kernel for block, kernel in evaluated}
 
     def __call__(self, changes: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return V' C for each spin.
+        """Return V' C [n, nao, nocc] for each spin, with changes U [n, nao, nocc] of the occupied orbitals C.
 
-        Parameters
-        ----------
-        changes : sequence of ndarray [n, nao, nocc]
-            U of each spin. For closed shells U C^T + C U^T is the change of the spin-summed density.
-
-        Returns
-        -------
-        list of ndarray [n, nao, nocc]
-            The products of the potential's change with the occupied orbitals.
+        For closed shells U C^T + C U^T is the change of the spin-summed density.
         """
         totals = [np.zeros(u.shape) for u in changes]
 

@@ -34,15 +34,7 @@ AT = Var("task", "i64")
 
 @dataclass(frozen=True, order=True)
 class ShellClass:
-    """Shells that one program evaluates.
-
-    Attributes
-    ----------
-    l : int
-        The angular momentum.
-    cartesian : bool
-        Whether functions are Cartesian or real spherical ones; False for s and p.
-    """
+    """Shells of angular momentum l that one program evaluates; `cartesian` is False for s and p."""
 
     l: int
     cartesian: bool = False

@@ -18,8 +18,6 @@ Polynomial = Mapping[Powers, float]
 def components(order: int) -> tuple[Powers, ...]:
     """Return all derivatives up to an order, in PySCF's order: value, x, y, z, xx, xy, xz, yy, yz, zz, xxx, ...
 
-    Examples
-    --------
     >>> components(1)
     ((0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1))
     """

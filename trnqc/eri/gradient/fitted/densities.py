@@ -18,14 +18,10 @@ OUTSIDE = 1e-13
 
 @dataclass(frozen=True, eq=False)
 class DensityPair:
-    """Two densities of one spin case, and the factor of their exchange.
+    """Two densities D1 and D2 [n, nao, nao] of one spin case, and the factor of their exchange.
 
-    Parameters
-    ----------
-    first, second : ndarray [n, nao, nao]
-        D1 and D2: one spin-summed matrix each, or those of alpha and beta electrons.
-    exchange
-        1/2 for spin-summed densities, else 1.
+    n = 1 stands for spin-summed matrices, with the factor 1/2; n = 2 for those of alpha and beta electrons, with the
+    factor 1.
     """
 
     first: np.ndarray
@@ -59,18 +55,9 @@ class DensityPair:
 
 @dataclass(frozen=True, eq=False)
 class SpinDensities:
-    """The densities of one spin: W diag(w) W^T, of low rank r, and another one.
+    """The densities of one spin: W diag(w) W^T of low rank r, with orthonormal columns W [nao, r], and another one.
 
-    Parameters
-    ----------
-    orbitals : ndarray [nao, r]
-        W, with orthonormal columns.
-    occupations : ndarray [r]
-        w.
-    other : ndarray [nao, nao] or [r, r]
-        The other density A, or alpha if that is W alpha W^T.
-    inside
-        Whether `other` is alpha.
+    `other` is the other density A [nao, nao], or alpha [r, r] if A is W alpha W^T, which `inside` states.
     """
 
     orbitals: np.ndarray
@@ -84,7 +71,7 @@ class SpinDensities:
 
 
 def by_spin(pair: DensityPair) -> tuple[int, list[SpinDensities]]:
-    """Write one density of each spin in terms of orbitals: that of D1 (0) or of D2 (1), whichever has lower rank."""
+    """Write one density of each spin in terms of orbitals: D1 (0) or D2 (1), whichever has lower rank."""
     choices = [[_in_orbitals(density) for density in stack] for stack in (pair.first, pair.second)]
     ranks = [sum(len(w) for w, _ in spins) for spins in choices]
     which = int(ranks[1] < ranks[0])

@@ -93,23 +93,8 @@ def half_transformed(
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Transform and project all rows.
 
-    Parameters
-    ----------
-    source
-        The rows.
-    spins
-        The orbitals W of each spin.
-    densities
-        Symmetric densities D [nao, nao].
-    threads
-        Threads that share the rows.
-
-    Returns
-    -------
-    half : list of ndarray [naux, r, nao], or [naux, r, r] where the other density lies inside
-        sum_r W_ri (rs|Q), and sum_rs W_ri (rs|Q) W_sj.
-    projections : ndarray [n, naux]
-        sum_rs (rs|Q) D_rs.
+    Return sum_r W_ri (rs|Q) [naux, r, nao] for each spin, or sum_rs W_ri (rs|Q) W_sj [naux, r, r] where the other
+    density lies inside; and sum_rs (rs|Q) D_rs [n, naux] for symmetric densities D [nao, nao].
     """
     naux, nao = source.ranges[-1][1] if source.ranges else 0, len(densities[0])
     i, j = np.tril_indices(nao)

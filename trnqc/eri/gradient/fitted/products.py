@@ -15,18 +15,11 @@ ROWS = 128
 
 
 class BlockProducts:
-    """The products G[p, q, P] = sum_k left[p, k] right[k, q, P] + sum_t D[t, p, q] c[t, P] of one block after another.
+    """The products G[p, q, P] = sum_k left[p, k] right[k, q, P] + sum_t D[t, p, q] c[t, P] of one block after
+    another.
 
-    All blocks have the same memory, because the page faults of a new array take as long as the product.
-
-    Parameters
-    ----------
-    left : ndarray [nao, k]
-        Orbitals.
-    threads
-        Threads that share the rows p.
-    densities : ndarray [t, nao, nao], optional
-        D. Without it there is no second term.
+    All blocks have the same memory, because the page faults of a new array take as long as the product. `left` [nao, k]
+    are orbitals; without densities D [t, nao, nao] there is no second term. Threads share the rows p.
     """
 
     def __init__(self, left: np.ndarray, threads: int, densities: np.ndarray | None = None) -> None:

@@ -33,7 +33,7 @@ STEP = 64
 
 @dataclass(frozen=True, eq=False)
 class _SpinWeights:
-    """The densities of one spin with Y [naux, r, nao], or [naux, r, r] where the other density lies inside."""
+    """The densities of one spin with Y [naux, r, nao], or [naux, r, r] if the other density lies inside."""
 
     densities: SpinDensities
     transformed: np.ndarray
@@ -42,20 +42,8 @@ class _SpinWeights:
 class FittedWeights:
     """The weights of derivatives of (pq|P) and of (P|Q) in the derivative of the fitted energy.
 
-    Parameters
-    ----------
-    mol, auxmol
-        The molecule and its fitting functions.
-    pair
-        The densities.
-    coulomb, exchange
-        Factors of the Coulomb and of the exchange energy.
-    rows : ndarray [naux, nao (nao + 1) / 2], optional
-        Fitted integrals L^-1 (rs|P), r >= s. By default integrals are computed.
-    memory
-        Bytes that the arrays may take.
-    threads
-        Threads of all steps.
+    `coulomb` and `exchange` are factors of the two energies, and `rows` [naux, nao (nao + 1) / 2] are fitted integrals
+    L^-1 (rs|P), r >= s; without rows, integrals are computed. `memory` are bytes for the arrays.
     """
 
     def __init__(
@@ -102,7 +90,7 @@ class FittedWeights:
         return _SpinWeights(spin, x.reshape(len(x), *half.shape[1:]))
 
     def _multiplied(self, spin: SpinDensities, x: np.ndarray) -> np.ndarray:
-        """Return some rows of Y from those of X."""
+        """Return some rows of Y from the same rows of X."""
         y = np.empty_like(x)
         scale = np.tile(self._factor * spin.occupations, STEP)[:, None]
 
@@ -116,7 +104,7 @@ class FittedWeights:
         return y
 
     def _add_rows(self, y: np.ndarray, x: np.ndarray) -> None:
-        """Add the weights y x^T, whose rows are the last ones of those of x, to the weights of (P|Q)."""
+        """Add the weights y x^T to the weights of (P|Q); the rows of y are the last rows of x."""
         first = len(x) - len(y)
 
         def add(begin: int) -> None:

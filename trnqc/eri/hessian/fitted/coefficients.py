@@ -17,21 +17,15 @@ from trnqc.host.thread_pool import single_threaded_pool
 
 @dataclass(frozen=True, eq=False)
 class Metric:
-    """The metric V in factorised form; arrays [naux, ...] are solved for in parallel.
-
-    Parameters
-    ----------
-    factor
-        L with V = L L^T, or the eigenvectors of V divided by the square roots of its eigenvalues.
-    threads
-        The number of threads.
+    """The metric V in factorised form: L with V = L L^T, or its eigenvectors divided by the square roots of its
+    eigenvalues. Arrays [naux, ...] are solved for in parallel.
     """
 
     factor: MetricFactor
     threads: int
 
     def halved(self, rows: np.ndarray) -> np.ndarray:
-        """Return L^-1 rows, so that u V^-1 v is the product of two such arrays; rows may be overwritten."""
+        """Return L^-1 rows, so that u V^-1 v is the product of two halved arrays; rows may be overwritten."""
         flat = rows.reshape(len(rows), -1)
         columns = [(n, min(n + COLUMNS, flat.shape[1])) for n in range(0, flat.shape[1], COLUMNS)]
         result = self.factor.divide_out(flat, columns)
@@ -63,18 +57,10 @@ class Metric:
 
 @dataclass(frozen=True, eq=False)
 class Coefficients:
-    """Fitted coefficients of occupied orbitals.
+    """Fitted coefficients of occupied orbitals X [nao, nocc] of each spin, with densities X X^T.
 
-    Parameters
-    ----------
-    orbitals : list of ndarray [nao, nocc]
-        X of each spin, so that X X^T is the density.
-    half : list of ndarray [naux, nocc, nao]
-        V^-1 (P|i u); arrays without rows if they are not wanted.
-    total : ndarray [naux]
-        V^-1 g, with g of the spin-summed density.
-    metric
-        The metric.
+    `half` is V^-1 (P|i u) [naux, nocc, nao] of each spin (arrays without rows if not wanted), and `total` is V^-1 g
+    [naux], with g of the spin-summed density.
     """
 
     orbitals: list[np.ndarray]

@@ -29,17 +29,11 @@ Weights = Callable[[np.ndarray], np.ndarray]
 
 
 def three_centre_hessian(derivatives: IntegralDerivatives, weights: Weights, threads: int) -> np.ndarray:
-    """Compute sum_uvP G[u, v, P] d^2(uv|P)/dA dB, [natm, natm, 3, 3].
+    """Compute sum_uvP G[u, v, P] d^2(uv|P)/dA dB, [natm, natm, 3, 3]. The bits do not depend on the number of
+    threads.
 
-    Parameters
-    ----------
-    derivatives
-        The molecule, its fitting functions and the operator.
-    weights
-        ``weights(functions)`` returns G of fitting functions with these numbers, [nao, nao, n]. The next call may
-        overwrite it.
-    threads
-        The number of threads. The bits of the result do not depend on it.
+    ``weights(functions)`` returns G of fitting functions with these numbers, [nao, nao, n]; the next call may overwrite
+    it.
     """
     mol, basis, aux = derivatives.mol, derivatives.basis, derivatives.aux_basis.cartesian
     operator = Operator.of(mol, derivatives.omega)

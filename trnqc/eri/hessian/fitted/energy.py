@@ -21,23 +21,12 @@ PARTS = 32
 def products_of_changes(
     derivatives: IntegralDerivatives, coefficients: Coefficients, with_k: bool, memory: float, threads: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compute sum_PQ u^A_P V^-1_PQ u^B_Q of the Coulomb energy, and the sum of such terms over pairs of orbitals.
+    """Compute sum_PQ u^A_P V^-1_PQ u^B_Q of the Coulomb energy, and the sum of such terms over pairs of orbitals,
+    [natm, natm, 3, 3] in Hartree/Bohr^2.
 
-    Parameters
-    ----------
-    derivatives, coefficients
-        The integrals and the occupied orbitals. Without exchange the coefficients may lack `half`.
-    with_k
-        Whether the terms of the exchange are wanted; they are zero otherwise.
-    memory
-        Bytes that u^A may take. Where it does not fit, the integrals are computed several times.
-    threads
-        The number of threads. The bits of the result do not depend on it.
-
-    Returns
-    -------
-    coulomb, exchange : ndarray [natm, natm, 3, 3]
-        In Hartree/Bohr^2. The sum over pairs of orbitals is over both orders of two orbitals of one spin.
+    The sum over pairs, zero unless `with_k`, is over both orders of two orbitals of one spin. Without exchange the
+    coefficients may lack `half`. Where u^A does not fit into `memory` bytes, the integrals are computed several times.
+    The bits do not depend on the number of threads.
     """
     natm = derivatives.mol.natm
     total = np.zeros((derivatives.auxmol.nao_nr(), natm, 3, 1))
@@ -57,7 +46,7 @@ def products_of_changes(
 
 
 def _pairs(nocc: int, with_k: bool, most: float) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield pairs of orbitals i >= j, as many at once as are allowed; without exchange those with i = j."""
+    """Yield pairs of orbitals i >= j, in portions of the allowed size; without exchange only the pairs i = j."""
     i, j = np.tril_indices(nocc) if with_k else (np.arange(nocc), np.arange(nocc))
     step = int(max(1, most))
     for begin in range(0, len(i), step):

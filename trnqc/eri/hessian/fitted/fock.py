@@ -26,23 +26,10 @@ from trnqc.host.thread_pool import single_threaded_pool
 def fock_derivatives(
     derivatives: IntegralDerivatives, coefficients: Coefficients, with_j: bool, with_k: bool, threads: int
 ) -> tuple[Any, Any]:
-    """Compute the derivatives of J of the sum of the densities, and of K of each density.
+    """Compute the derivatives of J of the sum of the densities, [natm, 3, nao, nao], and of K of each density,
+    [n, natm, 3, nao, nao], in Hartree/Bohr.
 
-    Parameters
-    ----------
-    derivatives, coefficients
-        The integrals and the occupied orbitals.
-    with_j, with_k
-        What is wanted.
-    threads
-        The number of threads. The bits of the result do not depend on it.
-
-    Returns
-    -------
-    vj : ndarray [natm, 3, nao, nao] or None
-        In Hartree/Bohr.
-    vk : ndarray [n, natm, 3, nao, nao] or None
-        In Hartree/Bohr.
+    What is not wanted is None. The bits do not depend on the number of threads.
     """
     work, nao = _Work(derivatives, coefficients, with_j, with_k), derivatives.mol.nao_nr()
     shape = (derivatives.mol.natm, 3, nao, nao)

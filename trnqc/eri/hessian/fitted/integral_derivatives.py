@@ -21,14 +21,9 @@ FUNCTIONS = 160
 
 
 class IntegralDerivatives:
-    """Derivatives of (uv|P) and (P|Q) of a molecule and its fitting functions.
+    """Derivatives of (uv|P) and (P|Q) of a molecule and its fitting functions, on the same atoms.
 
-    Parameters
-    ----------
-    mol, auxmol
-        The molecule and its fitting functions, on the same atoms.
-    omega
-        In 1/Bohr: positive for erf(omega r)/r, negative for erfc(|omega| r)/r, 0 for 1/r.
+    `omega` is in 1/Bohr: positive for erf(omega r)/r, negative for erfc(|omega| r)/r, 0 for 1/r.
     """
 
     def __init__(self, mol: gto.Mole, auxmol: gto.Mole, omega: float) -> None:
@@ -107,9 +102,8 @@ class IntegralDerivatives:
 
     @staticmethod
     def _derivative_shells(basis: DerivativeBasis, mol: gto.Mole, atom: int) -> tuple[int, int]:
-        """Return the range of the shells of an atom's derivatives.
-
-        A shell of s functions has one of these, and all others have two.
+        """Return the range of the shells of an atom's derivatives. A shell of s functions has one derivative shell, all
+        others have two.
         """
         counts = np.concatenate([[0], np.cumsum(np.where(mol._bas[:, gto.ANG_OF] > 0, 2, 1))])
         first, last = mol.aoslice_by_atom()[atom, :2]

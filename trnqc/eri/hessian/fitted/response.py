@@ -26,25 +26,10 @@ PARTS = 8
 
 
 class FittedResponse:
-    """J' C - x K' C for fitted integrals, as a term of `OrbitalResponse`.
+    """J' C - x K' C for packed fitted integrals B_Q [naux, nao (nao + 1) / 2], as a term of `OrbitalResponse`.
 
-    Parameters
-    ----------
-    rows : ndarray [naux, nao (nao + 1) / 2]
-        Fitted integrals B_Q, packed.
-    occupied : sequence of ndarray [nao, nocc]
-        The occupied orbitals of each spin.
-    coulomb, exchange : float
-        The factors of J and of K.
-    memory : float
-        Bytes that this object may take.
-    threads : int
-        The number of threads. The bits of the result do not depend on it.
-
-    Raises
-    ------
-    MemoryLimit
-        If the products of B_Q with the orbitals do not fit.
+    `occupied` are the orbitals [nao, nocc] of each spin, and `memory` the bytes of this object. Raises MemoryLimit if
+    the products of B_Q with the orbitals do not fit. The bits do not depend on the number of threads.
     """
 
     def __init__(
