@@ -30,9 +30,9 @@ class Run:
     """One pass over the integrals: what all its tasks share.
 
     `pairs` [densities, elements of all pairs] are the densities for J, and `blocks` [densities, nao nao] those for K,
-    in the order of the layout. `each_of` returns `each` [densities, shells, shells], the largest element of each density by blocks,
-    `maxima` [shells, shells] the same over the densities of all passes, for the screening. `reals` are the values of
-    `batch.REALS`.
+    in the order of the layout. `each_of` returns `each` [densities, shells, shells], the largest element of each
+    density by blocks; `maxima` [shells, shells] is the same over the densities of all passes, for the screening.
+    `reals` are the values of `batch.REALS`.
     """
 
     layout: Layout
