@@ -34,18 +34,8 @@ STARTS, ELEMENTS, NODES = Array("starts", "i64"), Array("elements", "i64"), Arra
 
 
 def recipe(problem: ContractionProblem, kind: str, directions: int, dtype: str, lanes: int) -> Recipe:
-    """Return the recipe of a program.
-
-    Parameters
-    ----------
-    problem : ContractionProblem
-    kind : {"value", "gradient", "gradients"}
-    directions : int
-        The number n of directions.
-    dtype : {"f64", "f32"}
-        Type of the elements.
-    lanes : int
-        Number of channels in a block.
+    """Return the recipe of a program of a kind ("value", "gradient", "gradients") for n `directions` and blocks of
+    `lanes` channels.
     """
     name = kernel_name(kind, directions)
     parameters: tuple[Value | Array, ...] = (BLOCKS, STARTS, ELEMENTS, NODES, *_operands(kind, directions, dtype))

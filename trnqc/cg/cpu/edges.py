@@ -32,17 +32,9 @@ class Row:
 
 @dataclass(frozen=True)
 class EdgeWriter:
-    """Writes the statements of one edge.
+    """Writes the statements of one edge, given the edge's row of each operand in memory.
 
-    Parameters
-    ----------
-    b : Builder
-    target : Target
-    direction : Direction
-    rows : mapping of str to Row
-        The edge's row of each operand in memory.
-    scratch : dict of str to Array
-        Vectors: all slots of x, ggx and gx; one slot of gz; gy as one sum for each lane.
+    `scratch` has the vectors: all slots of x, ggx and gx; one slot of gz; gy as one sum for each lane.
     """
 
     b: Builder
@@ -107,15 +99,8 @@ def edge_writer(
 ) -> EdgeWriter:
     """Return the writer of an edge, and declare its scratch except that of gx.
 
-    Parameters
-    ----------
-    b : Builder
-    target : Target
-    direction : Direction
-    numbers : mapping of str to Value
-        Number of the edge's row in the operands of each kind. Shared weights always have row 0.
-    share : Value
-        Row to which gradients of shared weights are added.
+    `numbers` has the row of the edge in the operands of each kind, which is 0 for shared weights; gradients of shared
+    weights are added to row `share`.
     """
     rows = {}
     for name in direction.operands:

@@ -40,19 +40,8 @@ SHARES = 16
 
 @dataclass(frozen=True)
 class CompiledDirection:
-    """A compiled direction.
-
-    Parameters
-    ----------
-    function : CompiledFunction
-    path : Path
-        The compiled file.
-    generation_time : float
-        Seconds to generate the source text.
-    compile_time : float
-        Seconds to compile the text or to load it from the cache.
-    size : int
-        Number of characters of the text.
+    """A compiled direction with its file, the seconds of generation and compilation, and the number of characters of
+    the source.
     """
 
     function: CompiledFunction
@@ -67,13 +56,6 @@ class CpuEngine(Engine):
 
     Convolutions have the option `kahan`, whether sums over the edges of a node are compensated. Edges of a node are
     added in a fixed order, so results are bitwise equal for any number of threads.
-
-    Parameters
-    ----------
-    problem : TPProblem
-    dtype : {"float32", "float64"}
-    threads : int or None
-        Number of threads; None is one for each core.
     """
 
     def __init__(self, problem: TPProblem, dtype: str, threads: int | None) -> None:
@@ -153,19 +135,10 @@ class CpuEngine(Engine):
         in_parallel(lambda i: call(shares * i // parts, shares * (i + 1) // parts), parts, self.threads)
 
     def build(self, name: str) -> CompiledDirection:
-        """Compile a direction, or load it from the cache.
+        """Compile a direction, with the suffix ``_kahan`` for compensated sums, or load it from the cache.
 
-        Parameters
-        ----------
-        name : str
-            Key in `DIRECTIONS`, followed by ``_kahan`` for compensated sums.
-
-        Raises
-        ------
-        CompilerError
-            If there is no compiler or it fails.
-        MemoryLimit
-            If the scratch of the function is larger than a thread's stack.
+        Raises CompilerError if the compiler fails or is absent, MemoryLimit if the scratch is larger than a thread's
+        stack.
         """
         if name not in self._compiled:
             direction = DIRECTIONS[name.removesuffix("_kahan")]
@@ -189,16 +162,9 @@ def _compile(name: str, program: st.Function, lanes: int) -> CompiledDirection:
 
 @functools.cache
 def engine_for(problem: TPProblem, dtype: str, threads: int | None = None) -> Engine:
-    """Return the engine of a problem, which is kept for later calls.
+    """Return the engine of a problem, kept for later calls; by default with one thread for each core.
 
     Without a C compiler it is an `InterpretedEngine`, which one warning says.
-
-    Parameters
-    ----------
-    problem : TPProblem
-    dtype : {"float32", "float64"}
-    threads : int, optional
-        Number of threads of a call, by default one for each core.
     """
     if reason := lacks_compiler():
         return InterpretedEngine(problem, str(np.dtype(dtype)), reason)
@@ -207,11 +173,8 @@ def engine_for(problem: TPProblem, dtype: str, threads: int | None = None) -> En
 
 @functools.cache
 def compiled_engine(problem: TPProblem, dtype: str, threads: int | None = None) -> CpuEngine:
-    """Return the engine of a problem for callers that need its compiled files; arguments as of `engine_for`.
+    """Return the engine of a problem for callers that need its compiled files.
 
-    Raises
-    ------
-    CompilerError
-        If there is no C compiler.
+    Raises CompilerError without a C compiler.
     """
     return CpuEngine(problem, str(np.dtype(dtype)), threads)

@@ -20,18 +20,7 @@ from trnqc.gen.build import Builder
 class Channels:
     """Channels of a slot: mul * dim elements in memory, and the vectors that hold them.
 
-    Parameters
-    ----------
-    mul, dim : int
-        Number of channels, and number of components of a channel.
-    layout : {"mul_ir", "ir_mul"}
-        Order of the elements in memory; see `TPProblem`.
-    dtype : {"f64", "f32"}
-        Type of the elements.
-    lanes : int
-        Number of elements in a vector.
-    slot_mul : int
-        Number of channels of the whole slot if these channels are a part of one, otherwise 0.
+    `slot_mul` is the number of channels of the whole slot if these channels are a part of one, otherwise 0.
     """
 
     mul: int
@@ -86,19 +75,8 @@ class Channels:
 
 @dataclass(frozen=True)
 class Slots:
-    """The slots of x or z that some paths use.
-
-    Parameters
-    ----------
-    channels : dict of int to Channels
-        Channels of each slot, by its number.
-    start : dict of int to int
-        Position of each slot in a row of memory, in elements.
-    place : dict of int to int
-        Position of each slot in scratch, in vectors. If there are several edges, a slot is stored for all of them
-        before the next slot.
-    size : int
-        Number of vectors of all slots in scratch.
+    """The slots of x or z that some paths use, with their start in a row of memory and their place in scratch, in
+    vectors. With several edges, a slot is stored for all edges before the next slot.
     """
 
     channels: dict[int, Channels]

@@ -44,20 +44,8 @@ RANGES = tuple(SEGMENTS[name] for name in ("begin", "end", "node", "target", "or
 
 @dataclass(frozen=True)
 class Form:
-    """What distinguishes the kernels of a problem.
-
-    Parameters
-    ----------
-    problem : ContractionProblem
-    kind : {"value", "gradient", "gradients"}
-    directions : int
-        The number n of directions.
-    dtype : {"f64", "f32"}
-        Type of the elements.
-    lanes : int
-        Number of channels of a group.
-    part : int
-        Number of the kernel among those of the same kind, each of which has some components of B; see `parts`.
+    """What distinguishes the kernels of a problem: kind, number of directions, dtype, channels of a group, and number
+    among `parts`.
     """
 
     problem: ContractionProblem

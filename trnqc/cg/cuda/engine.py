@@ -36,9 +36,8 @@ KEPT = 1 << 28
 
 
 def least_spilled(variants: Iterable[Built]) -> Built:
-    """Return the first variant that does not spill registers, else the one that spills least.
-
-    Variants are compiled only until one does not spill.
+    """Return the first variant that does not spill registers, or else the one that spills least; later variants are not
+    compiled.
     """
     best: Built | None = None
     for built in variants:
@@ -51,28 +50,10 @@ def least_spilled(variants: Iterable[Built]) -> Built:
 
 
 class CudaEngine(Engine):
-    """An engine for NumPy arrays or PyTorch tensors, on a GPU.
+    """An engine for NumPy arrays or PyTorch tensors on a GPU; only `forward` supports the option `out`.
 
-    The option `out` is supported by `forward` only.
-
-    Parameters
-    ----------
-    problem : TPProblem
-    dtype : str or type
-        float32 or float64.
-    device : Device, optional
-        By default the first GPU.
-    kahan : bool, optional
-        Whether sums over the edges of a node are compensated.
-    atomic : bool, optional
-        Whether sums over the edges of a node use atomic additions, whose order varies from run to run.
-
-    Raises
-    ------
-    BackendUnavailable
-        If there is no GPU.
-    UnsupportedError
-        If a kernel needs more shared memory than a block has.
+    With `atomic`, sums over the edges of a node use atomic additions, whose order varies from run to run. Raises
+    BackendUnavailable without a GPU, UnsupportedError if a kernel needs more shared memory than a block has.
     """
 
     def __init__(

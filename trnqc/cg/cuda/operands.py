@@ -23,15 +23,8 @@ class Operands(Protocol):
     memories: dict[str, DeviceArray]
 
     def allocate(self, shapes: Shapes, zeroed: set[str], outs: Mapping[str, Any]) -> None:
-        """Add results to `memories`.
-
-        Parameters
-        ----------
-        shapes : mapping of str to tuple of int
-        zeroed : set of str
-            Results that start from zero. The initial values of others are not defined.
-        outs : mapping of str to array
-            Arrays of the caller in which results are stored.
+        """Add results to `memories`: in arrays of the caller (`outs`) or new ones, which start from zero only if named
+        in `zeroed`.
         """
 
     def segments(self, graph: Any, by: str) -> tuple[Segments, dict[str, DeviceArray]]:
@@ -146,12 +139,7 @@ def refuse_capture(name: str) -> None:
 def operands_of(device: Device, arrays: Mapping[str, Any]) -> Operands:
     """Return the operands of a launch.
 
-    Raises
-    ------
-    OperandError
-        For tensors that are not on the device.
-    MemoryLimit
-        If arrays do not fit in the device's memory.
+    Raises OperandError for tensors on another device, MemoryLimit if arrays do not fit.
     """
     if all(isinstance(array, np.ndarray) for array in arrays.values()):
         return HostArrays(device, arrays)

@@ -20,18 +20,8 @@ from trnqc.cg.programs.directions import Direction
 
 @dataclass(frozen=True)
 class Phase:
-    """Paths that read the same slot of x and are computed together.
-
-    Parameters
-    ----------
-    i_in1 : int
-        Number of the slot.
-    paths : tuple of int
-        Numbers of the paths.
-    channels : int
-        Number of channels that a lane computes at the same time.
-    blocks : int
-        Number of blocks of channels of the slot.
+    """Paths that read the same slot of x and are computed together, in blocks of channels of which a lane has
+    `channels` each.
     """
 
     i_in1: int
@@ -42,20 +32,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a kernel.
-
-    Parameters
-    ----------
-    problem : TPProblem
-    direction : Direction
-    size : int
-        Bytes of an element.
-    lanes : int
-        Number of lanes of a warp.
-    phases : tuple of Phase
-    resident : tuple of int
-        Numbers of the slots of z that stay in shared memory.
-    """
+    """The plan of a kernel for elements of `size` bytes; the `resident` slots of z stay in shared memory."""
 
     problem: TPProblem
     direction: Direction

@@ -40,16 +40,8 @@ Arrays = Sequence[Any]
 
 @dataclass(frozen=True)
 class Call:
-    """The constant arguments of the primitive.
-
-    Parameters
-    ----------
-    kind : {"V", "GX", "GC"}
-        The kind.
-    text : str
-        The problem, as `contraction_text` writes it.
-    elements : int
-        The number of elements.
+    """The constant arguments of the primitive: kind "V", "GX" or "GC", the text of the problem, and the number of
+    elements.
     """
 
     kind: str

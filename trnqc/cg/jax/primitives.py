@@ -34,18 +34,9 @@ Arrays = Sequence[Any]
 
 @dataclass(frozen=True)
 class Call:
-    """The constant arguments of a primitive.
+    """The constant arguments of a primitive; of a convolution, receivers and senders of edges follow the operands.
 
-    Parameters
-    ----------
-    direction : {"forward", "backward", "double_backward"}
-        The direction.
-    text : str
-        The problem, as `text_of` writes it.
-    convolution : bool
-        Whether the operands are followed by the receivers and senders of edges.
-    kahan : bool
-        Whether sums over edges are compensated.
+    `kahan` says whether sums over edges are compensated.
     """
 
     direction: str

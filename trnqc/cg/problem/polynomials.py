@@ -36,21 +36,8 @@ def monomials(dim: int, degree: int) -> tuple[Monomial, ...]:
 
 @lru_cache(maxsize=256)
 def coupled(irreps: tuple[Irrep, ...], out: Irrep, degree: int) -> np.ndarray:
-    """Return the polynomials of all paths from x to an irrep.
+    """Return the polynomials of all paths from x to `out`, read-only float64 [paths, components of out, `monomials`].
 
-    Parameters
-    ----------
-    irreps : tuple of Irrep
-        The irreps of a channel of x, one after the other.
-    out : Irrep
-        The irrep of the results.
-    degree : int
-        The degree of the polynomials.
-
-    Returns
-    -------
-    numpy.ndarray
-        float64 [paths, components of out, monomials], read-only; the order of the monomials is that of `monomials`.
     """
     dim = sum(ir.dim for ir in irreps)
     paths = [p for ir, p in _paths(irreps, degree, degree >= NATURAL_FROM, out) if ir == out]
@@ -93,14 +80,8 @@ def _multiplied(dim: int, degree: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Node:
-    """A polynomial in Horner's form, c + sum of x[i] times another node over the children (i, node).
-
-    Parameters
-    ----------
-    monomial : tuple of int or None
-        The monomial whose coefficient in the whole polynomial is c, or None if c is zero.
-    children : tuple of (int, Node)
-        The components i with their nodes. All components differ.
+    """A polynomial in Horner's form, c + sum of x[i] times another node over the children (i, node), whose i all
+    differ. `monomial` is the monomial whose coefficient in the whole polynomial is c, or None if c is zero.
     """
 
     monomial: Monomial | None

@@ -19,17 +19,8 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Term:
-    """One term M(w', t) with t = sum of P(x', y').
-
-    Parameters
-    ----------
-    w : str
-        The operand w'. A path without weights has no term with w' = ``ggw``.
-    products : tuple of (str, str)
-        The pairs of operands (x', y') whose products P(x', y') are added to t.
-    at : (str, str)
-        The pair of operands (x', y') at which P is differentiated. The gradient h of t contributes to those of x and y
-        as gx += P'(y', h) and gy += P'(x', h).
+    """One term M(w', t) with t = sum of P(x', y') over `products`; a path without weights has no term with w' =
+    ``ggw``. P is differentiated `at` (x', y'): the gradient h of t contributes gx += P'(y', h) and gy += P'(x', h).
     """
 
     w: str
@@ -48,16 +39,8 @@ SECOND = (
 
 @dataclass(frozen=True)
 class Direction:
-    """A direction of a tensor product or of a convolution.
-
-    Parameters
-    ----------
-    name : str
-        Name of the computation of one edge.
-    reads, writes : tuple of str
-        Names of the operands, in the order of a kernel's parameters.
-    by : {"", "receiver", "sender"}
-        End of an edge by which the edges of a convolution are sorted; empty for a batch of independent edges.
+    """A direction of a tensor product or convolution, with the operands it reads and writes in the order of a kernel's
+    parameters. `by` is the end by which the edges of a convolution are sorted; empty for a batch of independent edges.
     """
 
     name: str

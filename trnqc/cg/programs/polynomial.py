@@ -33,18 +33,8 @@ Add = Callable[[int, Monomial, Value], None]
 
 @dataclass(frozen=True)
 class Channel:
-    """A channel in a program.
-
-    Parameters
-    ----------
-    b : Builder
-        The program.
-    x : sequence of Value
-        The components of x.
-    along : sequence of sequences of Value
-        The components of each direction h.
-    coefficient : callable
-        Returns the coefficient C of a component of B and a monomial.
+    """A channel in a program: components of x and of each direction h, and C as a function of the component of B and
+    the monomial.
     """
 
     b: Builder

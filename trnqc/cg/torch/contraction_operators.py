@@ -30,12 +30,7 @@ OPERANDS = {"value": ("c", "x", "along"), "gradient": ("c", "x", "along", "gb")}
 def check(problem: ContractionProblem, tensors: Sequence[Tensor], elements: Tensor) -> None:
     """Check the types, devices and shapes of the operands c, x, along and gb.
 
-    Raises
-    ------
-    OperandError
-        For an operand of another shape, dtype, layout or device than expected.
-    UnsupportedPrecision
-        For operands of another type than float16, bfloat16, float32 and float64.
+    Raises OperandError, or UnsupportedPrecision for other types than float16, bfloat16, float32 and float64.
     """
     (dim_x, dim_b), channels = problem.dims, problem.channels
     x, nodes = tensors[1], tensors[1].shape[0]

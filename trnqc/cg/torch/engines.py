@@ -12,17 +12,7 @@ from trnqc.errors import UnsupportedError
 
 @functools.lru_cache(maxsize=1024)
 def cpu_engine(text: str, dtype: str, threads: int) -> Any:
-    """Return the CPU engine of a problem.
-
-    Parameters
-    ----------
-    text : str
-        The problem, as `text_of` writes it.
-    dtype : {"float32", "float64"}
-        Type of the operands.
-    threads : int
-        Number of threads.
-    """
+    """Return the CPU engine of a problem, as `text_of` writes it."""
     from trnqc.cg.cpu.engine import engine_for
 
     return engine_for(problem_of(text), dtype, threads)
@@ -38,25 +28,10 @@ def contraction_engine_of(text: str, dtype: str, threads: int) -> Any:
 
 @functools.lru_cache(maxsize=1024)
 def cuda_engine(text: str, dtype: str, number: int, kahan: bool, atomic: bool) -> Any:
-    """Return the engine of a problem on a GPU.
+    """Return the engine of a problem, as `text_of` writes it, on GPU `number`.
 
-    Parameters
-    ----------
-    text : str
-        The problem, as `text_of` writes it.
-    dtype : {"float32", "float64"}
-        Type of the operands.
-    number : int
-        Number of the GPU.
-    kahan : bool
-        Whether sums over edges are compensated.
-    atomic : bool
-        Whether sums over edges use atomic additions, whose order varies from run to run.
-
-    Raises
-    ------
-    BackendUnavailable
-        If there is no GPU.
+    Raises BackendUnavailable without a GPU. Sums over edges are compensated (`kahan`) or atomic, in an order that
+    varies from run to run.
     """
     from trnqc.backends import devices
     from trnqc.cg.cuda.engine import CudaEngine

@@ -50,14 +50,10 @@ class Sizes:
 
 
 def check(problem: TPProblem, tensors: Sequence[Tensor], sizes: Sizes) -> None:
-    """Check the types, devices and shapes of the operands.
+    """Check the operands.
 
-    Raises
-    ------
-    OperandError
-        For an operand of another shape, dtype, layout or device than expected.
-    UnsupportedPrecision
-        For operands of another type than float16, bfloat16, float32 and float64.
+    Raises OperandError for another shape, dtype, layout or device than expected, and UnsupportedPrecision for other
+    types than float16, bfloat16, float32 and float64.
     """
     first = tensors[0]
     check_type(first)
@@ -191,18 +187,10 @@ def _fake(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], op
 
 
 class Family:
-    """The operators of tensor products or of convolutions, registered with their derivatives.
+    """The operators of tensor products or of convolutions, registered with their derivatives under names with `prefix`.
 
-    Parameters
-    ----------
-    prefix : str
-        Start of the operators' names.
-    edges : tuple of str
-        Names of the index tensors, which follow the operands.
-    options : tuple of (str, str)
-        Type and name of the arguments that follow the index tensors. The first is the text of the problem.
-    run : callable
-        Evaluates a direction: run(direction, operands, edges, options).
+    Operands are followed by the index tensors `edges`, then by `options` (type and name), of which the first is the
+    text of the problem. run(direction, operands, edges, options) evaluates a direction.
     """
 
     def __init__(

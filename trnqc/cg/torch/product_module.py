@@ -16,14 +16,10 @@ from trnqc.errors import OperandError, UnsupportedError, UnsupportedPrecision
 
 
 class ProductModule(nn.Module):
-    """Base class of both modules. Only the problem and weights are pickled; kernels are built at the first call.
+    """Base class of both modules.
 
-    Parameters
-    ----------
-    problem : TPProblem
-        The tensor product.
-    torch_op, use_opaque : bool, optional
-        Arguments of OpenEquivariance, accepted for compatibility. Only its defaults, True and False, are supported.
+    Only the problem and weights are pickled; kernels are built at the first call. Of OpenEquivariance's `torch_op` and
+    `use_opaque`, only the defaults, True and False, are supported.
     """
 
     # TorchScript compiles the forward function only.
