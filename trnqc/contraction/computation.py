@@ -32,20 +32,10 @@ from trnqc.expression.symmetry import Exchange
 
 @dataclass(frozen=True)
 class Part:
-    """One summand of an assignment: a coefficient times the result of an operation tree.
+    """One summand of an assignment: an exact coefficient times the result of an operation tree.
 
-    Attributes
-    ----------
-    coefficient : Fraction
-        Exact.
-    tree : Tree
-        The operations.
-    schedule : Schedule or None
-        Fused loops, if the steps would hold more than the memory limit.
-    ladder : Ladder or None
-        The tree as a ladder contraction, if it is one.
-    loops : LadderLoops or None
-        Loops over the symmetric pairs of the ladder, which then replace the steps and the schedule.
+    A schedule fuses loops if the steps would hold more than the memory limit. If the tree is a ladder, `loops` over its
+    symmetric pairs may replace the steps and the schedule.
     """
 
     coefficient: Fraction
@@ -108,19 +98,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Assignment:
-    """A target and the sum of parts that is assigned or added to it.
-
-    Attributes
-    ----------
-    target : str
-        Name of the result.
-    labels : tuple of str
-        Axes of the result and of every part.
-    parts : tuple of Part
-        The summands.
-    accumulate : bool
-        Whether the sum is added to the target.
-    """
+    """A target and the sum of parts, all with the axes `labels`, that is assigned or (`accumulate`) added to it."""
 
     target: str
     labels: tuple[str, ...]
@@ -136,36 +114,13 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Computation:
-    """Assignments in order, with their inputs, outputs and costs.
+    """Assignments in the order in which they run, with their inputs, outputs and costs.
 
-    Attributes
-    ----------
-    title : str
-        The subscripts or the program.
-    assignments : tuple of Assignment
-        In the order in which they run.
-    inputs : tuple of (str, tuple of str)
-        Name and labels of every array that a run needs.
-    outputs : tuple of str
-        Names of the targets that a run returns.
-    direct : Count
-        Operations if every product were formed in one loop nest over all of its indices.
-    blocked : Blocked or None
-        How blocks make up inputs and outputs, if the assignments are over blocks.
-    grid : tuple of int
-        Processors along each dimension over which the trees are distributed; empty for none.
-    pairs : tuple of PairForm
-        The pair energies that the outputs are, which one fused kernel may compute.
-    kernels : Kernels
-        What multiplies matrices and computes pair energies.
-    memory : int or None
-        The memory limit in bytes for which the plan was made.
-    exchanges : tuple of (str, tuple of Exchange)
-        Declared symmetry of inputs, by name.
-    time_limit : float or None
-        Seconds that planning was allowed to take.
-    omitted : tuple of str
-        Searches that planning left out because the time was over, in words.
+    `title` is the text of the subscripts or program. `direct` counts the operations if every product were formed in one
+    loop nest over all of its indices. `blocked` says how blocks make up inputs and outputs; `grid` has the processors
+    along each dimension, if any; `pairs` are pair energies that one fused kernel may compute. `memory` is the limit in
+    bytes, `time_limit` the seconds of planning, and `omitted` names in words the searches left out because the time was
+    over. `exchanges` has the declared symmetry of inputs.
     """
 
     title: str

@@ -56,12 +56,8 @@ class Node:
 class Pair:
     """Two labels of a step that runs over first < second (sign -1) or first <= second (sign 1) only.
 
-    Attributes
-    ----------
-    sign : int
-        What the exchange of the labels multiplies the result with, or if they are summed, either operand.
-    held : tuple of bool
-        Which operands have the two labels.
+    The exchange of the labels multiplies the result with the sign or, if they are summed, either operand. `held` says
+    which operands have the two labels.
     """
 
     first: str
@@ -74,19 +70,8 @@ class Pair:
 class Tree:
     """The steps that compute `root`.
 
-    Attributes
-    ----------
-    root : Node
-        The last step.
-    indices : mapping
-        Label -> index with its extent.
-    pairs : tuple of (str, tuple of Pair)
-        Name of a step -> pairs of labels over which it runs once (see `order.symmetric_pairs`).
-
-    Raises
-    ------
-    InputError
-        If names of steps repeat, or a step's labels are inconsistent.
+    Raises InputError if names of steps repeat, or a step's labels are inconsistent. `pairs` has by name of step the
+    pairs of labels over which it runs once (see `order.symmetric_pairs`).
     """
 
     root: Node

@@ -34,8 +34,8 @@ STARTS, ELEMENTS, NODES = Array("starts", "i64"), Array("elements", "i64"), Arra
 
 
 def recipe(problem: ContractionProblem, kind: str, directions: int, dtype: str, lanes: int) -> Recipe:
-    """Return the recipe of a program of a kind ("value", "gradient", "gradients") for n `directions` and blocks of
-    `lanes` channels.
+    """Return the recipe of a program: its kind ("value", "gradient", "gradients"), n `directions`, `lanes` channels a
+    block.
     """
     name = kernel_name(kind, directions)
     parameters: tuple[Value | Array, ...] = (BLOCKS, STARTS, ELEMENTS, NODES, *_operands(kind, directions, dtype))

@@ -32,9 +32,17 @@ class Row:
 
 @dataclass(frozen=True)
 class EdgeWriter:
-    """Writes the statements of one edge, given the edge's row of each operand in memory.
+    """Writes the statements of one edge.
 
-    `scratch` has the vectors: all slots of x, ggx and gx; one slot of gz; gy as one sum for each lane.
+    Parameters
+    ----------
+    b : Builder
+    target : Target
+    direction : Direction
+    rows : mapping of str to Row
+        The edge's row of each operand in memory.
+    scratch : dict of str to Array
+        Vectors: all slots of x, ggx and gx; one slot of gz; gy as one sum for each lane.
     """
 
     b: Builder

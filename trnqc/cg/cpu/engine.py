@@ -40,9 +40,7 @@ SHARES = 16
 
 @dataclass(frozen=True)
 class CompiledDirection:
-    """A compiled direction with its file, the seconds of generation and compilation, and the number of characters of
-    the source.
-    """
+    """A compiled direction with its file, seconds of generation and compilation, and characters of its source."""
 
     function: CompiledFunction
     path: Path
@@ -56,6 +54,13 @@ class CpuEngine(Engine):
 
     Convolutions have the option `kahan`, whether sums over the edges of a node are compensated. Edges of a node are
     added in a fixed order, so results are bitwise equal for any number of threads.
+
+    Parameters
+    ----------
+    problem : TPProblem
+    dtype : {"float32", "float64"}
+    threads : int or None
+        Number of threads; None is one for each core.
     """
 
     def __init__(self, problem: TPProblem, dtype: str, threads: int | None) -> None:
@@ -135,10 +140,19 @@ class CpuEngine(Engine):
         in_parallel(lambda i: call(shares * i // parts, shares * (i + 1) // parts), parts, self.threads)
 
     def build(self, name: str) -> CompiledDirection:
-        """Compile a direction, with the suffix ``_kahan`` for compensated sums, or load it from the cache.
+        """Compile a direction, or load it from the cache.
 
-        Raises CompilerError if the compiler fails or is absent, MemoryLimit if the scratch is larger than a thread's
-        stack.
+        Parameters
+        ----------
+        name : str
+            Key in `DIRECTIONS`, followed by ``_kahan`` for compensated sums.
+
+        Raises
+        ------
+        CompilerError
+            If there is no compiler or it fails.
+        MemoryLimit
+            If the scratch of the function is larger than a thread's stack.
         """
         if name not in self._compiled:
             direction = DIRECTIONS[name.removesuffix("_kahan")]
@@ -162,9 +176,16 @@ def _compile(name: str, program: st.Function, lanes: int) -> CompiledDirection:
 
 @functools.cache
 def engine_for(problem: TPProblem, dtype: str, threads: int | None = None) -> Engine:
-    """Return the engine of a problem, kept for later calls; by default with one thread for each core.
+    """Return the engine of a problem, which is kept for later calls.
 
     Without a C compiler it is an `InterpretedEngine`, which one warning says.
+
+    Parameters
+    ----------
+    problem : TPProblem
+    dtype : {"float32", "float64"}
+    threads : int, optional
+        Number of threads of a call, by default one for each core.
     """
     if reason := lacks_compiler():
         return InterpretedEngine(problem, str(np.dtype(dtype)), reason)

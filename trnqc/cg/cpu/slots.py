@@ -75,8 +75,10 @@ class Channels:
 
 @dataclass(frozen=True)
 class Slots:
-    """The slots of x or z that some paths use, with their start in a row of memory and their place in scratch, in
-    vectors. With several edges, a slot is stored for all edges before the next slot.
+    """The slots of x or z that some paths use.
+
+    `start` is in elements of a row of memory, `place` and `size` in vectors of scratch. With several edges, a slot is
+    stored for all edges before the next slot.
     """
 
     channels: dict[int, Channels]

@@ -80,9 +80,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class ChannelPath:
-    """A uvu path for one channel of y, with the positions of the channel in a row of y and of its first weight in a row
-    of w.
-    """
+    """A uvu path for one channel of y, at positions `y` in a row of y and `w` (its first weight) in a row of w."""
 
     shape: Shape
     i_in1: int

@@ -44,9 +44,7 @@ RANGES = tuple(SEGMENTS[name] for name in ("begin", "end", "node", "target", "or
 
 @dataclass(frozen=True)
 class Form:
-    """What distinguishes the kernels of a problem: kind, number of directions, dtype, channels of a group, and number
-    among `parts`.
-    """
+    """What distinguishes the kernels of a problem: kind, directions, dtype, channels of a group, number among `parts`."""
 
     problem: ContractionProblem
     kind: str

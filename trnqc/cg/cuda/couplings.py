@@ -19,8 +19,10 @@ Form = tuple[tuple[int, float], ...]
 
 @dataclass(frozen=True)
 class PathCoupling:
-    """The couplings of one path: (number of the form, sign) of each A[i, k], the nonzero (i, j, k, pw C[i, j, k]), and
-    the positions in `Couplings.y` of the components of the path's first channel of y.
+    """The couplings of one path.
+
+    `forms` gives each A[i, k] the number of its form and its sign; `terms` are the nonzero (i, j, k, pw C[i, j, k]);
+    `y` are the positions in `Couplings.y` of the components of the path's first channel of y.
     """
 
     forms: dict[tuple[int, int], tuple[int, int]]

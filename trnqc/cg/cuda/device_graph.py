@@ -91,10 +91,11 @@ def require_numbers(tensor: Any, count: int, what: str) -> None:
 def device_segments(
     near: Any, far: Any, n_nodes: int, longest: int | None = None, what: str = "edges between the nodes"
 ) -> Segments:
-    """Return the segments of edges, sorted by `near`, with at most `longest` edges each; `what` names the edges in
-    messages. Of E edges, a node of d edges has max(1, ceil(d / longest)) segments. Hence there are at most n_nodes + E
-    // longest segments, at most E // (longest + 1) of the nodes have several, and at most the sum of both numbers of
-    extra rows.
+    """Return the segments of edges, sorted by `near`, with at most `longest` edges each.
+
+    Messages call the edges `what`. Of E edges, a node of d edges has max(1, ceil(d / longest)) segments. Hence there
+    are at most n_nodes + E // longest segments, at most E // (longest + 1) of the nodes have several, and at most the
+    sum of both numbers of extra rows.
     """
     import torch
 

@@ -36,7 +36,7 @@ KEPT = 1 << 28
 
 
 def least_spilled(variants: Iterable[Built]) -> Built:
-    """Return the first variant that does not spill registers, or else the one that spills least; later variants are not
+    """Return the first variant that spills no registers, or else the least spilled one; later variants are not
     compiled.
     """
     best: Built | None = None

@@ -27,8 +27,10 @@ Values = list[list[Value]]
 
 @dataclass(frozen=True)
 class Edge:
-    """The rows of an edge's operands: its number (y and w), its node by which the edges are sorted, the row for sums
-    over its segment (`target`), and the node at its other end (`far`).
+    """The numbers that determine the rows of an edge's operands.
+
+    `number` is the row in y and w, edges are sorted by `node`, `target` is the row for sums over the segment, and `far`
+    the node at the other end.
     """
 
     number: Value

@@ -23,8 +23,8 @@ class Operands(Protocol):
     memories: dict[str, DeviceArray]
 
     def allocate(self, shapes: Shapes, zeroed: set[str], outs: Mapping[str, Any]) -> None:
-        """Add results to `memories`: in arrays of the caller (`outs`) or new ones, which start from zero only if named
-        in `zeroed`.
+        """Add results to `memories`, in arrays of the caller if `outs` has them; only those in `zeroed` start from
+        zero.
         """
 
     def segments(self, graph: Any, by: str) -> tuple[Segments, dict[str, DeviceArray]]:

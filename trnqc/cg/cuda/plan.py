@@ -20,9 +20,7 @@ from trnqc.cg.programs.directions import Direction
 
 @dataclass(frozen=True)
 class Phase:
-    """Paths that read the same slot of x and are computed together, in blocks of channels of which a lane has
-    `channels` each.
-    """
+    """Paths that read the same slot of x and are computed together, `channels` channels of a lane at a time."""
 
     i_in1: int
     paths: tuple[int, ...]

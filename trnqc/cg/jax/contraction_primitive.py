@@ -40,9 +40,7 @@ Arrays = Sequence[Any]
 
 @dataclass(frozen=True)
 class Call:
-    """The constant arguments of the primitive: kind "V", "GX" or "GC", the text of the problem, and the number of
-    elements.
-    """
+    """The constant arguments of the primitive: kind "V", "GX" or "GC", text of the problem, and number of elements."""
 
     kind: str
     text: str

@@ -33,9 +33,10 @@ MATRICES = 64
 
 @dataclass(frozen=True)
 class Block:
-    """The part of a tensor product that one launch computes: terms sorted by their channel of y, and slots of z or
-    parts of their channels, which no other block has. `paths` has degrees and path weight of the coupling matrices for
-    each set of components i.
+    """The part of a tensor product that one launch computes.
+
+    Terms are sorted by their channel of y; no other block has these slots of z, or parts of their channels. `paths` has
+    degrees and path weight of the coupling matrices for each set of components i.
     """
 
     terms: tuple[Term, ...]

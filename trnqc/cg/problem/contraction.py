@@ -39,9 +39,10 @@ class Weights:
 
 @dataclass(frozen=True)
 class ContractionProblem:
-    """A symmetric contraction of x in `irreps_in` to `irreps_out`, with the largest degree for each slot of the
-    results. Raises IrrepsError unless all slots have the same number of channels, InputError without one degree >= 1 a
-    slot.
+    """A symmetric contraction of x in `irreps_in` to `irreps_out`.
+
+    `correlation` has the largest degree for each slot of the results. Raises IrrepsError unless all slots have the same
+    number of channels, InputError unless each degree is at least 1.
     """
 
     irreps_in: Irreps
@@ -136,9 +137,7 @@ def _rows(paths: np.ndarray, dim: int, degree: int) -> Any:
 
 
 def contraction_problem(irreps_in: Any, irreps_out: Any, correlation: Any) -> ContractionProblem:
-    """Return the problem with irreps as text or as objects of e3nn, and one correlation for all output slots or one for
-    each.
-    """
+    """Return the problem with irreps as text or objects of e3nn, and one correlation for all outputs or one for each."""
     ins, outs = Irreps.of(irreps_in), Irreps.of(irreps_out)
     degrees = (correlation,) * len(outs) if isinstance(correlation, int) else tuple(map(int, correlation))
     return ContractionProblem(ins, outs, degrees)

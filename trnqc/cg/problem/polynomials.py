@@ -36,9 +36,7 @@ def monomials(dim: int, degree: int) -> tuple[Monomial, ...]:
 
 @lru_cache(maxsize=256)
 def coupled(irreps: tuple[Irrep, ...], out: Irrep, degree: int) -> np.ndarray:
-    """Return the polynomials of all paths from x to `out`, read-only float64 [paths, components of out, `monomials`].
-
-    """
+    """Return the polynomials of all paths from x to `out`: read-only float64 [paths, components of out, `monomials`]."""
     dim = sum(ir.dim for ir in irreps)
     paths = [p for ir, p in _paths(irreps, degree, degree >= NATURAL_FROM, out) if ir == out]
     result = np.array(paths).reshape(len(paths), out.dim, len(monomials(dim, degree)))
@@ -80,8 +78,9 @@ def _multiplied(dim: int, degree: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Node:
-    """A polynomial in Horner's form, c + sum of x[i] times another node over the children (i, node), whose i all
-    differ. `monomial` is the monomial whose coefficient in the whole polynomial is c, or None if c is zero.
+    """A polynomial in Horner's form, c + sum of x[i] times another node over the children (i, node).
+
+    All i differ; `monomial` is the one whose coefficient in the whole polynomial is c, or None if c is zero.
     """
 
     monomial: Monomial | None

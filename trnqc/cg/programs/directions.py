@@ -19,8 +19,10 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Term:
-    """One term M(w', t) with t = sum of P(x', y') over `products`; a path without weights has no term with w' =
-    ``ggw``. P is differentiated `at` (x', y'): the gradient h of t contributes gx += P'(y', h) and gy += P'(x', h).
+    """One term M(w', t) with t = sum of P(x', y') over `products`.
+
+    A path without weights has no term with w' = ``ggw``. P is differentiated `at` (x', y'): the gradient h of t
+    contributes gx += P'(y', h) and gy += P'(x', h).
     """
 
     w: str
@@ -39,8 +41,10 @@ SECOND = (
 
 @dataclass(frozen=True)
 class Direction:
-    """A direction of a tensor product or convolution, with the operands it reads and writes in the order of a kernel's
-    parameters. `by` is the end by which the edges of a convolution are sorted; empty for a batch of independent edges.
+    """A direction of a tensor product or of a convolution.
+
+    Operands are in the order of a kernel's parameters; `by` is the end by which the edges of a convolution are sorted,
+    empty for a batch of independent edges.
     """
 
     name: str

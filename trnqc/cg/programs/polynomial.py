@@ -33,9 +33,7 @@ Add = Callable[[int, Monomial, Value], None]
 
 @dataclass(frozen=True)
 class Channel:
-    """A channel in a program: components of x and of each direction h, and C as a function of the component of B and
-    the monomial.
-    """
+    """A channel in a program: components of x and of the directions h, and C by component of B and monomial."""
 
     b: Builder
     x: Sequence[Value]

@@ -33,9 +33,7 @@ Add = Callable[[int, Update], None]
 
 @dataclass(frozen=True)
 class Slopes:
-    """The contributions of a channel to gw and gy: the pairs whose products sum to gw, and G[i, k] = left[i] right[k].
-
-    """
+    """The contributions of a channel to gw (pairs whose products are summed) and to gy: G[i, k] = left[i] right[k]."""
 
     w: list[tuple[Value, Value]]
     left: Components
@@ -44,8 +42,22 @@ class Slopes:
 
 @dataclass(frozen=True)
 class Channel:
-    """One channel of a path in a direction: couplings of y and ggy, components of x and ggx, and weights w and ggw, if
-    any. `inputs` also accepts a part of the components of x, and needs the `dim` components of gz.
+    """One channel of a path in a direction.
+
+    Parameters
+    ----------
+    b : Builder
+    direction : Direction
+    a : mapping of str to Coupling
+        Couplings of y and ggy.
+    x : mapping of str to {int: Value}
+        Components of x and ggx. `inputs` also accepts a part of the components.
+    weights : mapping of str to Value
+        w and ggw; empty for a path without weights.
+    dim : int
+        Number of components of z.
+    gz : Components, optional
+        Components of gz, for `inputs`.
     """
 
     b: Builder

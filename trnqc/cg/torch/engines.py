@@ -12,7 +12,17 @@ from trnqc.errors import UnsupportedError
 
 @functools.lru_cache(maxsize=1024)
 def cpu_engine(text: str, dtype: str, threads: int) -> Any:
-    """Return the CPU engine of a problem, as `text_of` writes it."""
+    """Return the CPU engine of a problem.
+
+    Parameters
+    ----------
+    text : str
+        The problem, as `text_of` writes it.
+    dtype : {"float32", "float64"}
+        Type of the operands.
+    threads : int
+        Number of threads.
+    """
     from trnqc.cg.cpu.engine import engine_for
 
     return engine_for(problem_of(text), dtype, threads)

@@ -187,10 +187,18 @@ def _fake(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], op
 
 
 class Family:
-    """The operators of tensor products or of convolutions, registered with their derivatives under names with `prefix`.
+    """The operators of tensor products or of convolutions, registered with their derivatives.
 
-    Operands are followed by the index tensors `edges`, then by `options` (type and name), of which the first is the
-    text of the problem. run(direction, operands, edges, options) evaluates a direction.
+    Parameters
+    ----------
+    prefix : str
+        Start of the operators' names.
+    edges : tuple of str
+        Names of the index tensors, which follow the operands.
+    options : tuple of (str, str)
+        Type and name of the arguments that follow the index tensors. The first is the text of the problem.
+    run : callable
+        Evaluates a direction: run(direction, operands, edges, options).
     """
 
     def __init__(

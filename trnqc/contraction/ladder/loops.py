@@ -29,18 +29,9 @@ VIEW = 64
 
 @dataclass(frozen=True)
 class LadderLoops:
-    """A ladder with its tiles.
+    """A ladder with tiles of length `upper` of a and b, `lower` of e and f.
 
-    Attributes
-    ----------
-    ladder : Ladder
-        The contraction.
-    upper : int
-        Length of the tiles of a and b.
-    lower : int
-        Length of the tiles of e and f.
-    held : bool
-        Whether all tiles of x are copied once and held; otherwise two are copied for each product.
+    All tiles of x are copied once and `held`, or else two are copied for each product.
     """
 
     ladder: Ladder

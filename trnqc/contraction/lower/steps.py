@@ -17,18 +17,9 @@ Labels = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Side:
-    """How an operand enters a product.
+    """How an operand enters a product: `sums` first, then the axes `order`.
 
-    Attributes
-    ----------
-    sums : tuple of str
-        Labels that are summed first.
-    order : tuple of str
-        The axes then: batch, own labels, inner, or if flipped batch, inner, own labels.
-    flipped : bool
-        Which of the two orders it is.
-    copied : bool
-        Whether the operand must be copied to have its axes in this order.
+    The order is batch, own, inner, or if flipped batch, inner, own labels; `copied` operands are copied to have it.
     """
 
     sums: Labels
@@ -78,17 +69,7 @@ class Reduction:
 
 @dataclass(frozen=True)
 class Packed:
-    """A product that runs over pairs of labels once.
-
-    Attributes
-    ----------
-    tree : Tree
-        Extents of the labels, including one label for each pair.
-    step : Step
-        The product, in which one label stands for each pair.
-    sides, result : Packing
-        The pairs of the operands and of the result.
-    """
+    """A product that runs over pairs of labels once; in `step` and `tree` one label stands for each pair."""
 
     tree: Tree
     step: Step

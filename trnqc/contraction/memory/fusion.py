@@ -22,20 +22,9 @@ from trnqc.contraction.tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """Choices for one array and everything below it.
+    """Choices for one array and everything below it: fused indices as bits, and in blocks, outermost first.
 
-    Attributes
-    ----------
-    mask : int
-        Fused indices, as bits.
-    blocks : tuple of int
-        The same in blocks, outermost first.
-    order : int
-        Bit i * n + j is set if loop j must lie inside loop i.
-    memory, work : int
-        Elements and multiply-adds spent.
-    inputs : tuple of Partial
-        The choices for the arrays below.
+    Bit i * n + j of `order` is set if loop j must lie inside loop i. `memory` counts elements, `work` multiply-adds.
     """
 
     name: str
@@ -51,12 +40,8 @@ class Partial:
 class Front:
     """Fusions of which none is dominated in both memory and work, least memory first.
 
-    Attributes
-    ----------
-    fusions : tuple of Fusion
-        Empty if the time limit was reached before the first was complete.
-    exact : bool
-        Whether no better fusion exists. Otherwise the search was cut short.
+    None at all if the time limit came before the first; not `exact` if the search was cut short, so that better ones
+    may exist.
     """
 
     fusions: tuple[Fusion, ...]

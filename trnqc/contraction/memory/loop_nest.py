@@ -54,16 +54,9 @@ Item = Allocate | Compute | Free | Loop
 
 @dataclass(frozen=True)
 class Nest:
-    """The loop nest of a fusion.
+    """The loop nest of a fusion with its outermost items in order.
 
-    Attributes
-    ----------
-    fusion : Fusion
-        Which loops are fused, with their tiles.
-    body : tuple of Item
-        The outermost items in order.
-    inside : str or None
-        The temporary that lies in the memory of the result (see `inner_operand`).
+    `inside` is the temporary that lies in the memory of the result (see `inner_operand`).
     """
 
     fusion: Fusion

@@ -116,12 +116,7 @@ def schedule(tree: Tree, limit: int | None = None, scratch: int = 0, goal: Goal 
 class ElementLimit(MemoryLimit):
     """No schedule of the tree `name` meets a limit in elements.
 
-    Attributes
-    ----------
-    needed : int
-        The least sufficient limit.
-    taken : int
-        Elements of the limit that other results hold meanwhile.
+    At least `needed` elements would do; other results hold `taken` elements of the limit meanwhile.
     """
 
     def __init__(self, name: str, needed: int, limit: int, taken: int = 0) -> None:

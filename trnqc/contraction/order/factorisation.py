@@ -30,15 +30,7 @@ Signature = tuple[object, ...]
 
 @dataclass(frozen=True)
 class Member:
-    """A term without the common factor.
-
-    Attributes
-    ----------
-    number : int
-        Number of the term in its statement.
-    rest : Term
-        The other factors, with the labels of the group.
-    """
+    """Term `number` of a statement without the common factor; the labels of `rest` are those of the group."""
 
     number: int
     rest: Term
@@ -46,17 +38,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Group:
-    """Terms that share a factor up to names of summed labels.
-
-    Attributes
-    ----------
-    factor : Factor
-        The common factor.
-    kept : tuple of str
-        Labels of the sum of the other factors.
-    members : tuple of Member
-        The terms.
-    """
+    """Terms that share a factor up to names of summed labels. `kept` are the labels of the sum of the other factors."""
 
     factor: Factor
     kept: tuple[str, ...]
@@ -70,16 +52,9 @@ class Group:
 
 @dataclass(frozen=True)
 class CanonicalSum:
-    """A canonical form of a group's sum.
+    """A canonical form of a group's sum: `sign` times the sum that `key` describes, with the labels in the key's order.
 
-    Attributes
-    ----------
-    key : tuple
-        Equal for sums that are equal up to names of labels.
-    labels : tuple of str
-        The labels of the sum in the order of their numbers in the key.
-    sign : int
-        The sum is sign times the one that the key describes.
+    Keys are equal for sums that are equal up to names of labels.
     """
 
     key: tuple[tuple[Key, Fraction], ...]

@@ -114,15 +114,7 @@ def _halves(part: int) -> Iterable[int]:
 
 
 class Sharing:
-    """The search for sub-products to share among terms.
-
-    Attributes
-    ----------
-    home : dict
-        Key of a sub-product -> the (term, part) where it first occurs.
-    chosen : frozenset
-        Keys of the sub-products to share.
-    """
+    """The search for sub-products to share among terms; `home` has by key the (term, part) of their first occurrence."""
 
     def __init__(self, terms: Sequence[PlannedTerm]) -> None:
         self.terms = terms

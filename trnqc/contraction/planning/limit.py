@@ -42,15 +42,10 @@ def within_bytes(plan: AnyComputation, memory_limit: int | None, itemsize: int) 
 
 
 def within_elements(plan: AnyComputation, limit: int | None) -> AnyComputation:
-    """Return the plan that holds at most `limit` elements.
+    """Return the plan that holds at most `limit` elements, in fused loops where parts hold more.
 
-    Parts that hold more become fused loops. Ladders with declared symmetry become loops over their pairs where these
-    take less time, also without a limit.
-
-    Raises
-    ------
-    ElementLimit
-        If a part needs more even as fused loops: the error of the part that needs most.
+    Raises ElementLimit. Ladders with declared symmetry become loops over their pairs where these take less time, also
+    without a limit. The error is that of the part that needs most.
     """
     fitted: dict[int, Part] = {}
     failures: list[ElementLimit] = []

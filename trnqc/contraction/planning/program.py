@@ -28,16 +28,10 @@ from trnqc.expression.terms import Term
 
 
 def plan_program(program: Program, outputs: Sequence[str] = (), share: bool = True, factor: bool = True) -> Plan:
-    """Return the plan of all statements; all extents must be known.
+    """Return the plan of all statements, whose extents must be known, over blocks where tensors state their blocks.
 
-    Parameters
-    ----------
-    program : Program
-        Where tensors state their blocks, the plan is over blocks.
-    outputs : sequence of str
-        Targets to return; by default those that no later statement reads.
-    share, factor : bool
-        Whether to share sub-products between terms, and to take out common factors.
+    By default it returns targets that no later statement reads, shares sub-products between terms and takes out common
+    factors.
     """
     outputs = tuple(outputs) or unread(program)
     if unknown := [name for name in outputs if name not in program.targets]:

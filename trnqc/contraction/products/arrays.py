@@ -20,14 +20,9 @@ Array = Any
 
 
 def library_of(operands: Sequence[Array]) -> ModuleType:
-    """Return the library that all operands belong to: numpy, torch, or another one of Python's array API standard.
+    """Return the library of all operands: numpy, torch, or another one of Python's array API standard.
 
-    Raises
-    ------
-    InputError
-        If operands belong to several libraries.
-    UnsupportedError
-        If the library does not follow the standard, or lacks a function that is needed.
+    Raises InputError for several libraries, UnsupportedError for one that lacks a function that is needed.
     """
     libraries = list(dict.fromkeys(_library(x) for x in operands))
     if len(libraries) > 1:
@@ -179,10 +174,7 @@ def _bits(library: ModuleType, kind: Any) -> int:
 def host_array(x: Array, name: str) -> np.ndarray:
     """Return the array in NumPy's memory, without a copy.
 
-    Raises
-    ------
-    UnsupportedError
-        If PyTorch would lose a derivative, or NumPy lacks the element type.
+    Raises UnsupportedError if PyTorch would lose a derivative, or NumPy lacks the element type.
     """
     if isinstance(x, np.ndarray):
         return x

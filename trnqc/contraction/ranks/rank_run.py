@@ -28,15 +28,7 @@ Operand = Tensor | Callable[..., Any]
 
 @dataclass(frozen=True)
 class Distributed:
-    """The result of a run.
-
-    Attributes
-    ----------
-    tensor
-        The result, placed as the plan states.
-    received
-        Number of elements that this rank received.
-    """
+    """The result of a run: the tensor, placed as the plan states, and the number of elements that this rank received."""
 
     tensor: DTensor
     received: int
@@ -50,17 +42,7 @@ def dtensor_placements(where: Placement, labels: Sequence[str]) -> list[Shard | 
 
 
 class RankRun:
-    """One run on this rank.
-
-    Parameters
-    ----------
-    plan
-        The distribution.
-    operands
-        Operands by name.
-    mesh
-        Mesh of the shape of the plan's grid.
-    """
+    """One run on this rank; the mesh has the shape of the plan's grid."""
 
     def __init__(self, plan: Distribution, operands: Mapping[str, Operand], mesh: DeviceMesh) -> None:
         self.plan = plan

@@ -22,18 +22,8 @@ Sweep = Callable[[list[np.ndarray]], tuple[float, Any]]
 
 @dataclass(frozen=True)
 class Rules:
-    """When sweeps stop, and how often they start.
-
-    Attributes
-    ----------
-    n_iter_max : int
-        The largest number of sweeps.
-    tol : float
-        Sweeps stop when the relative error changes by less than this.
-    restarts : int
-        The number of starts; all after the first are random.
-    random_state : int or numpy.random.Generator, optional
-        The source of random numbers.
+    """When sweeps stop (after `n_iter_max`, or if the relative error changes by less than `tol`), and how often they
+    start. All starts after the first are random.
     """
 
     n_iter_max: int
@@ -63,9 +53,8 @@ class Descent:
 def best_descent(
     tensor: SparseTensor, ranks: Sequence[int], init: Any, sweep: Sweep, rules: Rules, name: str
 ) -> tuple[Descent, tuple[float, ...], float]:
-    """Return the descent with the smallest error, the last errors of all, and the wall time.
-
-    On a terminal a bar shows the sweeps with their errors after two seconds.
+    """Return the descent of least error, the last errors of all, and the wall time; a terminal shows a bar after two
+    seconds.
     """
     began, rng, descents = time.perf_counter(), np.random.default_rng(rules.random_state), []
     with StageBars() as bars:

@@ -77,10 +77,7 @@ def _stored_alike(tensors: Tensors, member: int, row: str) -> bool:
 
 
 def write_rows(b: Builder, tensors: Tensors, loops: RowLoops, state: State, sums: Sums) -> None:
-    """Add the loops over all ranges and rows.
-
-    sums: adds the loops that sum.
-    """
+    """Add the loops over all ranges and rows, around those that `sums` adds."""
     for start, vectors, used in _ranges(b, tensors, loops.v, LONG if loops.row is None else WIDE):
         if loops.row is None:
             _write_tile(b, tensors, _tile(b, loops, start, vectors, used, 1), state, sums)

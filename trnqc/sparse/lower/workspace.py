@@ -34,16 +34,7 @@ CROWDED = 32
 class WorkspaceArrays:
     """The arrays and variables of the workspace of a tensor.
 
-    Parameters
-    ----------
-    extents
-        The extents of all indices.
-    tensor
-        The number of the tensor.
-    spec
-        The indices and the kind of the workspace.
-    kept
-        Whether the workspace is used by several functions of the program, not during one turn of shared loops only.
+    A `kept` workspace is used by several functions of the program, not during one turn of shared loops only.
     """
 
     extents: Extents
@@ -153,9 +144,8 @@ class WorkspaceArrays:
 
     @contextmanager
     def read(self, b: Builder, state: State, strict: bool) -> Iterator[Value]:
-        """Read the element at the present values of the indices.
-
-        strict: the block does not run if nothing was added to the element.
+        """Read the element at the present indices; if `strict`, the block does not run unless something was added to
+        it.
         """
         offset = self.extents.offset(self.spec.order, state.bound)
         if self.tensor in state.entry:
@@ -173,9 +163,8 @@ class WorkspaceArrays:
 
     @contextmanager
     def over(self, b: Builder, state: State, sort: bool) -> Iterator[State]:
-        """Add a loop over the entries of the list, inside which all indices of the workspace have a value.
-
-        sort: whether the list is sorted before.
+        """Add a loop over the entries of the list, sorted if `sort`, in which all indices of the workspace have a
+        value.
         """
         if sort:
             self._sort(b)

@@ -17,22 +17,7 @@ Labelled = tuple[Indices, np.ndarray]
 
 
 def by_matrices(network: Network, tree: Tree, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Compute a network by products of dense matrices.
-
-    Parameters
-    ----------
-    network
-        What is computed.
-    tree
-        The order of contractions.
-    arrays
-        The operands in float64, with axes in the order of their subscripts.
-
-    Returns
-    -------
-    numpy.ndarray
-        The result in float64, in C order.
-    """
+    """Compute a network by products of dense matrices from float64 operands, as float64 in C order."""
     tensors: list[Labelled] = list(zip(network.inputs, arrays))
     for node in contractions(network, tree):
         parts = [tensors[t] for t in node.operands]

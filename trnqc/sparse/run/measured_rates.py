@@ -49,20 +49,8 @@ PAIRS: Tree = ((0, 1), 2)
 def measured_rates(known: Rates) -> Rates | None:
     """Measure the rates of this machine, in about a second of CPU time, a third of it in the compiler.
 
-    Parameters
-    ----------
-    known
-        Rates with the sizes of this machine's caches.
-
-    Returns
-    -------
-    Rates or None
-        None if something disturbed the measurement, see DISTURBED.
-
-    Raises
-    ------
-    CompilerError
-        If the probes cannot be compiled.
+    `known` has the sizes of this machine's caches. Returns None if something disturbed the measurement, see DISTURBED.
+    Raises CompilerError if the probes cannot be compiled.
     """
     chosen = list(probes())
     works = _compiled([empty_probe(), *chosen])
@@ -78,23 +66,12 @@ def measured_rates(known: Rates) -> Rates | None:
 
 
 def fitted(work: np.ndarray, seconds: np.ndarray) -> dict[str, float]:
-    """Return the rates of least squared relative error, none of them negative.
-
-    Parameters
-    ----------
-    work
-        [probes, rates]: the amount of each kind of work in each probe.
-    seconds
-        [probes]: the time of each probe, without that of the call itself.
-
-    Notes
-    -----
-    The rates are x_r d_r with the defaults d. Over x and a common factor s, none of them negative, this minimises
-
-        sum_p (t_p - seconds_p)^2 / (t_p seconds_p) + STEADINESS^2 sum_r (x_r - s)^2,   t_p = sum_r work_pr d_r x_r
-
-    by repeated least squares, with the t_p of the denominator from the solution before. In this measure an estimate of
-    half the time is as wrong as one of twice the time.
+    """Return the rates of least squared relative error, none of them negative, for work [probes, rates] and seconds
+    [probes]. The seconds of each probe leave out the call itself. The rates are x_r d_r with the defaults d. With a
+    common factor s and t_p = sum_r work_pr d_r x_r, this minimises sum_p (t_p - seconds_p)^2 / (t_p seconds_p) +
+    STEADINESS^2 sum_r (x_r - s)^2 over x and s, none of them negative, by repeated least squares with the t_p of the
+    denominator from the solution before. In this measure an estimate of half the time is as wrong as one of twice the
+    time.
     """
     from scipy.optimize import nnls
 

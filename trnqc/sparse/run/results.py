@@ -27,21 +27,9 @@ class Leading:
 
 
 def most_elements(nest: Nest, operands: Sequence[SparseTensor]) -> tuple[int, Leading | None]:
-    """Return an upper bound of the number of elements of a sparse result.
-
-    The bound is the number of elements that operands store over some of its indices, times the extents of the others.
-
-    Parameters
-    ----------
-    nest
-        The nest.
-    operands
-        Its operands, packed in its formats.
-
-    Returns
-    -------
-    (int, Leading or None)
-        The bound, and the operand that enters it with a dense outermost level over the outermost index of the result.
+    """Return a bound of the elements of a sparse result, and the operand that enters with a dense outermost level, if
+    any. The bound is the number of elements that operands store over some of its indices, times the extents of the
+    others. That level is over the outermost index of the result.
     """
     network, bound, left = nest.network, 1, set(nest.network.output)
     covers: list[tuple[Indices, int, int]] = [((x,), network.extents[x], -1) for x in network.output]
@@ -73,16 +61,9 @@ class ResultPart:
 
     @classmethod
     def empty(cls, appended: Appended, capacities: Sequence[int], prefix: np.ndarray) -> list[ResultPart]:
-        """Reserve parts that follow one another in memory.
+        """Reserve parts that follow one another in memory, with `capacities` of entries in every level.
 
-        Parameters
-        ----------
-        appended
-            The levels of the result.
-        capacities
-            For each part the number of entries that every level can hold.
-        prefix
-            The counts under the dense levels, int64, which all parts share.
+        They share `prefix`, the int64 counts under the dense levels.
         """
         edges = np.concatenate([[0], np.cumsum(capacities)])
         whole: dict[str, np.ndarray] = {VALUES.name: np.empty(edges[-1])}
@@ -108,16 +89,8 @@ class ResultPart:
 
 
 def joined(shape: tuple[int, ...], modes: tuple[int, ...], parts: Sequence[ResultPart]) -> SparseTensor:
-    """Return the tensor of consecutive parts.
-
-    Parameters
-    ----------
-    shape
-        The extents of the modes.
-    modes
-        The mode of each level, outermost first.
-    parts
-        In the order of the outermost coordinates.
+    """Return the tensor of consecutive parts, in the order of outermost coordinates; `modes` are by level, outermost
+    first.
     """
     appended = parts[0].appended
     levels: list[Level] = []

@@ -29,16 +29,8 @@ LARGEST = 2**25
 
 @dataclass(frozen=True)
 class Choices:
-    """Decisions about storage that are made before the loops are known.
-
-    Parameters
-    ----------
-    dense
-        Operands that are stored dense in all levels.
-    out
-        Storage of the result.
-    dense_workspace
-        Elements of the largest workspace that is an array; a larger one is a hash table.
+    """Decisions about storage that are made before the loops are known: operands `dense` in all levels and storage of
+    the result. A workspace of more than `dense_workspace` elements is a hash table, not an array.
     """
 
     dense: frozenset[int] = frozenset()
@@ -67,16 +59,8 @@ class Formats:
         return size <= LARGEST and fill >= least and self.operand(operand, labels, False).sparse
 
     def operand(self, operand: int, loops: Sequence[str], dense: bool) -> Format:
-        """Return the format of an operand.
-
-        Parameters
-        ----------
-        operand
-            Its number.
-        loops
-            The loops of the assignment that reads it, which order the levels.
-        dense
-            Whether all levels are dense.
+        """Return the format of an operand, whose levels have the order of the loops that read it; all are dense if
+        `dense`.
         """
         order = tuple(index for index in loops if index in self.network.inputs[operand])
         if (operand, order, dense) not in self._formats:

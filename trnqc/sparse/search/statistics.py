@@ -43,17 +43,9 @@ class Counted(Protocol):
 
 
 class Statistics:
-    """Counts and estimates for one network. A tensor is denoted by the operands that it is a product of.
+    """Counts and estimates for one network, with the thread's CPU `seconds` spent so far on reading stored elements.
 
-    Parameters
-    ----------
-    network, operands
-        The product and its operands.
-
-    Attributes
-    ----------
-    seconds
-        CPU time that this thread has spent so far on reading stored elements.
+    A tensor is denoted by the operands that it is a product of.
     """
 
     def __init__(self, network: Network, operands: Sequence[Counted]) -> None:
@@ -106,14 +98,8 @@ class Statistics:
         return self.count(operands, labels) / max(product(self.extents, labels), 1)
 
     def crowded(self, order: Indices, depth: int) -> bool:
-        """Return whether many elements of the parts of a sparse result that are computed out of order occur.
-
-        Parameters
-        ----------
-        order
-            The indices of the result in stored order.
-        depth
-            How many of them, from the first, are computed in order.
+        """Return whether many elements occur in the parts of a sparse result computed out of order, after `depth`
+        indices in order.
         """
         everything = tuple(range(len(self.network.inputs)))
         size = product(self.extents, order[depth:])

@@ -22,9 +22,7 @@ from trnqc.gen.values import fma
 
 @dataclass(frozen=True)
 class Combination:
-    """The map M of one path: whether it mixes all pairs of channels, has weights and shares them, and the channels of
-    z.
-    """
+    """The map M of one path: whether it mixes pairs of channels, has weights, shares them; and the channels of z."""
 
     mixes: bool
     weighted: bool

@@ -26,9 +26,12 @@ from trnqc.gen.build import Builder, dot
 def function(shape: Shape, direction: Direction, adds: bool = False) -> st.Function:
     """Return the function of a path in a direction.
 
-    Its parameters are the path weight and the operands that `parameters` lists. x, ggx, gx, gz and gy (one sum for each
-    lane) are in scratch; the function adds to gx and gy. It adds to gw in memory if edges share weights, and else
-    writes gw. It adds to the output in scratch if `adds`, and else writes the output to memory.
+    Its parameters are the path weight and the operands that `parameters` lists.
+
+    - x, ggx, gx and gz are in scratch. The function adds to gx.
+    - gy is in scratch with one sum for each lane, to which the function adds.
+    - gw is in memory; the function adds to it if edges share weights, and else writes it.
+    - The output is in scratch if `adds`, and the function adds to it; else it is written to memory.
     """
     b, pw, operands = Builder(), Var("pw", shape.dtype), parameters(shape, direction, adds)
     writer = _Writer(b, shape, direction, operands, pw)

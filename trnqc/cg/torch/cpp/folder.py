@@ -36,9 +36,7 @@ VERSION = 2
 
 @dataclass(frozen=True)
 class Entry:
-    """A kernel of the index: function name, dtype, compiled file, the five sizes that kernels.h describes, and the
-    problem.
-    """
+    """A kernel of the index, with its compiled file and the five sizes of its problem, which kernels.h describes."""
 
     name: str
     dtype: str
