@@ -114,13 +114,36 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Computation:
-    """Assignments in the order in which they run, with their inputs, outputs and costs.
+    """Assignments in order, with their inputs, outputs and costs.
 
-    `title` is the text of the subscripts or program. `direct` counts the operations if every product were formed in one
-    loop nest over all of its indices. `blocked` says how blocks make up inputs and outputs; `grid` has the processors
-    along each dimension, if any; `pairs` are pair energies that one fused kernel may compute. `memory` is the limit in
-    bytes, `time_limit` the seconds of planning, and `omitted` names in words the searches left out because the time was
-    over. `exchanges` has the declared symmetry of inputs.
+    Attributes
+    ----------
+    title : str
+        The subscripts or the program.
+    assignments : tuple of Assignment
+        In the order in which they run.
+    inputs : tuple of (str, tuple of str)
+        Name and labels of every array that a run needs.
+    outputs : tuple of str
+        Names of the targets that a run returns.
+    direct : Count
+        Operations if every product were formed in one loop nest over all of its indices.
+    blocked : Blocked or None
+        How blocks make up inputs and outputs, if the assignments are over blocks.
+    grid : tuple of int
+        Processors along each dimension over which the trees are distributed; empty for none.
+    pairs : tuple of PairForm
+        The pair energies that the outputs are, which one fused kernel may compute.
+    kernels : Kernels
+        What multiplies matrices and computes pair energies.
+    memory : int or None
+        The memory limit in bytes for which the plan was made.
+    exchanges : tuple of (str, tuple of Exchange)
+        Declared symmetry of inputs, by name.
+    time_limit : float or None
+        Seconds that planning was allowed to take.
+    omitted : tuple of str
+        Searches that planning left out because the time was over, in words.
     """
 
     title: str

@@ -28,7 +28,10 @@ STORED = 30
 
 
 def numpy_run(subscripts: Any, operands: Sequence[Any], time_limit: float | None = TIME_LIMIT) -> Run | None:
-    """Return a function with little overhead for a product of NumPy arrays of one floating type; None as `_steps_of`."""
+    """Return a function with little overhead for a product of plain NumPy arrays of one floating-point type.
+
+    None for other operands, and where `_steps_of` has none.
+    """
     if not operands or type(subscripts) is not str:
         return None
     kind = getattr(operands[0], "dtype", None)

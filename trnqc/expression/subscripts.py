@@ -23,20 +23,10 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Subscripts:
-    """One contraction.
+    """One contraction, with labels of operands and result, and extents in order of first appearance.
 
-    Attributes
-    ----------
-    text : str
-        The subscripts as they were written.
-    inputs : tuple of tuple of str
-        Labels of each operand, without its squeezed axes.
-    output : tuple of str
-        Labels of the result.
-    extents : dict
-        Label -> extent, in order of first appearance.
-    squeezed : tuple of tuple of int
-        For each operand the axes of extent 1 whose label has a larger extent elsewhere. They are removed first.
+    `squeezed` are, by operand, the axes of extent 1 whose label has a larger extent elsewhere. They are removed first,
+    and are not among `inputs`.
     """
 
     text: str
@@ -60,10 +50,7 @@ class Subscripts:
     def leaves(self, same: Sequence[int] = ()) -> tuple[Leaf, ...]:
         """Return the operands, named A, B, C ...
 
-        Parameters
-        ----------
-        same : sequence of int
-            For each operand the number of the first operand that is the same array; by default all are different.
+        By operand, `same` is the number of the first operand that is the same array; by default all are different.
         """
         names = same or range(len(self.inputs))
         return tuple(Leaf(operand_name(names[k]), labels, k) for k, labels in enumerate(self.inputs))

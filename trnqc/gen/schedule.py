@@ -60,16 +60,8 @@ def reach(graph: Graph, ties: Ties = first) -> Order:
 class State:
     """The state of list scheduling, from which scores are computed.
 
-    Attributes
-    ----------
-    graph : Graph
-        The graph.
-    waiting : list of int
-        The number of users of each node that are not ordered yet.
-    missing : list of int
-        The number of operands of each node that are not ordered yet.
-    done : int
-        The ordered nodes and the inputs, with bit v for node v.
+    By node, `waiting` and `missing` are the numbers of users and operands that are not ordered yet; `done` has bit v
+    for each ordered node or input v.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -91,17 +83,9 @@ class State:
 
 
 def by_score(graph: Graph, score: Callable[[State, int], float], ties: Ties = first) -> Order:
-    """List scheduling: take the ready node with the highest score.
+    """List scheduling: take the ready node with the highest score(state, node).
 
-    Parameters
-    ----------
-    graph : Graph
-        The graph to order.
-    score : callable
-        score(state, node) is the score of a ready node.
-    ties : callable
-        Returns the number by which nodes of equal score are compared. If these are equal too, the node that became
-        ready last is taken.
+    Nodes of equal score are compared by `ties`, and if these are equal too, the node that became ready last is taken.
     """
     state = State(graph)
     order: list[int] = []

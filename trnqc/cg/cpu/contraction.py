@@ -34,8 +34,9 @@ STARTS, ELEMENTS, NODES = Array("starts", "i64"), Array("elements", "i64"), Arra
 
 
 def recipe(problem: ContractionProblem, kind: str, directions: int, dtype: str, lanes: int) -> Recipe:
-    """Return the recipe of a program: its kind ("value", "gradient", "gradients"), n `directions`, `lanes` channels a
-    block.
+    """Return the recipe of a program for n `directions` and blocks of `lanes` channels.
+
+    The kind is "value", "gradient" or "gradients", the dtype "f64" or "f32".
     """
     name = kernel_name(kind, directions)
     parameters: tuple[Value | Array, ...] = (BLOCKS, STARTS, ELEMENTS, NODES, *_operands(kind, directions, dtype))

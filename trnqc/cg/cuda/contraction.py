@@ -44,7 +44,11 @@ RANGES = tuple(SEGMENTS[name] for name in ("begin", "end", "node", "target", "or
 
 @dataclass(frozen=True)
 class Form:
-    """What distinguishes the kernels of a problem: kind, directions, dtype, channels of a group, number among `parts`."""
+    """What distinguishes the kernels of a problem.
+
+    A group has `lanes` channels; `part` is the number among the kernels of the same kind, each of which has some
+    components of B, see `parts`.
+    """
 
     problem: ContractionProblem
     kind: str

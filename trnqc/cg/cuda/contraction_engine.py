@@ -24,12 +24,12 @@ from trnqc.jit.device import Built, Device
 
 
 class CudaContractionEngine:
-    """A symmetric contraction and its derivatives on a GPU, as `trnqc.cg.cpu.contraction_engine.ContractionEngine`.
+    """A symmetric contraction and its derivatives on a GPU, by default the first.
 
-    All arrays of a call are NumPy arrays, or PyTorch tensors on the device. Tensors are computed on PyTorch's current
-    stream, and the host does not wait for them, so that an element out of range is a device-side assertion. With
-    `atomic`, the order in which gradients of the coefficients are summed varies from run to run. Raises
-    BackendUnavailable without a GPU.
+    Shapes are those of `trnqc.cg.cpu.contraction_engine.ContractionEngine`. All arrays of a call are NumPy arrays, or
+    PyTorch tensors on the device. Tensors are computed on PyTorch's current stream, and the host does not wait for
+    them, so that an element out of range is a device-side assertion. With `atomic`, gradients of the coefficients are
+    summed by atomic additions, whose order varies from run to run. Raises BackendUnavailable without a GPU.
     """
 
     def __init__(

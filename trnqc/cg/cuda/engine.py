@@ -36,8 +36,9 @@ KEPT = 1 << 28
 
 
 def least_spilled(variants: Iterable[Built]) -> Built:
-    """Return the first variant that spills no registers, or else the least spilled one; later variants are not
-    compiled.
+    """Return the first variant that does not spill registers, else the one that spills least.
+
+    Variants are compiled only until one does not spill.
     """
     best: Built | None = None
     for built in variants:
@@ -50,10 +51,11 @@ def least_spilled(variants: Iterable[Built]) -> Built:
 
 
 class CudaEngine(Engine):
-    """An engine for NumPy arrays or PyTorch tensors on a GPU; only `forward` supports the option `out`.
+    """An engine for NumPy arrays or PyTorch tensors on a GPU, by default the first.
 
-    With `atomic`, sums over the edges of a node use atomic additions, whose order varies from run to run. Raises
-    BackendUnavailable without a GPU, UnsupportedError if a kernel needs more shared memory than a block has.
+    Only `forward` has the option `out`. Sums over the edges of a node are compensated with `kahan`; with `atomic` they
+    use atomic additions, whose order varies from run to run. Raises BackendUnavailable without a GPU, UnsupportedError
+    if a kernel needs more shared memory than a block has.
     """
 
     def __init__(

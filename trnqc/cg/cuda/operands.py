@@ -23,8 +23,9 @@ class Operands(Protocol):
     memories: dict[str, DeviceArray]
 
     def allocate(self, shapes: Shapes, zeroed: set[str], outs: Mapping[str, Any]) -> None:
-        """Add results to `memories`, in arrays of the caller if `outs` has them; only those in `zeroed` start from
-        zero.
+        """Add results to `memories`, in arrays of the caller where `outs` has them.
+
+        Results in `zeroed` start from zero; the initial values of others are not defined.
         """
 
     def segments(self, graph: Any, by: str) -> tuple[Segments, dict[str, DeviceArray]]:

@@ -81,8 +81,10 @@ def _start(k: Kernel) -> tuple[Edge, tuple[Value, Value] | None]:
 
 @dataclass(frozen=True)
 class _AtNode:
-    """Registers that are used for all edges of a node. x and gx are empty if x belongs to the other end of the edges;
-    `lost` has the rounding errors of compensated `sums`, by slot of z.
+    """Registers that are used for all edges of a node.
+
+    `x` and `gx` are empty if x belongs to the other end of the edges; `lost` has the rounding errors of compensated
+    `sums`, by slot of z.
     """
 
     x: dict[str, Values]

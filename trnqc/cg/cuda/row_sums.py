@@ -45,8 +45,9 @@ def levels_rows(count: int, longest: int = LONGEST) -> int:
 
 
 def sum_level(size: int, lanes: int) -> st.Function:
-    """Return the kernel of a `Level`, with a group for each sum and block of `lanes` columns, in elements of `size`
-    bytes.
+    """Return the kernel of a `Level`, with one group for each of its sums and each block of `lanes` columns.
+
+    Rows have `columns` elements of `size` bytes.
     """
     first, stop, length, to = (Var(name, "i64") for name in ("first", "stop", "length", "to"))
     which, begin = Var("which", "i64"), Var("begin", "i64")

@@ -137,7 +137,7 @@ def _rows(paths: np.ndarray, dim: int, degree: int) -> Any:
 
 
 def contraction_problem(irreps_in: Any, irreps_out: Any, correlation: Any) -> ContractionProblem:
-    """Return the problem with irreps as text or objects of e3nn, and one correlation for all outputs or one for each."""
+    """Return the problem of irreps as text or objects of e3nn, with one correlation for all outputs or one for each."""
     ins, outs = Irreps.of(irreps_in), Irreps.of(irreps_out)
     degrees = (correlation,) * len(outs) if isinstance(correlation, int) else tuple(map(int, correlation))
     return ContractionProblem(ins, outs, degrees)

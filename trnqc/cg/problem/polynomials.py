@@ -36,7 +36,7 @@ def monomials(dim: int, degree: int) -> tuple[Monomial, ...]:
 
 @lru_cache(maxsize=256)
 def coupled(irreps: tuple[Irrep, ...], out: Irrep, degree: int) -> np.ndarray:
-    """Return the polynomials of all paths from x to `out`: read-only float64 [paths, components of out, `monomials`]."""
+    """Return the polynomials of all paths from x to `out`, read-only float64 [paths, components, `monomials`]."""
     dim = sum(ir.dim for ir in irreps)
     paths = [p for ir, p in _paths(irreps, degree, degree >= NATURAL_FROM, out) if ir == out]
     result = np.array(paths).reshape(len(paths), out.dim, len(monomials(dim, degree)))

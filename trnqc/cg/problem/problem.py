@@ -239,9 +239,7 @@ def from_e3nn(tp: Any, *, layout: str = "mul_ir", dtype: Any = None, label: str 
 
 
 def normalised(irreps: Iterable[Any], instructions: Iterable[Sequence[Any]], **options: Any) -> TPProblem:
-    """Return the problem of instructions whose path weights include all normalisation; options are those of
-    `TPProblem`.
-    """
+    """Return the problem of instructions whose path weights include all normalisation; options as of `TPProblem`."""
     slots = tuple(map(Irreps.of, irreps))
     return _problem(slots, paths_of(instructions, slots), **options)
 

@@ -36,8 +36,9 @@ class PolynomialContraction(nn.Module):
         self.register_buffer("folding", self._exact.to(torch.get_default_dtype()), persistent=False)
 
     def forward(self, x: Tensor, elements: Tensor, weight: Tensor) -> Tensor:
-        """Return B [nodes, dimension of irreps_out]; in a slot, the component is the fastest index. x is [nodes,
-        channels, components], elements int64 [nodes], weight [elements, weights, channels].
+        """Return B [nodes, dimension of irreps_out]; in a slot, the component is the fastest index.
+
+        The features x are [nodes, channels, components], elements int64 [nodes], weight [elements, weights, channels].
         """
         return self._scripted(x, elements, weight) if torch.jit.is_scripting() else self._called(x, elements, weight)
 

@@ -82,9 +82,10 @@ class Chain:
 
 @dataclass(frozen=True)
 class Fusion:
-    """A tree with the indices that are fused between each array and its consumer, and tiles of their loops (by default
-    1). Raises InputError if chains overlap, an index cannot be fused, or a loop of a repeated array ends at a step
-    without its index.
+    """A tree with the indices that are fused between each array and its consumer, and the tiles of fused loops.
+
+    A fused loop without a tile covers one element a turn. Raises InputError if chains overlap, an index cannot be
+    fused, or a loop of a repeated array ends at a step without its index.
     """
 
     tree: Tree

@@ -114,7 +114,7 @@ def _halves(part: int) -> Iterable[int]:
 
 
 class Sharing:
-    """The search for sub-products to share among terms; `home` has by key the (term, part) of their first occurrence."""
+    """The search for sub-products to share among terms; `home` has the (term, part) where each key first occurs."""
 
     def __init__(self, terms: Sequence[PlannedTerm]) -> None:
         self.terms = terms

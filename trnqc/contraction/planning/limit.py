@@ -42,10 +42,11 @@ def within_bytes(plan: AnyComputation, memory_limit: int | None, itemsize: int) 
 
 
 def within_elements(plan: AnyComputation, limit: int | None) -> AnyComputation:
-    """Return the plan that holds at most `limit` elements, in fused loops where parts hold more.
+    """Return the plan that holds at most `limit` elements.
 
-    Raises ElementLimit. Ladders with declared symmetry become loops over their pairs where these take less time, also
-    without a limit. The error is that of the part that needs most.
+    Parts that hold more become fused loops. Ladders with declared symmetry become loops over their pairs where these
+    take less time, also without a limit. Raises the ElementLimit of the part that needs most, if a part needs more even
+    as fused loops.
     """
     fitted: dict[int, Part] = {}
     failures: list[ElementLimit] = []

@@ -28,7 +28,7 @@ Operand = Tensor | Callable[..., Any]
 
 @dataclass(frozen=True)
 class Distributed:
-    """The result of a run: the tensor, placed as the plan states, and the number of elements that this rank received."""
+    """The result of a run: the tensor, placed as planned, and the number of elements that this rank received."""
 
     tensor: DTensor
     received: int

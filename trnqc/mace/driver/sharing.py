@@ -16,13 +16,7 @@ Steps = tuple[Step | Pass | Exchange, ...]
 
 
 def share_rows(steps: Steps, buffers: dict[str, Buffer]) -> tuple[Steps, dict[str, Buffer]]:
-    """Return steps and buffers in which buffers of equal rows share memory, where one ends and one begins in a pass.
-
-    Parameters
-    ----------
-    steps : tuple of Step, Pass and Exchange
-    buffers : dict of str to Buffer
-    """
+    """Return steps and buffers in which buffers of equal rows share memory, where one ends and one begins in a pass."""
     spans = _spans(steps, buffers)
     renamed: dict[str, str] = {}
     begin = 0

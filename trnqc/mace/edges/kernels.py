@@ -19,32 +19,12 @@ from trnqc.mace.model import Convolution, Network, RadialBasis
 
 
 class LayerConvolution:
-    """The programs of `layer` for a convolution, with an exact radial network or with splines.
+    """The programs of `layer` for a convolution: `functions`, forward and reverse.
 
     Features are arrays [N, components, `channels`]: the components of all slots, and channels padded with zeros to
-    whole vectors.
-
-    Parameters
-    ----------
-    convolution : Convolution
-    basis : RadialBasis
-    dtype : {"f32", "f64"}
-    splines : SplineTables, optional
-        Those of `spline_network` of this and other convolutions. By default, the network is evaluated.
-    which : int
-        The number of the table.
-
-    Attributes
-    ----------
-    functions : (CompiledFunction, CompiledFunction)
-        The programs, forward and reverse.
-    paired : bool
-        Whether weights are computed once for both edges of a pair of atoms.
-
-    Raises
-    ------
-    UnsupportedError
-        For paths or networks that the programs do not cover.
+    whole vectors. The network is evaluated exactly unless `splines` of `spline_network` have its table, number `which`.
+    If `paired`, weights are computed once for both edges of a pair of atoms. Raises UnsupportedError for paths or
+    networks that the programs do not cover.
     """
 
     def __init__(

@@ -60,8 +60,10 @@ def leading_vectors(matrix: scipy.sparse.csr_array, rank: int, rng: np.random.Ge
 
 
 def first_factors(tensor: SparseTensor, ranks: Sequence[int], init: Any, rng: np.random.Generator) -> list[np.ndarray]:
-    """Return factors [extent, rank] for each mode: singular vectors ("svd"), random numbers from 0 to 1, or `init`
-    itself. Raises InputError for another word, and for factors of other shapes or with elements that are not finite.
+    """Return factors [extent, rank] for each mode.
+
+    `init` is "svd" for the leading singular vectors of the unfoldings, "random" for numbers between 0 and 1, or
+    factors. Raises InputError for another word, and for factors of other shapes or with elements that are not finite.
     """
     if isinstance(init, str):
         if init not in INITS:

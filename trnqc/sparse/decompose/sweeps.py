@@ -22,8 +22,10 @@ Sweep = Callable[[list[np.ndarray]], tuple[float, Any]]
 
 @dataclass(frozen=True)
 class Rules:
-    """When sweeps stop (after `n_iter_max`, or if the relative error changes by less than `tol`), and how often they
-    start. All starts after the first are random.
+    """When sweeps stop, and how often they start.
+
+    Sweeps stop after `n_iter_max`, or when the relative error changes by less than `tol`; all starts after the first
+    are random.
     """
 
     n_iter_max: int
@@ -53,8 +55,9 @@ class Descent:
 def best_descent(
     tensor: SparseTensor, ranks: Sequence[int], init: Any, sweep: Sweep, rules: Rules, name: str
 ) -> tuple[Descent, tuple[float, ...], float]:
-    """Return the descent of least error, the last errors of all, and the wall time; a terminal shows a bar after two
-    seconds.
+    """Return the descent with the smallest error, the last errors of all, and the wall time.
+
+    On a terminal a bar shows the sweeps with their errors after two seconds.
     """
     began, rng, descents = time.perf_counter(), np.random.default_rng(rules.random_state), []
     with StageBars() as bars:
@@ -82,9 +85,11 @@ def mode_plans(tensor: SparseTensor, ranks: Sequence[int], subscripts: Callable[
     # The planner looks at the elements of arrays; these have no zeros, and no pattern that it could use.
     rng = np.random.default_rng(0)
     shapes = [0.5 + rng.random(shape) for shape in zip(tensor.shape, ranks)]
-    return [plan(subscripts(tensor.ndim, mode), tensor, *but(shapes, mode), out="dense") for mode in range(tensor.ndim)]
+    return [
+        plan(subscripts(tensor.ndim, mode), tensor, *others(shapes, mode), out="dense") for mode in range(tensor.ndim)
+    ]
 
 
-def but(factors: Sequence[np.ndarray], mode: int) -> list[np.ndarray]:
-    """Return all factors but that of a mode."""
+def others(factors: Sequence[np.ndarray], mode: int) -> list[np.ndarray]:
+    """Return the factors of all other modes."""
     return [factor for n, factor in enumerate(factors) if n != mode]

@@ -108,8 +108,9 @@ class _Lowering:
         return st.Function(name, tuple(p for p in known if st.name_of(p) in used), st.block(body), group)
 
     def unless_full(self) -> list[st.Statement]:
-        """Return the body, which stops when hash tables or result are full; the kernel then repeats the call with more
-        memory.
+        """Return the body, which runs only while the hash tables and the memory of the result have been large enough.
+
+        Otherwise the kernel repeats the call with more memory.
         """
         body = self.b.body
         names = names_in(body)
@@ -311,8 +312,10 @@ class _Lowering:
     # Products
 
     def leaf(self, node: Leaf, state: State, known: Value | None = None, of: Sequence[int] = ()) -> None:
-        """Add the product of the operands to the target; factors of outer loops come first, to be computed outside
-        inner loops. `known` is the product of the operands `of`, if it is known.
+        """Add the product of the operands to the target, with factors of outer loops first.
+
+        Their product can then be computed outside the inner loops. `known` is the product of the operands `of`, if it
+        is known.
         """
         assignment, tensors = self.nest.assignments[node.member], self.tensors
         depths = {x: depth for depth, x in enumerate(assignment.loops)}

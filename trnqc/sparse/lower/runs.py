@@ -102,8 +102,9 @@ def _range_sum(
     factors: Sequence[int],
     of: tuple[Value, Value, Value],
 ) -> Value:
-    """Return the sum of products of contiguous operands over a range `of` (first coordinate, position in the driver,
-    length).
+    """Return the sum of products of contiguous operands over a range.
+
+    of: the first coordinate, the position of its element in the driver, and the length of the range.
     """
     (first, begin, length), lanes = of, tensors.lanes
     sums = b.array("dot", "f64", (VECTORS,), lanes=True)

@@ -23,8 +23,9 @@ ZERO, ONE = const(0, "i64"), const(1, "i64")
 
 @dataclass(frozen=True)
 class Extents:
-    """The extents of all indices: numbers for `constants`, else arguments, so that one program serves tensors of any
-    size.
+    """The extents of all indices in a program: numbers for the indices in `constants`, arguments for all others.
+
+    One program then serves tensors of any size.
     """
 
     sizes: Mapping[str, int]
@@ -121,11 +122,22 @@ class Tile:
 class State:
     """The variables known at one point of a program.
 
-    `bound` are the values of the indices of the loops around this point; `at` the number of resolved levels of each
-    operand and the position in the last of them. `sums` and `seen` are, by target, the variable of its sum and one that
-    is 1 if there was a term. `entry` is the present slot of each workspace whose list a loop runs over. In a loop over
-    a list of elements of a sparse result, `bases` are the entries of each level before the list, and `listed` is the
-    first level that it runs over. Loops inside add to the registers `tile`.
+    Parameters
+    ----------
+    bound
+        The values of the indices of the loops around this point.
+    at
+        For each operand, the number of its levels whose index has a value, and the position in the last of them.
+    sums, seen
+        For each target whose terms are summed in a variable: this variable, and one that is 1 if there was a term.
+    entry
+        For each workspace over whose list a loop runs: the slot of the present element.
+    bases
+        Inside a loop over a list of elements of a sparse result: the number of entries of each level before the list.
+    listed
+        The first level of the result that such a list runs over.
+    tile
+        The registers that the loops inside add to.
     """
 
     bound: Mapping[str, Value] = field(default_factory=dict)

@@ -144,8 +144,9 @@ class WorkspaceArrays:
 
     @contextmanager
     def read(self, b: Builder, state: State, strict: bool) -> Iterator[Value]:
-        """Read the element at the present indices; if `strict`, the block does not run unless something was added to
-        it.
+        """Read the element at the present values of the indices.
+
+        strict: the block does not run if nothing was added to the element.
         """
         offset = self.extents.offset(self.spec.order, state.bound)
         if self.tensor in state.entry:
@@ -163,8 +164,9 @@ class WorkspaceArrays:
 
     @contextmanager
     def over(self, b: Builder, state: State, sort: bool) -> Iterator[State]:
-        """Add a loop over the entries of the list, sorted if `sort`, in which all indices of the workspace have a
-        value.
+        """Add a loop over the entries of the list, inside which all indices of the workspace have a value.
+
+        sort: whether the list is sorted before.
         """
         if sort:
             self._sort(b)

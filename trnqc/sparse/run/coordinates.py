@@ -34,8 +34,9 @@ class _Elements(NamedTuple):
 
 
 def by_coordinates(network: Network, tree: Tree, tensors: Sequence[SparseTensor]) -> SparseTensor:
-    """Compute a network by products of SciPy's sparse matrices, in float64, storing elements wherever stored elements
-    met. The modes of operands have the order of their subscripts.
+    """Compute a network by products of SciPy's sparse matrices, in float64.
+
+    The result has a stored element wherever stored elements met. Modes of operands have the order of their subscripts.
     """
     extents = network.extents
     parts = [_Elements(labels, *tensor.elements()) for labels, tensor in zip(network.inputs, tensors)]

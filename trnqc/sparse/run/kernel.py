@@ -77,9 +77,11 @@ class Kernel:
         return self.loaded or library(Recipe.of(*functions, name="sparse"))
 
     def __call__(self, operands: Sequence[SparseTensor], threads: int = 1) -> np.ndarray | SparseTensor:
-        """Compute the nest from packed operands: an array in the order of the output, or a tensor if the result is
-        sparse. Raises OperandError for operands of other shapes or formats, MemoryLimit if a workspace or the result
-        exceeds the memory. Axes have the order of the subscripts; `threads` share the outermost loops.
+        """Compute the nest from operands packed in its formats, with axes in the order of their subscripts.
+
+        Returns an array in the order of the output if the format of the result is dense, else a tensor in this format.
+        Raises OperandError for operands of other shapes or formats, MemoryLimit if a workspace or the result exceeds
+        the memory.
         """
         arguments = self._operands(operands)
         try:

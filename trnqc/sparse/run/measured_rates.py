@@ -66,12 +66,23 @@ def measured_rates(known: Rates) -> Rates | None:
 
 
 def fitted(work: np.ndarray, seconds: np.ndarray) -> dict[str, float]:
-    """Return the rates of least squared relative error, none of them negative, for work [probes, rates] and seconds
-    [probes]. The seconds of each probe leave out the call itself. The rates are x_r d_r with the defaults d. With a
-    common factor s and t_p = sum_r work_pr d_r x_r, this minimises sum_p (t_p - seconds_p)^2 / (t_p seconds_p) +
-    STEADINESS^2 sum_r (x_r - s)^2 over x and s, none of them negative, by repeated least squares with the t_p of the
-    denominator from the solution before. In this measure an estimate of half the time is as wrong as one of twice the
-    time.
+    """Return the rates of least squared relative error, none of them negative.
+
+    Parameters
+    ----------
+    work
+        [probes, rates]: the amount of each kind of work in each probe.
+    seconds
+        [probes]: the time of each probe, without that of the call itself.
+
+    Notes
+    -----
+    The rates are x_r d_r with the defaults d. Over x and a common factor s, none of them negative, this minimises
+
+        sum_p (t_p - seconds_p)^2 / (t_p seconds_p) + STEADINESS^2 sum_r (x_r - s)^2,   t_p = sum_r work_pr d_r x_r
+
+    by repeated least squares, with the t_p of the denominator from the solution before. In this measure an estimate of
+    half the time is as wrong as one of twice the time.
     """
     from scipy.optimize import nnls
 

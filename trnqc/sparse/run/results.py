@@ -27,9 +27,10 @@ class Leading:
 
 
 def most_elements(nest: Nest, operands: Sequence[SparseTensor]) -> tuple[int, Leading | None]:
-    """Return a bound of the elements of a sparse result, and the operand that enters with a dense outermost level, if
-    any. The bound is the number of elements that operands store over some of its indices, times the extents of the
-    others. That level is over the outermost index of the result.
+    """Return an upper bound of the number of elements of a sparse result, and an operand or None.
+
+    The bound is the number of elements that operands store over some of its indices, times the extents of the others.
+    The operand enters the bound with a dense outermost level over the outermost index of the result.
     """
     network, bound, left = nest.network, 1, set(nest.network.output)
     covers: list[tuple[Indices, int, int]] = [((x,), network.extents[x], -1) for x in network.output]
@@ -89,8 +90,9 @@ class ResultPart:
 
 
 def joined(shape: tuple[int, ...], modes: tuple[int, ...], parts: Sequence[ResultPart]) -> SparseTensor:
-    """Return the tensor of consecutive parts, in the order of outermost coordinates; `modes` are by level, outermost
-    first.
+    """Return the tensor of consecutive parts, which are in the order of the outermost coordinates.
+
+    `modes` has the mode of each level, outermost first.
     """
     appended = parts[0].appended
     levels: list[Level] = []

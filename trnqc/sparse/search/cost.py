@@ -26,9 +26,11 @@ DENSE_ELEMENT, STORED_ELEMENT = 8, 12
 
 @dataclass(frozen=True)
 class Access:
-    """A tensor, a product of operands of the network, as one assignment reads or writes it, with levels outermost
-    first. `entry` is the seconds of an update to enter its coordinate in a list or hash table, or of a read to look it
-    up. The first `outer` levels are not stored by a workspace, because every turn of their loops clears it.
+    """A tensor, as one assignment reads or writes it, with its levels outermost first.
+
+    `operands` are those of the network that the tensor is a product of; `entry` the seconds of an update to enter its
+    coordinate in a list or hash table, or of a read to look it up. A workspace does not store the first `outer` levels,
+    because every turn of their loops clears it.
     """
 
     operands: tuple[int, ...]
@@ -135,9 +137,7 @@ class Model:
     def own_loops(
         self, around: Enclosing, order: Indices, reads: Sequence[Access], target: Access
     ) -> tuple[float, float]:
-        """Return seconds and multiply-adds of the loops that one assignment does not share, in the order outermost
-        first.
-        """
+        """Return seconds and multiply-adds of the unshared loops `order` (outermost first) of an assignment."""
         seconds, rates = 0.0, self.rates
         for index in order[:-1]:
             around, more = self.outer_loop(around, index, reads)
@@ -166,8 +166,9 @@ class Model:
         return self.rates.row_element if index in target.order else self.rates.dot_element
 
     def _traffic(self, around: Enclosing, access: Access, near: float, scattered: float) -> float:
-        """Return the seconds to load a tensor from behind each cache, at the rates `near` of the first cache and
-        `scattered` of the second at stored coordinates; see the module.
+        """Return the seconds to load a tensor from behind each cache, see the module.
+
+        near: rate of the first cache. scattered: rate of the second cache at stored coordinates.
         """
         touched = self._touched(access, ())
         seconds, beyond = 0.0, touched > self.rates.second_cache

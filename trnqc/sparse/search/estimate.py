@@ -16,7 +16,7 @@ from trnqc.sparse.search.statistics import product
 
 @dataclass(frozen=True)
 class Estimate:
-    """The cost of a nest: seconds on one core, multiply-adds, bytes of all workspaces, and most indices of a workspace."""
+    """The cost of a nest: seconds on one core, multiply-adds, bytes of workspaces, most indices of a workspace."""
 
     seconds: float
     work: float

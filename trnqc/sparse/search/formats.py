@@ -29,8 +29,10 @@ LARGEST = 2**25
 
 @dataclass(frozen=True)
 class Choices:
-    """Decisions about storage that are made before the loops are known: operands `dense` in all levels and storage of
-    the result. A workspace of more than `dense_workspace` elements is a hash table, not an array.
+    """Decisions about storage that are made before the loops are known.
+
+    Operands in `dense` are stored dense in all levels; a workspace of more than `dense_workspace` elements is a hash
+    table, not an array.
     """
 
     dense: frozenset[int] = frozenset()
@@ -59,9 +61,7 @@ class Formats:
         return size <= LARGEST and fill >= least and self.operand(operand, labels, False).sparse
 
     def operand(self, operand: int, loops: Sequence[str], dense: bool) -> Format:
-        """Return the format of an operand, whose levels have the order of the loops that read it; all are dense if
-        `dense`.
-        """
+        """Return the format of an operand, with levels in the order of the loops that read it, all dense if `dense`."""
         order = tuple(index for index in loops if index in self.network.inputs[operand])
         if (operand, order, dense) not in self._formats:
             kinds = _full(len(order)) if dense else self._kinds((operand,), order, ELEMENTS)

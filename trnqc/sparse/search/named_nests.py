@@ -46,8 +46,9 @@ def form(name: str, network: Network, tree: Tree, full: Collection[int] = (), sp
 
 
 def nary(network: Network, loops: Indices = (), full: Collection[int] = (), sparse: bool = True) -> Nest:
-    """Return the nest of one assignment over all operands, with loops over the result's, then the summed indices by
-    default. Operands `full` are stored dense.
+    """Return the nest of one assignment over all operands, of which those in `full` are stored dense.
+
+    The loops, outermost first, are by default those of the indices of the result, then of the summed indices.
     """
     everything = tuple(range(len(network.inputs)))
     return fused(network, everything, [loops or network.output + network.summed], full, sparse)

@@ -98,8 +98,9 @@ class Statistics:
         return self.count(operands, labels) / max(product(self.extents, labels), 1)
 
     def crowded(self, order: Indices, depth: int) -> bool:
-        """Return whether many elements occur in the parts of a sparse result computed out of order, after `depth`
-        indices in order.
+        """Return whether many elements of the parts of a sparse result that are computed out of order occur.
+
+        The first `depth` indices of the stored order are computed in order.
         """
         everything = tuple(range(len(self.network.inputs)))
         size = product(self.extents, order[depth:])

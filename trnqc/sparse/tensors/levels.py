@@ -45,9 +45,10 @@ Level = Dense | Compressed
 
 
 def join(rows: Sequence[np.ndarray] | np.ndarray, extents: Sequence[int]) -> tuple[np.ndarray, int]:
-    """Return an int64 key for each element, in the order of the coordinates (outermost mode first), and a bound of the
-    keys. All keys are smaller than the bound. If the product of the extents overflows, the keys so far are replaced by
-    their ranks.
+    """Return an int64 key for each element, in the same order as the coordinates, and a bound of the keys.
+
+    Keys are smaller than the bound. Coordinates and extents have the outermost mode first; if the product of the
+    extents overflows, the keys so far are replaced by their ranks.
     """
     keys, bound = np.asarray(rows[0], np.int64), extents[0]
     for row, extent in zip(rows[1:], extents[1:]):

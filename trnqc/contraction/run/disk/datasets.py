@@ -71,7 +71,10 @@ def opened(path: Path, mode: str) -> h5py.File:
 
 
 def allocated(path: Path, shape: tuple[int, ...], dtype: Any, chunks: tuple[int, ...] | None) -> h5py.File:
-    """Return a file with all its space allocated: later writes keep its structure valid, even if the run is killed."""
+    """Return a file with all of its space allocated.
+
+    Later writes do not change its structure, so that a killed run leaves a valid file.
+    """
     if path.exists():
         return opened(path, "r+")
     with replacing(path, path.with_suffix(".new")) as aside, opened(aside, "w") as file:

@@ -45,32 +45,12 @@ def hidden_network(network: Network) -> Network:
 
 
 class FirstConvolution:
-    """The programs of `first` for a convolution, with an exact radial network or with splines of its hidden layer.
+    """The programs of `first` for a convolution for which `applies` holds: `functions`, forward and reverse.
 
-    Parameters
-    ----------
-    convolution : Convolution
-        One for which `applies` holds.
-    basis : RadialBasis
-    sent : numpy.ndarray
-        What atoms of each element of the model send, [elements, channels].
-    present : sequence of int
-        Numbers of the elements that occur.
-    dtype : {"f32", "f64"}
-    splines : SplineTables, optional
-        Those of `hidden_network` of this and other convolutions. By default, the network is evaluated.
-    which : int
-        The number of the table.
-
-    Attributes
-    ----------
-    functions : (CompiledFunction, CompiledFunction)
-        The programs, forward and reverse.
-
-    Notes
-    -----
-    The matrices of the products are, for each path, the weights of the last layer times what the elements send,
-    [elements, hidden outputs, channels], packed, and their transposes.
+    `sent` is what atoms of each element of the model send, [elements, channels]; `present` are the elements that occur.
+    The network is evaluated exactly unless `splines` of `hidden_network` have its table, number `which`. The matrices
+    of the products are, for each path, the weights of the last layer times what the elements send, [elements, hidden
+    outputs, channels], packed, and their transposes.
     """
 
     def __init__(
