@@ -206,7 +206,7 @@ def check_target(statement: Statement, shapes: Mapping[str, tuple[str, ...]]) ->
 
 
 def _check(program: Program) -> None:
-    """Check every factor and target against what is declared or computed before."""
+    """Check every factor and target against the declarations and the results of earlier statements."""
     labels = dict(program.labels)
     shapes = {tensor.name: tuple(space.name for space in tensor.spaces) for tensor in program.tensors}
     for statement in program.statements:

@@ -73,7 +73,10 @@ def split_labels(labels: str | tuple[str, ...]) -> tuple[str, ...]:
 
 
 def fresh_label(labels: dict[str, str], like: str, taken: Collection[str]) -> str:
-    """Return a label over the space of `like` that is not in `taken`, which is added to `labels` if it is new."""
+    """Return a label over the space of `like` that is not in `taken`.
+
+    If all labels of the space are taken, a new label is added to `labels`.
+    """
     for label, space in labels.items():
         if space == labels[like] and label not in taken:
             return label

@@ -169,7 +169,7 @@ Place = tuple[str, int]
 
 
 def _scan(text: str, part: str, column: int) -> list[Place]:
-    """Return the labels of one operand or of the result. column: the first column of this part of the text."""
+    """Return the labels of one operand or of the result; `column` is the first column of this part of the text."""
     places: list[Place] = []
     k = 0
     while k < len(part):
@@ -231,7 +231,7 @@ def _result(text: str, column: int, inputs: list[tuple[list[str], list[int]]]) -
 
 
 def _implicit(labels: list[str]) -> tuple[str, ...]:
-    """Return the labels of a result that is not stated: those of an ellipsis, then those that occur once."""
+    """Return the labels of a result that is not stated: the labels of an ellipsis, then all labels that occur once."""
     dots = sorted({x for x in labels if x.startswith("...")}, key=lambda label: -int(label[3:]))
     return (*dots, *sorted(x for x in set(labels) if labels.count(x) == 1 and not x.startswith("...")))
 

@@ -97,7 +97,7 @@ def by_score(graph: Graph, score: Callable[[State, int], float], ties: Ties = fi
 
 
 class _Ready:
-    """The ready nodes, which are those with all operands available, in the order in which they became ready."""
+    """The ready nodes, whose operands are all available, in the order in which they became ready."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -114,7 +114,7 @@ class _Ready:
 
 
 def target(graph: Graph, ties: Ties = first) -> Order:
-    """Complete one target after the other, each time the one that increases the number of live values least."""
+    """Complete one target after the other, each time the target that increases the number of live values least."""
     return _Completion(graph, ties).run()
 
 
@@ -155,7 +155,7 @@ class _Completion:
         return nodes | _union(self.needed[v] for v in _bits(nodes))
 
     def extra(self, nodes: int) -> int:
-        """How many more values are live after the nodes are computed than before."""
+        """Increase of the number of live values when the nodes are computed."""
         later = ~(self.done | nodes)
         added = sum(1 for v in _bits(nodes) if self.users[v] & later)
         read = _union(self.needed[v] for v in _bits(nodes)) & self.done

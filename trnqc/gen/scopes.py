@@ -19,7 +19,7 @@ def check(function: st.Function) -> None:
 
 
 def _block(function: st.Function, block: st.Block, names: dict[str, Value | Array], scope: set[str]) -> None:
-    """Check a block. `names` are all names that can be used, `scope` those that the innermost scope introduces."""
+    """Check a block. `names` are all names that can be used, `scope` the names that the innermost scope introduces."""
     for s in block.body:
         for value in st.values(s):
             _read(function, value, names)

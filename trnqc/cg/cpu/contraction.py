@@ -104,7 +104,7 @@ def _over_nodes(
 
 
 def _is_output(operand: Array, operands: tuple[Array, ...]) -> bool:
-    """Whether an operand has the components of B, not those of x."""
+    """Whether an operand has the components of B rather than the components of x."""
     return operand.name == "gb" or (operand.name == "out" and all(other.name != "gb" for other in operands))
 
 

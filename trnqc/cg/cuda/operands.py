@@ -116,7 +116,7 @@ class Tensors:
         return {name: _memory(t) for name, t in _arrays_of(parts).items()}
 
     def launch(self, built: Built, groups: int, arguments: Mapping[str, Argument]) -> None:
-        """See `Operands`. PyTorch's current device stays what it was."""
+        """See `Operands`. PyTorch's current device does not change."""
         import torch
 
         with torch.cuda.device(self.model.device):
@@ -124,7 +124,7 @@ class Tensors:
             self.device.launch(built, groups, arguments, stream)
 
     def results(self, shapes: Shapes) -> dict[str, Any]:
-        """See `Operands`. The device may not have computed them yet."""
+        """See `Operands`. The device may still be computing the results."""
         return {name: _first(self.tensors[name], shape) for name, shape in shapes.items()}
 
 

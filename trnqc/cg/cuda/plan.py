@@ -77,7 +77,7 @@ class Plan:
         return times * self.problem.irreps_out[slot].dim
 
     def _unreached(self) -> int:
-        """Number of elements of the output that are set to zero because no path reaches them."""
+        """Number of elements of the output that no path reaches and that are therefore set to zero."""
         reached = {self.problem.instructions[n].i_out for phase in self.phases for n in phase.paths}
         out = sum(slot.dim for n, slot in enumerate(self.problem.irreps_out) if n not in reached)
         return out * bool(self.direction.output)
@@ -113,7 +113,7 @@ class Plan:
         return {name: n for name, n in sorted(sizes.items()) if n}
 
     def padded(self, slot: int) -> int:
-        """Return the number of channels of a resident slot, padded to those of all lanes."""
+        """Return the number of channels of a resident slot, padded to the channels of all lanes."""
         mul, wide = self.problem.irreps_out[slot].mul, self.lanes
         steps = [
             wide * phase.channels

@@ -58,7 +58,7 @@ class Call:
         return c, x, elements, gb, along
 
     def bind(self, c: Any, x: Any, elements: Any, gb: Any, along: Arrays) -> Any:
-        """Evaluate the primitive; the arguments are those that `split` returns."""
+        """Evaluate the primitive with the arguments that `split` returns."""
         operands = [c] * (self.kind != "GC") + [x, elements] + [gb] * (self.kind != "V")
         return CONTRACTION.bind(*operands, *along, call=self)
 

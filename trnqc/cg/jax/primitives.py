@@ -85,7 +85,7 @@ def bind(call: Call, *args: Any) -> list[Any]:
 
 
 def _abstract(*args: Any, call: Call) -> list[Any]:
-    """Check shapes and types, and return those of the results."""
+    """Check shapes and types of the operands, and return shapes and types of the results."""
     operands, _, _ = call.split(args)
     x, y = operands[:2]
     if x.dtype not in (np.float32, np.float64):

@@ -131,7 +131,7 @@ class Convolution:
 
     @cached_property
     def _orders(self) -> tuple[Any, ...]:
-        """The columns of x, y and z in the orders of the kernels, then those of the kernels in the problem's orders."""
+        """The columns of x, y and z in the orders of the kernels, then the kernels' columns in the problem's orders."""
         problem, layout = self.problem, self.problem.layout
         one, two, out = problem.irreps_in1, problem.irreps_in2, problem.irreps_out
         there = [to_ir_mul(one, layout), to_mul_ir(two, layout), to_ir_mul(out, layout)]

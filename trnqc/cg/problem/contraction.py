@@ -29,7 +29,7 @@ NOISE = 1e-5
 
 @dataclass(frozen=True)
 class Weights:
-    """The weights of one degree of one output slot, `count` from `start` on among those of a channel."""
+    """The weights of one degree of one output slot: `count` weights of a channel, from number `start` on."""
 
     output: int
     degree: int

@@ -49,7 +49,7 @@ def coupled(irreps: tuple[Irrep, ...], out: Irrep, degree: int) -> np.ndarray:
 def _paths(
     irreps: tuple[Irrep, ...], degree: int, natural: bool, out: Irrep | None = None
 ) -> tuple[tuple[Irrep, np.ndarray], ...]:
-    """Return (irrep, polynomials [components, monomials]) of all paths, or only of those that lead to `out`."""
+    """Return (irrep, polynomials [components, monomials]) of all paths, or only of paths to `out`."""
     dim = sum(ir.dim for ir in irreps)
     if degree == 1:
         rows = np.split(np.eye(dim), np.cumsum([ir.dim for ir in irreps])[:-1])

@@ -59,7 +59,7 @@ class Direction:
 
     @property
     def operands(self) -> tuple[str, ...]:
-        """The operands that are read, followed by those that are written."""
+        """The operands that are read, followed by the operands that are written."""
         return (*self.reads, *self.writes)
 
     @property

@@ -85,5 +85,5 @@ class Calls:
 
 
 def _changed(along: Tensor, dalong: Tensor) -> list[Tensor]:
-    """Return the directions with one of them replaced by its tangent, for each of them."""
+    """Return, for each direction, all directions with this one replaced by its tangent."""
     return [torch.cat([along[:i], dalong[i : i + 1], along[i + 1 :]]) for i in range(along.shape[0])]

@@ -167,7 +167,7 @@ class ProductModule(nn.Module):
 
     @torch.jit.unused
     def _weights(self, weights: Any, like: Tensor | None) -> Tensor:
-        """Return the weights of the operand, joined if they come by path, or those of the module if it is None."""
+        """Return the weights of the operand, joined if given by path; the module's weights if it is None."""
         if isinstance(weights, Tensor):
             return weights
         if isinstance(weights, list | tuple):

@@ -109,7 +109,7 @@ def _least(work: Callable[[], object], times: int = 3) -> float:
 
 
 def _products() -> tuple[float, float, float, float]:
-    """Return (call, multiply_add, panel, result) of least squared relative error, none of them negative."""
+    """Return (call, multiply_add, panel, result) of least squared relative error, with no negative rate."""
     rows, seconds = [], []
     for m, n, k in product(SIZES, repeat=3):
         work = m * n * k

@@ -67,7 +67,7 @@ def common(one: Box | None, two: Box | None) -> Box | None:
 
 
 def moved(labels: Sequence[str], extents: Mapping[str, int], source: Placement, target: Placement, grid: Grid) -> int:
-    """Return the elements that all processors together must receive: those wanted and not held."""
+    """Return the elements that all processors together must receive: the elements wanted and not held."""
     if source == target:
         return 0
     total = 0

@@ -89,7 +89,7 @@ class LadderLoops:
 
     @property
     def columns(self) -> int:
-        """Columns of t± in the half that has more of them."""
+        """Columns of t± in the half with more columns."""
         return max(self.ladder.columns(half) for half in HALVES)
 
     @property
@@ -216,7 +216,7 @@ class _Tiles:
 
     @property
     def pairs(self) -> int:
-        """Number of pairs of tiles, those of a tile with itself included."""
+        """Number of pairs of tiles, including pairs of a tile with itself."""
         return pairs(self.count, 1)
 
     @property

@@ -35,7 +35,7 @@ class Pass:
 
     @property
     def in_memory(self) -> str:
-        """Name of the array in memory whose tiles are those of the target."""
+        """Name of the array in memory with the same tiles as the target."""
         tree = self.schedule.fusion.tree
         return self.schedule.fusion.arrays[tree.root.name].inputs[0] if self.stored else tree.root.name
 

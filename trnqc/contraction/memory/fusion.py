@@ -138,7 +138,7 @@ class _Search:
         return solutions[self.tree.root.name]
 
     def _solve(self, array: ComputedArray, inputs: list[list[Partial]], finals: list[Partial]) -> list[Partial]:
-        """Return the partial solutions of one array from those of its inputs; finals: complete ones, as bounds."""
+        """Return the partial solutions of one array from its inputs' solutions; `finals` are complete, as bounds."""
         rest_space, rest_work = self._least_elsewhere(array)
 
         def hopeless(memory: int, work: int) -> bool:
@@ -219,6 +219,6 @@ def _best(partials: Iterable[Partial]) -> list[Partial]:
 
 
 def _few(partials: list[Partial], width: int) -> list[Partial]:
-    """Return at most `width` of them, evenly chosen, and the last, which fuses least and can always be completed."""
+    """Return at most `width` solutions, evenly chosen, and the last, which fuses least and can always be completed."""
     step = -(-len(partials) // width)
     return partials if step <= 1 else [*partials[:-1:step], partials[-1]]

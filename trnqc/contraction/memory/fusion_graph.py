@@ -184,7 +184,7 @@ class Fusion:
 
     @property
     def work(self) -> int:
-        """Multiply-adds, including those of functions and of repetition."""
+        """Multiply-adds, including the evaluation of functions and repeated work."""
         return sum(
             array.cost * self.tree.size(array.loops) * prod(self.turns(label) for label in self.repeated(name))
             for name, array in self.arrays.items()

@@ -211,7 +211,7 @@ class _Builder:
         bodies[-1].append(Compute(array.name, accumulate))
 
     def _need(self, written: list[Item | _Open], array: ComputedArray) -> int:
-        """Return what the items hold at most beyond their result, negated, for sorting (Sethi and Ullman, 1970)."""
+        """Return the most that the items hold beyond their result, negated, for sorting (Sethi and Ullman, 1970)."""
         names = {item.name for item in _flat(_plain(written)) if isinstance(item, Allocate)}
         return prod(self.fusion.shape(array.name)) - sum(prod(self.fusion.shape(name)) for name in names)
 

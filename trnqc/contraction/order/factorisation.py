@@ -112,7 +112,7 @@ class _Factoring:
         self.statements.append(statement)
 
     def _orbits(self, statement: Statement) -> dict[Key, list[Group]]:
-        """Return the groups of a statement; those that are equal up to names of labels are together."""
+        """Return the groups of a statement; groups that are equal up to names of labels are together."""
         target = frozenset(statement.target.labels)
         orbits: dict[Key, list[Group]] = {}
         for group in self._groups(statement, target):
@@ -125,7 +125,7 @@ class _Factoring:
         return orbits
 
     def _trial(self, statement: Statement, orbit: list[Group]) -> tuple[int, list[Group]]:
-        """Return the work after factorising those groups of an orbit that have no term in common, and these groups."""
+        """Return the work after factorising the groups of an orbit that have no term in common, and these groups."""
         chosen: list[Group] = []
         gone: set[int] = set()
         for group in orbit:
@@ -224,7 +224,7 @@ class _Factoring:
         return sum(costs.values())
 
     def _cost(self, factors: tuple[Factor, ...], kept: tuple[str, ...]) -> int:
-        """Return the work of the best order of a product; for one factor, that of adding it."""
+        """Return the work of the best order of a product, or of the addition of a single factor."""
         key = tuple(factor.labels for factor in factors), kept
         if key not in self.costs:
             network = Network.of([factor.labels for factor in factors], kept, self.extents)

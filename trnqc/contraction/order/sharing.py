@@ -26,7 +26,7 @@ SHARED = "products that terms share"
 
 @dataclass(frozen=True, eq=False)
 class PlannedTerm:
-    """A product of factors and the labels that are kept of it, with the costs of its sub-products."""
+    """A product of factors and the labels that its result keeps, with the costs of its sub-products."""
 
     items: tuple[Item, ...]
     kept: tuple[str, ...]
@@ -134,7 +134,7 @@ class Sharing:
         return everything in term.parts and term.parts[everything].key in shared
 
     def total(self, shared: frozenset[Key]) -> tuple[int, frozenset[Key]]:
-        """Return (work of all terms and of what they share, keys of the shared products that are used)."""
+        """Return (work of all terms and of their shared products, keys of the shared products that are used)."""
         work, used, todo = 0, set(), []
         for term in self.terms:
             everything = term.network.everything

@@ -49,7 +49,7 @@ def with_pairs(tree: Tree, symmetries: Mapping[str, Sequence[Symmetry]], price: 
 
 
 def _signs(operand: Leaf | Node, symmetries: Mapping[str, Sequence[Symmetry]], nodes: Mapping[str, Signs]) -> Signs:
-    """Return the pairs in which an operand is (anti)symmetric; nodes: those of earlier steps."""
+    """Return the pairs in which an operand is (anti)symmetric; `nodes` has the pairs of earlier steps."""
     if isinstance(operand, Node):
         return nodes[operand.name]
     if operand.cost or operand.reciprocal or len(set(operand.indices)) != len(operand.indices):

@@ -89,7 +89,7 @@ def _fitted(part: Part, is_output: bool, others: int, limit: int | None) -> Part
 
 
 def _schedule(part: Part, is_output: bool, others: int, limit: int) -> Schedule:
-    """Return fused loops within what the limit leaves beside other results and the part's own."""
+    """Return fused loops within the memory that other results and the part's own result leave of the limit."""
     taken = others + (0 if is_output else part.tree.size(part.tree.root.indices))
     try:
         found = schedule_within(part.tree, max(limit - taken, 0))

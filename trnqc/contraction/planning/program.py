@@ -115,7 +115,7 @@ class _Planner:
         return sum((self._direct(term, statement) for statement in statements for term in statement.terms), Count())
 
     def _declared(self, name: str) -> tuple[str, ...]:
-        """Return labels that show the shape of an input: those where it is first used."""
+        """Return labels that show the shape of an input: the labels where the input is first used."""
         for statement in self.program.statements:
             for factor in [f for term in statement.terms for f in term.factors] + [statement.target]:
                 if factor.tensor == name:

@@ -133,7 +133,7 @@ def plan_statements(
 
 
 def requested_path(optimize: Optimize, subscripts: str, shapes: tuple[Shape, ...]) -> Path:
-    """Return the caller's path, or that of the caller's planner; empty if our own order is wanted."""
+    """Return the path of the caller or of the caller's planner; empty for a search by this room."""
     if isinstance(optimize, bool | str | None):
         return ()
     steps: Any = optimize

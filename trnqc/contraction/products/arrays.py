@@ -22,7 +22,8 @@ Array = Any
 def library_of(operands: Sequence[Array]) -> ModuleType:
     """Return the library of all operands: numpy, torch, or another one of Python's array API standard.
 
-    Raises InputError for several libraries, UnsupportedError for one that lacks a function that is needed.
+    Raises InputError for operands of several libraries, UnsupportedError for a library that does not follow the
+    standard or lacks a function that is needed.
     """
     libraries = list(dict.fromkeys(_library(x) for x in operands))
     if len(libraries) > 1:
@@ -117,7 +118,7 @@ def matmul(library: ModuleType, a: Array, b: Array) -> Array:
 
 
 def for_blas(x: np.ndarray) -> np.ndarray:
-    """Return the matrices, copied if BLAS cannot read them."""
+    """Return stacked matrices, copied if BLAS cannot read the array."""
     rows, columns = x.shape[-2:]
     step, stride = x.strides[-2:]
     by_row = stride == x.itemsize and step >= columns * x.itemsize
@@ -126,7 +127,7 @@ def for_blas(x: np.ndarray) -> np.ndarray:
 
 
 def count(library: ModuleType, truth: Array) -> int:
-    """Return how many elements are true."""
+    """Return the number of true elements."""
     return int(library.sum(library.astype(truth, library.int64)) if is_other(library) else truth.sum())
 
 

@@ -50,8 +50,9 @@ def row_major(labels: Sequence[str], extents: Mapping[str, int]) -> Layout:
 class ProductPlan:
     """How one product runs: loops over products of matrices [rows, inner] x [inner, columns].
 
-    Without inner labels, elements are multiplied. `packed` operands are copied first, a `buffered` result is formed in
-    scratch; `scratch` counts the elements of these copies, and `cost` is in units of moving one element.
+    Without inner labels, elements are multiplied. `packed` operands are copied first; a `buffered` result is formed in
+    scratch and then moved. `scratch` is the elements of these copies, `cost` the estimated time in units of moving one
+    element.
     """
 
     loops: Labels
@@ -72,9 +73,10 @@ def product_plan(
     accumulate: bool,
     room: int = 0,
 ) -> ProductPlan:
-    """Return the plan of least estimated time for one step on slices, added to the result if `accumulate`.
+    """Return the plan of least estimated time for one step on slices with these lengths along each label.
 
-    A plan within `room` elements of scratch is preferred if it is nearly as fast.
+    A plan within `room` elements of scratch is preferred if it is nearly as fast; `accumulate`: the product is added to
+    the result.
     """
     size = dict(extents)
 

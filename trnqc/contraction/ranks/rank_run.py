@@ -35,7 +35,7 @@ class Distributed:
 
 
 def dtensor_placements(where: Placement, labels: Sequence[str]) -> list[Shard | Replicate]:
-    """Convert a placement to those of DTensor. Raises InputError for "1", which DTensor does not have."""
+    """Convert a placement to placements of DTensor. Raises InputError for "1", which DTensor does not have."""
     if FIRST in where:
         raise InputError(f"DTensor has no placement on one rank of a line; found <{','.join(where)}>")
     return [Replicate() if entry == COPY else Shard(list(labels).index(entry)) for entry in where]

@@ -213,7 +213,7 @@ class _Writer:
                 self._release(after.place, tree.size(after.labels))
 
     def _turned(self, tree: Tree, node: Node, to: Place, sides: list[Side]) -> list[Side]:
-        """Return the operands, one of them copied if its axes then make the step a product of matrices."""
+        """Return the operands, with one copied if its new axes make the step a product of matrices."""
         loops = loops_of(tree, node, to, sides)
         inner = fastest(loops)
         if len(sides) < 2 or inner is None or loops[inner][1:] in ((1, 1, 0), (1, 0, 1)):

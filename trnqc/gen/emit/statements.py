@@ -61,7 +61,7 @@ class Text:
 
 
 def _by_need(helpers: dict[str, str]) -> list[str]:
-    """Helper functions ordered so that those that others call come first."""
+    """Helper functions, each after the helper functions that it calls."""
     users = ("min", "max", "exp", "gather_rows", "scatter_rows", "pack", "unpack")
     return [helpers[name] for name in sorted(helpers, key=lambda n: (n.startswith(users), n))]
 

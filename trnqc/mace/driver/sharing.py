@@ -61,7 +61,7 @@ def _renamed(step: Step | Pass | Exchange, names: dict[str, str]) -> Step | Pass
 
 
 def _renamed_step(step: Step, names: dict[str, str]) -> Step:
-    """A step with other names of what is passed for its parameters."""
+    """The step with operands of other names."""
     passed = dict(zip(step.function.signature.names, step.values))
     changed: Operands = {
         key: names[value] for key, value in passed.items() if isinstance(value, str) and value in names

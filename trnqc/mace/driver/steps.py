@@ -73,7 +73,7 @@ class Step:
 
     @property
     def values(self) -> tuple[str | int, ...]:
-        """What is passed for the parameters, in their order."""
+        """The operands of the parameters, in the order of the parameters."""
         names = self.function.signature.names[: -len(GROUPS)]
         return tuple(self.operands.get(name, name) for name in names)
 

@@ -58,7 +58,7 @@ class LayerConvolution:
 
     @property
     def sent_bytes(self) -> int:
-        """Size of what an atom sends."""
+        """Bytes of the vectors that an atom sends."""
         return self.layout.dims[0] * self.layout.vectors * self.layout.lanes * self.dtype_bytes
 
     @property
@@ -67,7 +67,7 @@ class LayerConvolution:
         return np.dtype(self.dtype).itemsize
 
     def scratch_bytes(self, copies: int) -> dict[str, int]:
-        """Sizes of the scratch arrays of a share by name, for the forward program (1 copy) or the other one (2)."""
+        """Bytes of a share's scratch arrays by name, for the forward (1 copy) or the reverse program (2)."""
         return scratch_of(self.layout, self.source, copies).bytes(self.layout.lanes)
 
     def operands(self, copies: int) -> dict[str, int | np.ndarray]:

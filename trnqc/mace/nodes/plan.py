@@ -24,7 +24,7 @@ from trnqc.mace.nodes.parameters import Matrix, Parameters
 
 @dataclass(frozen=True)
 class LinearPlan:
-    """A linear layer: (slot of the input, slot of the output, matrix) of each block, and the same of its transpose."""
+    """A linear layer: (slot of the input, slot of the output, matrix) of each block, and of each block's transpose."""
 
     input: Layout
     output: Layout

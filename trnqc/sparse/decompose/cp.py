@@ -116,7 +116,7 @@ def nonneg_cp(
 
 
 def mttkrp_subscripts(modes: int, mode: int) -> str:
-    """Return those of a tensor times the Khatri-Rao product of all factors but one: "ijk,jr,kr->ir" for mode 0."""
+    """Return the subscripts of the tensor times the Khatri-Rao product of other factors: "ijk,jr,kr->ir" for mode 0."""
     letters = string.ascii_lowercase[:modes]
     others = [f"{letter}z" for letter in letters if letter != letters[mode]]
     return ",".join([letters, *others]) + f"->{letters[mode]}z"

@@ -44,7 +44,7 @@ class Rules:
 
 @dataclass(frozen=True, eq=False)
 class Descent:
-    """The factors after the last sweep, the errors after each, and what else belongs to the model."""
+    """The factors after the last sweep, the error after each sweep, and further parts of the model."""
 
     factors: list[np.ndarray]
     errors: tuple[float, ...]

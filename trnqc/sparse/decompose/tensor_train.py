@@ -100,7 +100,7 @@ def _last(rest: np.ndarray, coordinates: np.ndarray, extent: int) -> np.ndarray:
 
 
 def _kept(lengths: np.ndarray, most: int, allowance: float, whole: float) -> int:
-    """Return how many singular values, with squares summing to `whole`, the allowed error needs: at most `most`."""
+    """Return how many singular values the allowed error needs: at most `most`. `whole` is the sum of all squares."""
     tails = whole - np.cumsum(lengths**2)
     enough = tails <= allowance if allowance else lengths <= 1e-15 * lengths[0]
     needed = int(np.argmax(enough)) + bool(allowance) if enough.any() else len(lengths)

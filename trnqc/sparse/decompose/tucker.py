@@ -67,7 +67,7 @@ def tucker_hooi(
 
 
 def ttmc_subscripts(modes: int, mode: int) -> str:
-    """Return those of a tensor times all factors but one: "ijk,jb,kc->ibc" for mode 0."""
+    """Return the subscripts of the tensor times the factors of all other modes: "ijk,jb,kc->ibc" for mode 0."""
     letters, ranks = string.ascii_lowercase[:modes], string.ascii_uppercase[:modes]
     others = [n for n in range(modes) if n != mode]
     inputs = [letters, *(letters[n] + ranks[n] for n in others)]

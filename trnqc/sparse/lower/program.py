@@ -96,7 +96,7 @@ class _Lowering:
         return True
 
     def function(self, name: str, group: Value | None) -> st.Function:
-        """Return the function of the statements so far, with those parameters that it uses."""
+        """Return the function of the statements so far, with only the parameters that it uses."""
         tensors, body = self.tensors, self.unless_full()
         known: list[Value | Array] = [Var(tensors.extents.argument(index), "i64") for index in tensors.extents.sizes]
         for operand in tensors.operands:

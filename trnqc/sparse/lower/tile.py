@@ -201,7 +201,7 @@ def _add_vectors(
 
 
 def _start(tensors: Tensors, tile: Tile, state: State, tensor: int, row: int, vector: int) -> tuple[Array, Value]:
-    """Return where a vector of an operand begins. Positions in operands are those of the first row of the tile."""
+    """Return where a vector of an operand begins. Positions in operands are positions for the first row of the tile."""
     if tile.rows > 1 and tile.loops.row in tensors.order(tensor):
         offset = tensors.extents.offset(tensors.order(tensor), _bound(tensors, tile, state, row, vector))
         return tensors.array(tensor), offset

@@ -95,7 +95,7 @@ def _space(nest: Nest, rest: Indices) -> Space:
 
 
 def in_order(order: Indices, loops: Indices) -> int:
-    """Return how many outermost levels of a stored order are also the outermost loops, in the same order."""
+    """Return the number of outermost levels of a stored order that are also the outermost loops, in the same order."""
     return next((depth for depth, (a, b) in enumerate(zip(order, loops)) if a != b), min(len(order), len(loops)))
 
 

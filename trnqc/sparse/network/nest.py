@@ -94,7 +94,7 @@ class Nest:
 
     @cached_property
     def indices(self) -> tuple[Indices, ...]:
-        """The indices of every tensor. An intermediate has those that the result or a later assignment needs."""
+        """The indices of every tensor. An intermediate has the indices that the result or a later assignment needs."""
         known = list(self.network.inputs)
         waiting = list(range(len(known)))
         for assignment in self.assignments:
@@ -109,7 +109,7 @@ class Nest:
         return next(k for k, assignment in enumerate(self.assignments) if tensor in assignment.operands)
 
     def fused(self, tensor: int) -> int:
-        """Return how many outermost loops the maker of an intermediate shares with its reader."""
+        """Return the number of outermost loops that the maker of an intermediate shares with its reader."""
         maker = tensor - len(self.network.inputs)
         return min(self.shared[maker : self.reader(tensor)])
 

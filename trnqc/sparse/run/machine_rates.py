@@ -105,7 +105,7 @@ def measure_and_keep(attempts: int = ATTEMPTS) -> Rates | None:
 
 
 def is_plausible(rates: Rates, typical: Rates) -> bool:
-    """Return whether all rates are finite numbers, and those of TYPICAL within FACTOR of typical ones."""
+    """Return whether all rates are finite, and the rates in TYPICAL within FACTOR of their typical values."""
     numbers = [getattr(rates, field.name) for field in fields(Rates) if field.name != "source"]
     if not all(isinstance(x, (int, float)) and math.isfinite(x) and x >= 0 for x in numbers):
         return False

@@ -65,7 +65,7 @@ class Operands:
         return kept[key]
 
     def for_nest(self, formats: Sequence[Format]) -> tuple[SparseTensor, ...]:
-        """Return all operands in the formats of a nest, whose last format is that of the result."""
+        """Return all operands in the formats of a nest, whose last format belongs to the result."""
         return tuple(self.packed(number, formats[number]) for number in range(len(self.tensors)))
 
     def __str__(self) -> str:

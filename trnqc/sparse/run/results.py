@@ -20,7 +20,7 @@ from trnqc.sparse.tensors.storage import SparseTensor
 
 @dataclass(frozen=True)
 class Leading:
-    """The operand whose outermost index is that of the result, and how many of its levels bound the result."""
+    """The operand with the outermost index of the result, and the number of its levels that bound the result."""
 
     operand: int
     levels: int

@@ -59,7 +59,7 @@ class Walk:
         self._run(0, len(nest.assignments) - 1, Enclosing())
 
     def fused(self, t: int) -> int:
-        """Return how many outermost loops the maker of an intermediate shares with its reader."""
+        """Return the number of outermost loops that the maker of an intermediate shares with its reader."""
         return min(self.nest.shared[t - self.count : self._readers[t]])
 
     def _run(self, first: int, last: int, around: Enclosing) -> None:

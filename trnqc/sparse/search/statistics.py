@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class Counted(Protocol):
-    """What the statistics read of an operand; `SparseTensor` has these members."""
+    """The members of an operand that the statistics read; `SparseTensor` has these members."""
 
     @property
     def ones(self) -> bool:
@@ -111,7 +111,7 @@ class Statistics:
         )
 
     def _pattern(self, operand: int, indices: frozenset[str]) -> Pattern:
-        """Return the counts of an operand's coordinates in those of the indices that it has."""
+        """Return the counts of an operand's coordinates, for the given indices that the operand has."""
         labels = tuple(index for index in self.network.inputs[operand] if index in indices)
         each = tuple(self.count((operand,), frozenset(index)) for index in labels)
         return labels, self.count((operand,), frozenset(labels)), each

@@ -98,7 +98,7 @@ def _check_out(out: Any, shape: tuple[int, ...], dtype: Any, operands: Mapping[s
 
 
 def _warn(plan: Passes, free: Passes, memory_limit: int | None) -> None:
-    """Issue a SlowPlanWarning if the passes take much longer than those without a limit."""
+    """Issue a SlowPlanWarning if the passes take much longer than passes without a limit."""
     rates = machine_rates()
     taken, least = (
         sum(quick_seconds(one.schedule.nest, one.schedule.scratch, rates) for one in passes.passes)

@@ -86,11 +86,11 @@ class FirstConvolution:
 
     @property
     def sent_bytes(self) -> int:
-        """Size of what an atom sends."""
+        """Bytes of the vectors that an atom sends."""
         return self.layout.padded * np.dtype(self.dtype).itemsize
 
     def scratch_bytes(self, copies: int) -> dict[str, int]:
-        """Sizes of the scratch arrays of a share by name, for the forward program (1 copy) or the other one (2)."""
+        """Bytes of a share's scratch arrays by name, for the forward (1 copy) or the reverse program (2)."""
         moments = programs.NODES * self.layout.dims[1] * self.kinds * self.hidden * self.layout.lanes
         sizes = self._scratch(copies).bytes(self.layout.lanes)
         return sizes | {"moments": moments * np.dtype(self.dtype).itemsize}

@@ -57,7 +57,7 @@ class Geometry:
         self.radii = np.zeros(1) if transform is None else np.ascontiguousarray(transform.radii, np.float64)
 
     def forward(self, edges: Edges, threads: int = 1) -> EdgeValues:
-        """Compute what the layers read of the edges."""
+        """Compute the values of the edges that the layers read."""
         rows, size = edges.rows, self.basis.size
         columns = {"harmonics": programs.harmonics_size(self.degree), "radial": size, "slopes": size, "cutoff": 2}
         arrays = {name: empty((rows, n), self.dtype) for name, n in columns.items()}
@@ -80,7 +80,7 @@ class Geometry:
         g_vectors: np.ndarray,
         threads: int = 1,
     ) -> None:
-        """Add to the gradient of the vectors, float64 [E, 3], what follows from those of harmonics and lengths."""
+        """Add the part of the gradients of harmonics and lengths to that of the vectors, float64 [E, 3]."""
         arrays = {
             "vectors": edges.vectors,
             "lengths": values.lengths,

@@ -80,7 +80,7 @@ def factors(knots: Knots) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _error(knots: Knots, table: np.ndarray, weights: Callable[[np.ndarray], Sampled]) -> float:
-    """The relative error at points other than those of the fit."""
+    """The relative error at points other than the points of the fit."""
     r = _samples(knots, np.arange(-0.5, SAMPLES))
     r = r[r >= SHORTEST]
     errors = []
