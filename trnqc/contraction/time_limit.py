@@ -47,9 +47,9 @@ _current: ContextVar[Clock | None] = ContextVar("planning", default=None)
 
 @contextmanager
 def planning(limit: float | None) -> Iterator[Clock]:
-    """Limit planning to so many seconds of processor time, None for no limit.
+    """Limit planning to so many seconds of processor time; None for no limit.
 
-    Raises InputError for a negative limit.
+    Raises InputError if the limit is neither None nor a non-negative number.
     """
     if limit is not None and not (isinstance(limit, int | float) and limit >= 0):
         raise InputError(f"time_limit is a number of seconds for planning, or None for no limit; found {limit!r}")

@@ -25,10 +25,10 @@ SPLINE_TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Radial:
-    """How the weights of edges are computed: "exact", by networks of the model, or "spline", of the length.
+    """How the weights of edges are computed: by the networks of the model, or by splines of the length.
 
-    `tolerance` is the largest error of splines and of their derivatives, relative to the largest weights and
-    derivatives. Raises InputError for another kind.
+    The kind is "exact" or "spline"; InputError is raised for another kind. `tolerance` is the largest error of splines
+    and of their derivatives, relative to the largest weights and derivatives.
     """
 
     kind: str = "exact"
@@ -41,7 +41,11 @@ class Radial:
 
 @dataclass(frozen=True, eq=False)
 class Convolutions:
-    """The geometry of edges and the convolutions of all layers, for the elements of these numbers, or all if None."""
+    """The geometry of edges, and the convolutions and densities of all layers.
+
+    `densities` has None for a layer without a density; `elements` are the numbers of the elements that are covered,
+    None for all elements of the model.
+    """
 
     geometry: Geometry
     layers: tuple[FirstConvolution | LayerConvolution, ...]

@@ -59,7 +59,7 @@ class Block:
 class Kernel:
     """A kernel under construction, with the tables of constants used so far; see `table`.
 
-    Sums over the edges of a node are compensated (`kahan`) or atomic, in any order.
+    Sums over the edges of a node are compensated with `kahan`; with `atomic` they use atomic additions, in any order.
     """
 
     plan: Plan

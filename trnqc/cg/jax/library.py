@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parent
 def register(target: str) -> None:
     """Register a handler with XLA, compiled at the first call.
 
-    Raises CompilerError if there is no C++ compiler or it fails.
+    Raises CompilerError if there is no C++ compiler, or if the compiler fails.
     """
     main, header = SOURCES[target]
     headers = (FOLDER / "kernels.h", SHARED / header, SHARED / "call.h")

@@ -58,7 +58,7 @@ def _convolution(text: str, device: Any) -> Convolution:
 def graph_of_tensors(rows: Any, cols: Any, n_nodes: int) -> Graph:
     """Return the graph of int64 edges [E], from a cache if the same tensors have not been written to since.
 
-    Raises as `Graph`.
+    Raises EdgeIndexError as `Graph` does.
     """
     ends = (rows, cols)
     if any(end.is_inference() for end in ends):  # These tensors do not count how often they are written to.

@@ -42,8 +42,9 @@ class Instruction:
 def paths_of(instructions: Any, slots: tuple[Irreps, ...]) -> tuple[Instruction, ...]:
     """Check instructions, as `TPProblem` takes them, and convert them to paths with their weight offsets.
 
-    Raises InstructionError for slots that do not exist, broken selection rules, or multiplicities that a mode does not
-    allow, and UnsupportedMode for a mode that e3nn does not have.
+    The path weights are those of the instructions. Raises InstructionError for slots that do not exist, broken
+    selection rules, or multiplicities that a mode does not allow, and UnsupportedMode for a mode that e3nn does not
+    have.
     """
     try:
         instructions = list(instructions)

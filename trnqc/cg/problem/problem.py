@@ -239,7 +239,10 @@ def from_e3nn(tp: Any, *, layout: str = "mul_ir", dtype: Any = None, label: str 
 
 
 def normalised(irreps: Iterable[Any], instructions: Iterable[Sequence[Any]], **options: Any) -> TPProblem:
-    """Return the problem of instructions whose path weights include all normalisation; options as of `TPProblem`."""
+    """Return the problem of instructions whose path weights already include all normalisation.
+
+    The options are shared_weights, layout, dtype and label, as `TPProblem` takes them.
+    """
     slots = tuple(map(Irreps.of, irreps))
     return _problem(slots, paths_of(instructions, slots), **options)
 

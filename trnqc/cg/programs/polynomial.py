@@ -50,7 +50,7 @@ class Channel:
         return _Walk(self, component, (), None).through(node, {self.all}, {}).get(self.all)
 
     def gradient(self, component: int, node: Node, gb: Value, gx: Sequence[Value], add: Add | None) -> None:
-        """Add the derivatives of gb times the value to gx, and its derivatives by the coefficients by `add`."""
+        """Add the derivatives of gb times the value: to gx, and for each coefficient by `add`."""
         _Walk(self, component, gx, add).through(node, set(), {self.all: gb})
 
 

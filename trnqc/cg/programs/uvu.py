@@ -91,7 +91,7 @@ class Channel:
             add(k, partial(sum_of_products, parts, k))
 
     def inputs(self, add: Add) -> Slopes:
-        """Add the contribution of the channel to gx, for the components that x has, and return those to gw and gy."""
+        """Add the contribution to gx, for the components that x has, and return the contributions to gw and gy."""
         weights, x, terms = self.weights, self.x, self._terms
         needed = {t.at[1] for t in terms} | {y for _, y in terms[0].products if weights}
         a = {y: a for y, a in self.a.items() if y in needed}

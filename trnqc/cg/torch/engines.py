@@ -40,8 +40,8 @@ def contraction_engine_of(text: str, dtype: str, threads: int) -> Any:
 def cuda_engine(text: str, dtype: str, number: int, kahan: bool, atomic: bool) -> Any:
     """Return the engine of a problem, as `text_of` writes it, on GPU `number`.
 
-    Raises BackendUnavailable without a GPU. Sums over edges are compensated (`kahan`) or atomic, in an order that
-    varies from run to run.
+    Sums over edges are compensated with `kahan`; with `atomic` they use atomic additions, whose order varies from run
+    to run. Raises BackendUnavailable without a GPU.
     """
     from trnqc.backends import devices
     from trnqc.cg.cuda.engine import CudaEngine

@@ -17,9 +17,10 @@ Labels = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Side:
-    """How an operand enters a product: `sums` first, then the axes `order`.
+    """How an operand enters a product.
 
-    The order is batch, own, inner, or if flipped batch, inner, own labels; `copied` operands are copied to have it.
+    Labels in `sums` are summed first; the axes are then batch, own labels, inner, or if `flipped` batch, inner, own
+    labels. `copied` says that the operand must be copied to have this order.
     """
 
     sums: Labels

@@ -40,8 +40,8 @@ class Partial:
 class Front:
     """Fusions of which none is dominated in both memory and work, least memory first.
 
-    None at all if the time limit came before the first; not `exact` if the search was cut short, so that better ones
-    may exist.
+    There is none if the time limit was reached before the first was complete; if not `exact`, the search was cut short
+    and a better fusion may exist.
     """
 
     fusions: tuple[Fusion, ...]

@@ -44,9 +44,9 @@ def canonical(
 ) -> Canonical:
     """Return the canonical form: the least key over all orders of the factors and of exchangeable axes.
 
-    Labels are numbered as they appear, after those in `first`; `kept` are not summed. Factors are chosen one by one,
-    always with the least code; only ties are followed further. At the time limit not even ties: equal products may then
-    get different keys, but different products never get equal ones.
+    Labels are numbered as they appear, after the labels in `first`; labels in `kept` are not summed. Factors are chosen
+    one by one, always with the least code; only ties are followed further. At the time limit, ties are no longer
+    followed: equal products may then get different keys, but different products never get equal ones.
     """
     states: list[tuple[frozenset[int], tuple[str, ...], int]] = [(frozenset(range(len(items))), first, 1)]
     key: list[Encoded] = []

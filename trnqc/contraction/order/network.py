@@ -29,7 +29,10 @@ def bits(mask: int) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class LabelExchange:
-    """The exchange of two labels, and the operands that are not (anti)symmetric or change sign, all as bits."""
+    """The exchange of two labels, all as bits.
+
+    `broken` are operands that are not (anti)symmetric in the two, `odd` operands that change their sign.
+    """
 
     labels: int
     broken: int

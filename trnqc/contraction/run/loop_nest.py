@@ -49,10 +49,10 @@ def run_schedule(
 ) -> Any:
     """Return the result of a schedule's tree, written to `out` if given.
 
-    Raises InputError for missing or wrong operands. An operand that is a function takes one slice per axis and returns
-    that block, or with a method ``into(target, cuts)`` fills the target; its memory is not part of the schedule's. An
-    earlier run has done the turns before `first` of the outermost loop; `turned` is called with the number of those
-    done. `workspace` has `workspace_of` elements of the result's type.
+    An operand that is a function takes one slice per axis and returns that block, or with a method ``into(target,
+    cuts)`` fills the target; memory of the functions is not part of the schedule's. An earlier run has done `first`
+    turns of the outermost loop; `turned` is called with the number of turns that are done. `workspace` has
+    `workspace_of` elements of the result's type. Raises InputError if an operand is missing or has the wrong shape.
     """
     fusion = schedule.fusion
     tree = fusion.tree

@@ -67,7 +67,10 @@ class _Result(ctypes.Structure):
 
 
 def driver_library() -> Path:
-    """Return the path of the driver in the cache, compiled at the first call. Raises CompilerError if that fails."""
+    """Return the path of the driver in the cache, compiled at the first call.
+
+    Raises CompilerError if there is no C++ compiler, or if the compiler fails.
+    """
     headers = (HEADER, *OWN, SHARED / "call.h", SHARED / "cpu.h")
     return shared_library("mace-driver", SOURCES / "driver.cpp", headers, ("-pthread",), ("-ldl",))
 
@@ -90,9 +93,10 @@ def _checked(status: int) -> None:
 
 
 class Driver:
-    """A model (a program or the folder of a prepared one) in the driver, which keeps the memory of its evaluations.
+    """A model in the driver, which keeps the memory of its evaluations.
 
-    Raises InputError if a folder cannot be read or was prepared for another machine, CompilerError without a driver.
+    The source is a program or the folder of a prepared model. Raises InputError if a folder cannot be read or was
+    prepared for another machine, CompilerError if the driver cannot be compiled.
     """
 
     def __init__(self, source: Program | str | Path, threads: int) -> None:

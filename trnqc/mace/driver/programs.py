@@ -19,10 +19,10 @@ ENERGIES = Array("energies", "f64")
 
 
 def begin(dtype: str, width: int) -> st.Function:
-    """Return the program that writes what an atom sends in the first layer (`width` vectors), and its constant energy.
+    """Return the program that writes the vectors that an atom sends in the first layer, and its constant energy.
 
-    Parameters: ``elements`` [N], ``sent`` and ``constants`` of the elements; results ``x`` [N, width], ``energies``
-    [N].
+    An atom sends `width` vectors. The parameters are ``elements`` [N], ``sent`` and ``constants`` of the elements, and
+    the results ``x`` [N, width] and ``energies`` [N].
     """
     b = Builder()
     sent, x, constants = Array("sent", dtype, lanes=True), Array("x", dtype, lanes=True), Array("constants", "f64")

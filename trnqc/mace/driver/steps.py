@@ -62,9 +62,9 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Step:
-    """A call of a kernel for all groups of the count `groups`, which threads share.
+    """A call of a kernel, for all groups of a count.
 
-    A parameter without an operand is passed by its own name.
+    Threads share the groups. A parameter that `operands` lacks is passed by the name of the parameter.
     """
 
     function: CompiledFunction
@@ -105,11 +105,11 @@ class Exchange:
 class Program:
     """What the driver does for a structure.
 
-    `numbers` are the atomic numbers of the model's elements, 0 for those not covered; `cutoff` is in Angstrom. An
-    element of the features has `item_bytes`, a vector of edges `lanes` edges, a block at most `block` atoms;
-    `row_block` rows of weights are computed at a time, for both edges of a pair of atoms if `paired`. All evaluations
-    read the arrays `constants`. Among the buffers are ``energies``, float64 [atoms], and ``g_vectors``, the gradient of
-    the energy with respect to the vectors, float64 [edges, 3].
+    `numbers` are the atomic numbers of the model's elements, 0 for elements that the program does not cover; `cutoff`
+    is in Angstrom. An element of the features has `item_bytes` bytes, a vector of edges has `lanes` edges, a block has
+    at most `block` atoms, and `row_block` rows of weights are computed at a time. With `paired`, both edges of a pair
+    of atoms have the same weights. All evaluations read the arrays `constants`. Among the buffers are ``energies``,
+    float64 [atoms], and ``g_vectors``, the gradient of the energy with respect to the vectors, float64 [edges, 3].
     """
 
     numbers: tuple[int, ...]

@@ -106,12 +106,12 @@ def _operands(layout: Layout, dtype: str) -> tuple[Array, Array, Array, Array, A
 
 
 def reverse(layout: Layout, dtype: str, step: int, edges: int) -> st.Function:
-    """Return the program of the gradients of one edge of a block of at most `edges`; for `step` see `forward`.
+    """Return the program of the gradients of one edge, for blocks of at most `edges` edges.
 
     Its parameters are ``slopes`` (offset of the slopes behind the weights), ``couplings`` and ``weights`` (of the
     edge), ``x`` and ``g_x`` (of the sender), ``g_z`` (of the receiver), the scratch ``sums`` [d2], and ``kept`` [d2,
     edges, lanes] from the edge on, to which the vectors of the gradients of all harmonics but the first, and of the
-    length, are written.
+    length, are written. For `step` see `forward`.
     """
     b = Builder()
     nv = layout.vectors

@@ -76,9 +76,9 @@ def _own(array: Array, size: int) -> st.View:
 
 
 class EdgeDensity:
-    """The compiled program (`function`) of a density.
+    """The compiled program, `function`, of a density.
 
-    Without splines, of which number `which` is the density's table, the network is evaluated.
+    Without splines, of which `which` is the number of the density's table, the network is evaluated.
     """
 
     def __init__(

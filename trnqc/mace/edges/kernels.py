@@ -22,9 +22,9 @@ class LayerConvolution:
     """The programs of `layer` for a convolution: `functions`, forward and reverse.
 
     Features are arrays [N, components, `channels`]: the components of all slots, and channels padded with zeros to
-    whole vectors. The network is evaluated exactly unless `splines` of `spline_network` have its table, number `which`.
-    If `paired`, weights are computed once for both edges of a pair of atoms. Raises UnsupportedError for paths or
-    networks that the programs do not cover.
+    whole vectors. Without splines of `spline_network`, of which `which` is the table's number, the network is
+    evaluated. With `paired`, weights are computed once for both edges of a pair of atoms. Raises UnsupportedError for
+    paths or networks that the programs do not cover.
     """
 
     def __init__(

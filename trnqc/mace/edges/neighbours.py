@@ -58,11 +58,11 @@ class Neighbours:
 def neighbours(
     positions: np.ndarray, cell: np.ndarray, periodic: tuple[bool, ...], cutoff: float, skin: float = 0.0
 ) -> Neighbours:
-    """Find all pairs closer than cutoff + skin, which may exceed the cell; all lengths are in Angstrom, float64.
+    """Find all pairs of atoms and images closer than cutoff + skin; cells may be smaller than that.
 
-    Positions are [N, 3] and cell vectors rows of [3, 3], zero if wanted in directions without periodicity. Raises
-    InputError if positions or cell are not finite, or the vectors of periodic directions are linearly dependent;
-    BackendUnavailable if vesin is not installed.
+    Positions are float64 [N, 3] and cell vectors the rows of [3, 3], in Angstrom; vectors of directions without
+    periodicity may be zero. Raises InputError if positions or cell are not finite, or the vectors of periodic
+    directions are linearly dependent, and BackendUnavailable if vesin is not installed.
     """
     positions, cell = np.array(positions, np.float64).reshape(-1, 3), np.array(cell, np.float64).reshape(3, 3)
     flags = tuple(bool(p) for p in periodic)

@@ -59,10 +59,10 @@ class ReadoutPlan:
 class LayerPlan:
     """An interaction with its product block, as in `trnqc.mace.model`.
 
-    The layouts are those of what atoms send, the sums over edges (`edges`, `messages`), the input and output of the
-    contraction, and the features after it. `up` is None in the first layer, where what an atom sends depends on its
-    element only; its self-connection, `skip_table`, has one row for each element. `density` is slope and offset of the
-    denominator, `gate` includes the layout of its input.
+    The layouts belong to the vectors that atoms send (`sent`), the sums over edges (`edges`), the input (`messages`)
+    and output (`contracted`) of the contraction, and the `features` after it. `up` is None in the first layer, where
+    the vectors that an atom sends depend on its element only; the self-connection of the first layer, `skip_table`, has
+    one row for each element. `density` is slope and offset of the denominator; `gate` includes the layout of its input.
     """
 
     sent: Layout

@@ -17,7 +17,10 @@ Labelled = tuple[Indices, np.ndarray]
 
 
 def by_matrices(network: Network, tree: Tree, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Compute a network by products of dense matrices from float64 operands, as float64 in C order."""
+    """Compute a network by products of dense matrices, as float64 in C order.
+
+    Operands are float64, with axes in the order of their subscripts.
+    """
     tensors: list[Labelled] = list(zip(network.inputs, arrays))
     for node in contractions(network, tree):
         parts = [tensors[t] for t in node.operands]

@@ -133,10 +133,10 @@ class Job:
 
 
 def differentiable(plan: Plan, operands: Sequence[Any], packed: Operands | None, threads: int) -> torch.Tensor:
-    """Compute the result of a plan as a tensor of PyTorch with its derivatives, if at least one operand is one.
+    """Compute the result of a plan as a tensor of PyTorch with its derivatives.
 
-    Raises OperandError for tensors on several devices, or as `Plan.run` does. `packed` are the same operands if they
-    are packed already.
+    At least one operand is a tensor of PyTorch; `packed` are the same operands if they are packed already. Raises
+    OperandError for tensors on several devices, or as `Plan.run` does.
     """
     devices = {x.device for x in operands if is_tensor(x)}
     if len(devices) > 1:

@@ -153,7 +153,7 @@ LINKED = ("-ltorch", "-ltorch_cpu", "-lc10")
 def operators_library() -> Path:
     """Return the library of operators in the cache, compiled at the first call.
 
-    Raises CompilerError if the compiler fails.
+    Raises CompilerError if there is no C++ compiler, or if the compiler fails.
     """
     version = f'-DTRNQC_TORCH="{torch.__version__}"'
     flags = ("-fopenmp", "-DAT_PARALLEL_OPENMP=1", version, *torch_defines())

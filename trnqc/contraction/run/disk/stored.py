@@ -43,9 +43,10 @@ def einsum_stored(
 ) -> Any:
     """Return the tree's result for h5py datasets and NumPy arrays by name of leaf.
 
-    Raises MemoryLimit and InputError. A dataset `out` is overwritten in place; a path names a new file, whose dataset
-    `result` it becomes; None stands for a new array. Temporaries are stored only beside an `out` on disk. Of
-    `memory_limit` bytes, 4 MB, or half of a limit below 8 MB, are left to HDF5 and Python.
+    A dataset `out` is overwritten in place; a path names a new file, whose dataset `result` it becomes; None stands for
+    a new array. Temporaries are stored only beside an `out` on disk. Of `memory_limit` bytes, 4 MB, or half of a limit
+    below 8 MB, are left to HDF5 and Python. Raises InputError if operands or `out` have a wrong shape, type or kind,
+    MemoryLimit if no passes keep the limit.
     """
     datasets = {name: x for name, x in operands.items() if isinstance(x, h5py.Dataset)}
     arrays = {name: np.asarray(x) for name, x in operands.items() if name not in datasets}

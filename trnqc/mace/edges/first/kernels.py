@@ -47,10 +47,10 @@ def hidden_network(network: Network) -> Network:
 class FirstConvolution:
     """The programs of `first` for a convolution for which `applies` holds: `functions`, forward and reverse.
 
-    `sent` is what atoms of each element of the model send, [elements, channels]; `present` are the elements that occur.
-    The network is evaluated exactly unless `splines` of `hidden_network` have its table, number `which`. The matrices
-    of the products are, for each path, the weights of the last layer times what the elements send, [elements, hidden
-    outputs, channels], packed, and their transposes.
+    Atoms of each element of the model send `sent`, [elements, channels]; `present` are the numbers of the elements that
+    occur. Without splines of `hidden_network`, of which `which` is the table's number, the network is evaluated. The
+    matrices of the products are, for each path, the weights of the last layer times `sent`, [elements, hidden outputs,
+    channels], packed, and their transposes.
     """
 
     def __init__(

@@ -62,8 +62,8 @@ def spline_tables(
 ) -> SplineTables:
     """Fit splines to the outputs of networks, and to the parts of edges in densities.
 
-    `elements` are the numbers of those that occur, of `count` in the model; the splines will be evaluated in `dtype`.
-    Raises InputError if weights and their derivatives cannot meet the relative tolerance.
+    `elements` are the numbers of the elements that occur, of `count` elements of the model; the splines will be
+    evaluated in `dtype`. Raises InputError if weights and their derivatives cannot meet the relative tolerance.
     """
     if not tolerance >= LEAST[dtype]:
         raise InputError(
