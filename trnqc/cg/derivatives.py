@@ -25,15 +25,8 @@ Tensors = Sequence[Tensor]
 class Calls:
     """Calls of the three operators with fixed edges and options.
 
-    Parameters
-    ----------
-    apply : callable
-        Takes the name of an operator, its operands, edges and options.
-    rest : tuple
-        The edges and options of the problem.
-    linear : tuple
-        The edges and options of the problem without the paths that have no weights. Those paths are constant in w;
-        all others are linear in w.
+    `linear` are those of the problem without the paths that have no weights: those paths are constant in w; all others
+    are linear in w.
     """
 
     apply: Callable[..., Any]

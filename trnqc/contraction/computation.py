@@ -32,20 +32,10 @@ from trnqc.expression.symmetry import Exchange
 
 @dataclass(frozen=True)
 class Part:
-    """One summand of an assignment: a coefficient times the result of an operation tree.
+    """One summand of an assignment: an exact coefficient times the result of an operation tree.
 
-    Attributes
-    ----------
-    coefficient : Fraction
-        Exact.
-    tree : Tree
-        The operations.
-    schedule : Schedule or None
-        Fused loops, if the steps would hold more than the memory limit.
-    ladder : Ladder or None
-        The tree as a ladder contraction, if it is one.
-    loops : LadderLoops or None
-        Loops over the symmetric pairs of the ladder, which then replace the steps and the schedule.
+    A schedule fuses loops if the steps would hold more than the memory limit. If the tree is a ladder, `loops` over its
+    symmetric pairs may replace the steps and the schedule.
     """
 
     coefficient: Fraction
@@ -108,19 +98,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Assignment:
-    """A target and the sum of parts that is assigned or added to it.
-
-    Attributes
-    ----------
-    target : str
-        Name of the result.
-    labels : tuple of str
-        Axes of the result and of every part.
-    parts : tuple of Part
-        The summands.
-    accumulate : bool
-        Whether the sum is added to the target.
-    """
+    """A target and the sum of parts, all with the axes `labels`, that is assigned or (`accumulate`) added to it."""
 
     target: str
     labels: tuple[str, ...]

@@ -98,7 +98,7 @@ def contracted(
     time_limit: float | None = TIME_LIMIT,
     optimize: Optimize = True,
 ) -> Any:
-    """Return what `einsum` returns, by the library of the arrays or by `gemm`."""
+    """Return the result of `einsum`, by the library of the arrays or by `gemm`."""
     arrays = as_arrays(operands)
     if out is not None or any(is_dataset(x) for x in arrays):
         if symmetries:

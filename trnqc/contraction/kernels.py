@@ -45,23 +45,10 @@ LIBRARY = Kernels()
 
 
 def backend_kernels(name: str, precision: str, operands: Iterable[Any] = ()) -> Kernels:
-    """Return the kernels of a backend.
+    """Return the kernels of a backend ("cpu", "simulator" or "neuron") for these operands.
 
-    Parameters
-    ----------
-    name : str
-        A backend: "cpu", "simulator" or "neuron".
-    precision : str
-        One of `trnqc.types.PRECISIONS`.
-    operands : iterable
-        Arrays that the kernels will be called with.
-
-    Raises
-    ------
-    InputError
-        If no backend has this name, or an operand belongs to another library than NumPy.
-    BackendUnavailable, UnsupportedPrecision
-        If the backend cannot run here, or not in this precision.
+    Raises InputError for other backends or operands that are no NumPy arrays, BackendUnavailable and
+    UnsupportedPrecision if the backend cannot run here, or not in this precision.
     """
     # Backends bring compilers and the simulator, which most contractions do not need.
     from trnqc import backends

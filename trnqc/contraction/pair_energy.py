@@ -65,15 +65,7 @@ class OuterSum:
 
 @dataclass(frozen=True)
 class PairForm:
-    """target = direct E_direct + exchange E_exchange.
-
-    Attributes
-    ----------
-    factor, occupied, virtual, auxiliary
-        Name of B, and its axes i, a, Q.
-    denominator, axes
-        Name of D, and its axes i, a, j, b.
-    """
+    """target = direct E_direct + exchange E_exchange, with B of the axes i, a, Q and D of the axes i, a, j, b."""
 
     target: str
     factor: str

@@ -34,7 +34,7 @@ class Clock:
         self.omitted: tuple[str, ...] = ()
 
     def out_of_time(self, omitted: str, part: float) -> bool:
-        """Return whether this fraction of the limit is over, and record what is left out then."""
+        """Return whether this fraction of the limit is over, and record the searches `omitted` then."""
         if self.limit is None or time.thread_time() - self.start < part * self.limit:
             return False
         if omitted not in self.omitted:
@@ -49,10 +49,7 @@ _current: ContextVar[Clock | None] = ContextVar("planning", default=None)
 def planning(limit: float | None) -> Iterator[Clock]:
     """Limit planning to so many seconds of processor time; None for no limit.
 
-    Raises
-    ------
-    InputError
-        If the limit is neither None nor a non-negative number.
+    Raises InputError if the limit is neither None nor a non-negative number.
     """
     if limit is not None and not (isinstance(limit, int | float) and limit >= 0):
         raise InputError(f"time_limit is a number of seconds for planning, or None for no limit; found {limit!r}")
@@ -65,6 +62,6 @@ def planning(limit: float | None) -> Iterator[Clock]:
 
 
 def out_of_time(omitted: str, part: float = 1.0) -> bool:
-    """Return whether this fraction of the time limit is over; omitted: what the search then leaves out, in words."""
+    """Return whether this fraction of the limit is over; `omitted`: the searches that are then left out, in words."""
     clock = _current.get()
     return clock is not None and clock.out_of_time(omitted, part)

@@ -33,7 +33,7 @@ class Node:
 
     @cached_property
     def loops(self) -> tuple[str, ...]:
-        """Labels of the perfect loop nest of this step: those of the result, then the summed ones."""
+        """Labels of the perfect loop nest of this step: the labels of the result, then the summed labels."""
         return union(self.indices, *(operand.indices for operand in self.operands))
 
     @property
@@ -56,12 +56,8 @@ class Node:
 class Pair:
     """Two labels of a step that runs over first < second (sign -1) or first <= second (sign 1) only.
 
-    Attributes
-    ----------
-    sign : int
-        What the exchange of the labels multiplies the result with, or if they are summed, either operand.
-    held : tuple of bool
-        Which operands have the two labels.
+    Exchanging the labels multiplies the result with `sign`, or either operand if the labels are summed. `held` says
+    which operands have the two labels.
     """
 
     first: str
@@ -72,21 +68,10 @@ class Pair:
 
 @dataclass(frozen=True)
 class Tree:
-    """The steps that compute `root`.
+    """The steps that compute `root`, the last of them.
 
-    Attributes
-    ----------
-    root : Node
-        The last step.
-    indices : mapping
-        Label -> index with its extent.
-    pairs : tuple of (str, tuple of Pair)
-        Name of a step -> pairs of labels over which it runs once (see `order.symmetric_pairs`).
-
-    Raises
-    ------
-    InputError
-        If names of steps repeat, or a step's labels are inconsistent.
+    `pairs` gives by name of step the pairs of labels over which the step runs once (see `order.symmetric_pairs`).
+    Raises InputError if names of steps repeat, or a step's labels are inconsistent.
     """
 
     root: Node

@@ -7,20 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Leaf:
-    """One operand as it stands in a product.
+    """One operand as it stands in a product; a label that repeats means the diagonal.
 
-    Attributes
-    ----------
-    name : str
-        Name of the array.
-    indices : tuple of str
-        Label of each axis; a label that repeats means the diagonal.
-    operand : int
-        Number of the array among the operands; negative for an array that an earlier assignment computes.
-    cost : int
-        Multiply-adds for one element of a function; 0 for a stored array.
-    reciprocal : bool
-        Whether the product takes 1/x of each element.
+    `operand` is the number of the array, negative if an earlier assignment computes it; `cost` the multiply-adds for
+    one element of a function, 0 for a stored array; `reciprocal` takes 1/x of each element.
     """
 
     name: str

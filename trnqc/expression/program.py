@@ -15,17 +15,7 @@ from trnqc.expression.terms import Factor, Sum, Tensor, Term, signed
 
 @dataclass(frozen=True)
 class Statement:
-    """An assignment of a sum of terms to a target.
-
-    Attributes
-    ----------
-    target : Factor
-        The tensor that is computed, with its labels.
-    terms : tuple of Term
-        What is summed.
-    accumulate : bool
-        Whether the sum is added to the target (``+=``) rather than assigned (``=``).
-    """
+    """An assignment of a sum of terms to a target, or an addition (``+=``) if `accumulate`."""
 
     target: Factor
     terms: tuple[Term, ...]
@@ -177,21 +167,9 @@ class Program:
 
 
 def check_factor(factor: Factor, labels: Mapping[str, str], shapes: Mapping[str, tuple[str, ...]]) -> None:
-    """Check that a factor is consistent with the declarations.
+    """Check a factor against the spaces of labels and of the axes of tensors, by name.
 
-    Parameters
-    ----------
-    factor : Factor
-        The factor.
-    labels : mapping
-        Label -> name of its space.
-    shapes : mapping
-        Name of a tensor -> names of the spaces of its axes.
-
-    Raises
-    ------
-    ExpressionError
-        If a label or the tensor is not declared, or if their spaces differ.
+    Raises ExpressionError if a label or the tensor is not declared, or if their spaces differ.
     """
     for axis, label in enumerate(factor.labels):
         if label not in labels:
@@ -208,20 +186,10 @@ def check_factor(factor: Factor, labels: Mapping[str, str], shapes: Mapping[str,
 
 
 def check_target(statement: Statement, shapes: Mapping[str, tuple[str, ...]]) -> None:
-    """Check the target of a statement against its terms.
+    """Check the target of a statement against its terms, given the `shapes` of tensors that have a value.
 
-    Parameters
-    ----------
-    statement : Statement
-        The statement.
-    shapes : mapping
-        Name of a tensor -> names of the spaces of its axes, for tensors that have a value.
-
-    Raises
-    ------
-    ExpressionError
-        If a label of the target repeats or is missing in a term, if a term has no tensor, or if the statement adds to a
-        target that has no value.
+    Raises ExpressionError if a label of the target repeats or is missing in a term, if a term has no tensor, or if the
+    statement adds to a target that has no value.
     """
     target = statement.target
     if statement.accumulate and target.tensor not in shapes:
@@ -238,7 +206,7 @@ def check_target(statement: Statement, shapes: Mapping[str, tuple[str, ...]]) ->
 
 
 def _check(program: Program) -> None:
-    """Check every factor and target against what is declared or computed before."""
+    """Check every factor and target against the declarations and the results of earlier statements."""
     labels = dict(program.labels)
     shapes = {tensor.name: tuple(space.name for space in tensor.spaces) for tensor in program.tensors}
     for statement in program.statements:

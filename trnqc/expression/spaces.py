@@ -11,17 +11,7 @@ from trnqc.errors import ExpressionError
 
 @dataclass(frozen=True)
 class Index:
-    """A label with its range.
-
-    Attributes
-    ----------
-    label : str
-        Name of the index.
-    extent : int
-        The index runs over 0 .. extent - 1.
-    symbol : str
-        The symbol of the extent in symbolic operation counts.
-    """
+    """A label that runs over 0 .. extent - 1, with the symbol of the extent in symbolic operation counts."""
 
     label: str
     extent: int
@@ -85,14 +75,7 @@ def split_labels(labels: str | tuple[str, ...]) -> tuple[str, ...]:
 def fresh_label(labels: dict[str, str], like: str, taken: Collection[str]) -> str:
     """Return a label over the space of `like` that is not in `taken`.
 
-    Parameters
-    ----------
-    labels : dict
-        Label -> name of its space. If all labels of the space are taken, a new label is added.
-    like : str
-        A label.
-    taken : collection of str
-        Labels that must not be returned.
+    If all labels of the space are taken, a new label is added to `labels`.
     """
     for label, space in labels.items():
         if space == labels[like] and label not in taken:

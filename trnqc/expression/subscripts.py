@@ -23,20 +23,10 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Subscripts:
-    """One contraction.
+    """One contraction, with labels of operands and result, and extents in order of first appearance.
 
-    Attributes
-    ----------
-    text : str
-        The subscripts as they were written.
-    inputs : tuple of tuple of str
-        Labels of each operand, without its squeezed axes.
-    output : tuple of str
-        Labels of the result.
-    extents : dict
-        Label -> extent, in order of first appearance.
-    squeezed : tuple of tuple of int
-        For each operand the axes of extent 1 whose label has a larger extent elsewhere. They are removed first.
+    `squeezed` are, by operand, the axes of extent 1 whose label has a larger extent elsewhere. They are removed first,
+    and are not among `inputs`.
     """
 
     text: str
@@ -60,10 +50,7 @@ class Subscripts:
     def leaves(self, same: Sequence[int] = ()) -> tuple[Leaf, ...]:
         """Return the operands, named A, B, C ...
 
-        Parameters
-        ----------
-        same : sequence of int
-            For each operand the number of the first operand that is the same array; by default all are different.
+        By operand, `same` is the number of the first operand that is the same array; by default all are different.
         """
         names = same or range(len(self.inputs))
         return tuple(Leaf(operand_name(names[k]), labels, k) for k, labels in enumerate(self.inputs))
@@ -182,7 +169,7 @@ Place = tuple[str, int]
 
 
 def _scan(text: str, part: str, column: int) -> list[Place]:
-    """Return the labels of one operand or of the result. column: the first column of this part of the text."""
+    """Return the labels of one operand or of the result; `column` is the first column of this part of the text."""
     places: list[Place] = []
     k = 0
     while k < len(part):
@@ -244,7 +231,7 @@ def _result(text: str, column: int, inputs: list[tuple[list[str], list[int]]]) -
 
 
 def _implicit(labels: list[str]) -> tuple[str, ...]:
-    """Return the labels of a result that is not stated: those of an ellipsis, then those that occur once."""
+    """Return the labels of a result that is not stated: the labels of an ellipsis, then all labels that occur once."""
     dots = sorted({x for x in labels if x.startswith("...")}, key=lambda label: -int(label[3:]))
     return (*dots, *sorted(x for x in set(labels) if labels.count(x) == 1 and not x.startswith("...")))
 

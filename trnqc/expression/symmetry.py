@@ -57,14 +57,9 @@ class Symmetry:
 
 @dataclass(frozen=True)
 class Exchange:
-    """A symmetry under which exchanging the two axes of every pair at once multiplies the tensor by a sign.
+    """A symmetry under which exchanging the two axes of every pair at once multiplies the tensor by a sign, 1 or -1.
 
-    Attributes
-    ----------
-    pairs : tuple of (int, int)
-        Disjoint pairs of axes. ((0, 1), (2, 3)) with sign 1 states t_efij = t_feji.
-    sign : int
-        1 or -1.
+    Pairs are disjoint: ((0, 1), (2, 3)) with sign 1 states t_efij = t_feji.
     """
 
     pairs: tuple[tuple[int, int], ...]

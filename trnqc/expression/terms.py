@@ -105,17 +105,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Factor:
-    """A tensor at indices.
-
-    Attributes
-    ----------
-    tensor : str
-        Name of the tensor.
-    labels : tuple of str
-        Label of each axis.
-    reciprocal : bool
-        Whether 1/x of each element is taken.
-    """
+    """A tensor at indices; `reciprocal` takes 1/x of each element."""
 
     tensor: str
     labels: tuple[str, ...]
@@ -162,15 +152,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Sum:
-    """A sum of terms, the result of arithmetic with tensors at indices.
-
-    Attributes
-    ----------
-    terms : tuple of Term
-        The summands.
-    tensors : tuple of Tensor
-        Declarations of the tensors that the terms name.
-    """
+    """A sum of terms, the result of arithmetic with tensors at indices, and declarations of the tensors."""
 
     terms: tuple[Term, ...]
     tensors: tuple[Tensor, ...] = ()

@@ -15,17 +15,7 @@ TOKEN = re.compile(
 
 @dataclass(frozen=True)
 class Token:
-    """A word of the text.
-
-    Attributes
-    ----------
-    kind : str
-        "number", "name", "sign" or "end".
-    text : str
-        The word.
-    line, column : int
-        Its position, counted from 0.
-    """
+    """A word of the text ("number", "name", "sign" or "end") and its position, counted from 0."""
 
     kind: str
     text: str
@@ -36,10 +26,7 @@ class Token:
 def logical_lines(lines: Sequence[str]) -> Iterator[list[Token]]:
     """Yield the tokens of each line together with the lines that continue it, and a token of kind "end".
 
-    Raises
-    ------
-    ExpressionError
-        If a character cannot begin a word.
+    Raises ExpressionError if a character cannot begin a word.
     """
     group: list[Token] = []
     for number, line in enumerate(lines):
@@ -71,18 +58,6 @@ def _scan(line: str, number: int) -> list[Token]:
 
 
 def error_at(message: str, line: str, column: int, number: int | None = None) -> ExpressionError:
-    """Return an error that shows a line of text with a caret under a column.
-
-    Parameters
-    ----------
-    message : str
-        What is wrong.
-    line : str
-        The line.
-    column : int
-        The column, counted from 0.
-    number : int, optional
-        The number of the line, counted from 1, if the text has several.
-    """
+    """Return an error that shows line `number` (from 1) of a text, with a caret under a column (from 0)."""
     where = "" if number is None else f"line {number}: "
     return ExpressionError(f"{where}{message}\n  {line}\n  {' ' * column}^")

@@ -86,7 +86,7 @@ class Array:
 
 
 def row_major(index: Sequence[Value | int], extents: Sequence[Value | int]) -> Value:
-    """The position of an element of a row-major array, as an i64 value; extents are those of all axes but the first."""
+    """The position of an element of a row-major array, as an i64 value; `extents` are of all axes but the first."""
     position = _position(index[0])
     for extent, i in zip(extents, index[1:], strict=True):
         position = position * extent + _position(i)

@@ -13,15 +13,8 @@ def needed(function: st.Function, kernel: bool) -> st.Block:
     """Return the body of a function without barriers that follow another one immediately, on every way to them.
 
     Between two barriers of which one is left out, no lane reads or writes an array of all lanes. A loop whose body ends
-    with a barrier needs none where the body begins.
-
-    Parameters
-    ----------
-    function : Function
-        The function.
-    kernel : bool
-        Whether the host starts it. Arrays that a kernel only reads are written by nobody meanwhile; those of other
-        functions may be arrays in shared memory that its caller writes.
+    with a barrier needs none where the body begins. Arrays that a `kernel`, started by the host, only reads are written
+    by nobody meanwhile; those of other functions may be arrays in shared memory that the caller writes.
     """
     names = {st.name_of(p) for p in function.params if isinstance(p, Array)}
     unwritten = frozenset(names.difference(function.written)) if kernel else frozenset()

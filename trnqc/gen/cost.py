@@ -72,16 +72,9 @@ ZERO = Count()
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a program for one lane.
+    """The cost of a program for one lane: floating-point operations and bytes of global arrays, cached or not.
 
-    Attributes
-    ----------
-    flops : Count
-        Floating-point operations.
-    read, written : Count
-        Bytes read from and written to global arrays. Every access counts, cached or not.
-    operations : mapping
-        How often each floating-point operation occurs in the program, without regard to loops.
+    `operations` counts each operation in the program, without regard to loops.
     """
 
     flops: Count = ZERO

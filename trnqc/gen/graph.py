@@ -19,18 +19,10 @@ FREE = ("const", "lane", "var", "load")
 
 @dataclass(frozen=True)
 class Graph:
-    """A directed acyclic graph of nodes 0 .. n-1, operands before users.
+    """A directed acyclic graph of nodes 0 .. n-1, operands (each once) before users; targets are results.
 
-    Parameters
-    ----------
-    operands : tuple of tuples
-        operands[v] contains the nodes that v needs, each once.
-    targets : tuple of int
-        The nodes whose values are results.
-    inputs : tuple of int
-        Nodes without operands that are available from the start. They are live until their last use.
-    values : tuple of Value
-        The value of each node; empty for a graph without values.
+    `inputs` are nodes without operands that are available from the start and live until their last use; `values` is
+    empty for a graph without values.
     """
 
     operands: tuple[tuple[int, ...], ...]

@@ -40,11 +40,8 @@ class Lanes:
 def analyse(root: st.Function) -> Lanes:
     """Analyse a function and all functions that it calls.
 
-    Raises
-    ------
-    ProgramError
-        If a name is used outside its scope, control flow differs by lane, a value that differs by lane is stored to an
-        element that all lanes share, or the arguments of a call do not fit the parameters.
+    Raises ProgramError if a name is used outside its scope, control flow differs by lane, a value that differs by lane
+    is stored to an element that all lanes share, or the arguments of a call do not fit the parameters.
     """
     program = functions(root)
     if len({f.name for f in program}) != len(program):

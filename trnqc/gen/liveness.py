@@ -15,16 +15,9 @@ from trnqc.gen.graph import Graph
 
 @dataclass(frozen=True)
 class Lifetime:
-    """The lifetime of a node.
+    """The lifetime of a node: the step that computes the node, or -1 for an input, and the step of its last use.
 
-    Attributes
-    ----------
-    node : int
-        The node.
-    birth : int
-        The step that computes it, or -1 for an input.
-    death : int
-        The step of its last use, or `birth` if no step uses it.
+    The death is the birth if no step uses the node.
     """
 
     node: int
@@ -63,14 +56,7 @@ def peak_live(graph: Graph, order: Sequence[int]) -> int:
 class Slots:
     """An assignment of values to slots, which are variables that several values share.
 
-    Attributes
-    ----------
-    place : tuple of int
-        The slot of each node, or -1 for a node without one.
-    count : int
-        The number of slots.
-    before : int
-        The number of values that have a slot.
+    `place` is -1 for a node without a slot; `before` counts the values that have one.
     """
 
     place: tuple[int, ...]

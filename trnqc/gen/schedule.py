@@ -60,16 +60,8 @@ def reach(graph: Graph, ties: Ties = first) -> Order:
 class State:
     """The state of list scheduling, from which scores are computed.
 
-    Attributes
-    ----------
-    graph : Graph
-        The graph.
-    waiting : list of int
-        The number of users of each node that are not ordered yet.
-    missing : list of int
-        The number of operands of each node that are not ordered yet.
-    done : int
-        The ordered nodes and the inputs, with bit v for node v.
+    By node, `waiting` and `missing` are the numbers of users and operands that are not ordered yet; `done` has bit v
+    for each ordered node or input v.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -91,17 +83,9 @@ class State:
 
 
 def by_score(graph: Graph, score: Callable[[State, int], float], ties: Ties = first) -> Order:
-    """List scheduling: take the ready node with the highest score.
+    """List scheduling: take the ready node with the highest score(state, node).
 
-    Parameters
-    ----------
-    graph : Graph
-        The graph to order.
-    score : callable
-        score(state, node) is the score of a ready node.
-    ties : callable
-        Returns the number by which nodes of equal score are compared. If these are equal too, the node that became
-        ready last is taken.
+    Nodes of equal score are compared by `ties`, and if these are equal too, the node that became ready last is taken.
     """
     state = State(graph)
     order: list[int] = []
@@ -113,7 +97,7 @@ def by_score(graph: Graph, score: Callable[[State, int], float], ties: Ties = fi
 
 
 class _Ready:
-    """The ready nodes, which are those with all operands available, in the order in which they became ready."""
+    """The ready nodes, whose operands are all available, in the order in which they became ready."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -130,7 +114,7 @@ class _Ready:
 
 
 def target(graph: Graph, ties: Ties = first) -> Order:
-    """Complete one target after the other, each time the one that increases the number of live values least."""
+    """Complete one target after the other, each time the target that increases the number of live values least."""
     return _Completion(graph, ties).run()
 
 
@@ -171,7 +155,7 @@ class _Completion:
         return nodes | _union(self.needed[v] for v in _bits(nodes))
 
     def extra(self, nodes: int) -> int:
-        """How many more values are live after the nodes are computed than before."""
+        """Increase of the number of live values when the nodes are computed."""
         later = ~(self.done | nodes)
         added = sum(1 for v in _bits(nodes) if self.users[v] & later)
         read = _union(self.needed[v] for v in _bits(nodes)) & self.done

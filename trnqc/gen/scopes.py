@@ -9,19 +9,17 @@ from trnqc.gen.values import Value, walk
 
 
 def check(function: st.Function) -> None:
-    """Check the names of a function. Bodies of loops and branches are scopes, blocks with a title are not.
+    """Check the names of a function.
 
-    Raises
-    ------
-    ProgramError
-        If a name is used outside its scope, introduced twice in one scope, or used with another type.
+    Bodies of loops and branches are scopes, blocks with a title are not. Raises ProgramError if a name is used outside
+    its scope, introduced twice in one scope, or used with another type.
     """
     names = {st.name_of(p): p for p in (*function.params, *((function.group,) if function.group is not None else ()))}
     _block(function, function.body, names, set(names))
 
 
 def _block(function: st.Function, block: st.Block, names: dict[str, Value | Array], scope: set[str]) -> None:
-    """Check a block. `names` are all names that can be used, `scope` those that the innermost scope introduces."""
+    """Check a block. `names` are all names that can be used, `scope` the names that the innermost scope introduces."""
     for s in block.body:
         for value in st.values(s):
             _read(function, value, names)

@@ -333,7 +333,7 @@ def statements(root: Statement) -> Iterator[Statement]:
 
 
 def values(statement: Statement) -> tuple[Value, ...]:
-    """The values that the statement itself evaluates, without those of the statements inside it."""
+    """The values that the statement itself evaluates, without the values of statements inside it."""
     match statement:
         case Let() | Declare() | Assign():
             return (statement.value,)

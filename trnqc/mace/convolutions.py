@@ -25,19 +25,10 @@ SPLINE_TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Radial:
-    """How the weights of edges are computed.
+    """How the weights of edges are computed: by the networks of the model, or by splines of the length.
 
-    Parameters
-    ----------
-    kind : {"exact", "spline"}
-        By the networks of the model, or by splines of the length.
-    tolerance : float
-        Largest error of splines and of their derivatives, relative to the largest weights and derivatives.
-
-    Raises
-    ------
-    InputError
-        For another kind.
+    The kind is "exact" or "spline"; InputError is raised for another kind. `tolerance` is the largest error of splines
+    and of their derivatives, relative to the largest weights and derivatives.
     """
 
     kind: str = "exact"
@@ -50,17 +41,10 @@ class Radial:
 
 @dataclass(frozen=True, eq=False)
 class Convolutions:
-    """The geometry of edges and the convolutions of all layers.
+    """The geometry of edges, and the convolutions and densities of all layers.
 
-    Parameters
-    ----------
-    geometry : Geometry
-    layers : tuple of FirstConvolution and LayerConvolution
-    densities : tuple of EdgeDensity or None
-        Those of the layers that have one.
-    splines : SplineTables or None
-    elements : frozenset of int, optional
-        The numbers of the elements that are covered. None stands for all elements of the model.
+    `densities` has None for a layer without a density; `elements` are the numbers of the elements that are covered,
+    None for all elements of the model.
     """
 
     geometry: Geometry
@@ -77,20 +61,8 @@ class Convolutions:
 def convolutions(model: Model, radial: Radial, elements: np.ndarray, dtype: str) -> Convolutions:
     """Compile the convolutions of a model, or load them from the cache.
 
-    Parameters
-    ----------
-    model : Model
-    radial : Radial
-    elements : numpy.ndarray
-        The numbers of the elements that occur, int64. Splines are fitted for pairs of these.
-    dtype : {"f32", "f64"}
-
-    Raises
-    ------
-    InputError
-        If splines cannot meet the tolerance.
-    UnsupportedError
-        For networks that the programs do not cover.
+    Splines are fitted for pairs of `elements`, int64 numbers. Raises InputError if splines cannot meet the tolerance,
+    UnsupportedError for networks that the programs do not cover.
     """
     blocks, present = [block.convolution for block in model.interactions], np.unique(elements).tolist()
     by_element = applies(blocks[0], len(present))

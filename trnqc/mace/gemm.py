@@ -28,17 +28,7 @@ A_ROW, C_ROW, C_VECTOR = (Var(name, "i64") for name in ("a_row", "c_row", "c_vec
 
 @dataclass(frozen=True)
 class Tile:
-    """The sums that stay in registers.
-
-    Attributes
-    ----------
-    rows : int
-        Number of rows of a and c.
-    vectors : int
-        Number of vectors of a row of c, which is the width of a panel of b.
-    lanes : int
-        Number of elements of a vector.
-    """
+    """The sums that stay in registers: rows of a and c, and vectors of a row of c (the width of a panel of b)."""
 
     rows: int
     vectors: int
@@ -61,20 +51,10 @@ class Tile:
 
 
 def pack(b: np.ndarray, tile: Tile) -> np.ndarray:
-    """Return a matrix in the order in which `product` reads it.
+    """Return a matrix [k, columns] as vectors [k * vectors, lanes], in the order in which `product` reads it.
 
-    Parameters
-    ----------
-    b : numpy.ndarray
-        Matrix [k, columns].
-    tile : Tile
-
-    Returns
-    -------
-    numpy.ndarray
-        Vectors [k * vectors, lanes], where `vectors` are those of the columns, the last one filled up with zeros.
-        Panels of `tile.vectors` vectors follow one another, and the last one may be narrower. In a panel, k is the
-        slow index.
+    The last vector of the columns is filled up with zeros. Panels of `tile.vectors` vectors follow one another, and the
+    last one may be narrower. In a panel, k is the slow index.
     """
     k, columns = b.shape
     vectors = tile.vectors_of(columns)
@@ -86,26 +66,12 @@ def pack(b: np.ndarray, tile: Tile) -> np.ndarray:
 
 @cache
 def product(tile: Tile, dtype: str, accumulate: bool = False) -> st.Function:
-    """Return the program of c = a b, or c += a b.
+    """Return the program of c = a b, or c += a b if `accumulate`.
 
-    Parameters
-    ----------
-    tile : Tile
-    dtype : {"f32", "f64"}
-    accumulate : bool
-        Whether the product is added to c.
-
-    Returns
-    -------
-    Function
-        Its parameters are ``m, k, vectors`` (rows of a, rows of b, vectors of a row of c), ``a``, ``a_row`` (elements
-        from one row of a to the next), ``b`` (packed), ``c`` (an array of lanes), ``c_row`` and ``c_vector`` (vectors
-        from one row, and from one vector of a row, to the next).
-
-    Notes
-    -----
-    c[i, j] = sum_k a[i, k] b[k, j], with k in order, in float32 as a sum of sums over 32 of them. The bits of a row
-    of c do not depend on the other rows.
+    Its parameters are ``m, k, vectors`` (rows of a, rows of b, vectors of a row of c), ``a``, ``a_row`` (elements from
+    one row of a to the next), ``b`` (packed), ``c`` (an array of lanes), ``c_row`` and ``c_vector`` (vectors from one
+    row, and from one vector of a row, to the next). c[i, j] = sum_k a[i, k] b[k, j], with k in order, in float32 as a
+    sum of sums over 32 of them. The bits of a row of c do not depend on the other rows.
     """
     b, (left, right, c) = Builder(), _operands(dtype)
     whole = b.let("whole", VECTORS // tile.vectors * tile.vectors)

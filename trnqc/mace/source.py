@@ -1,4 +1,4 @@
-"""Descriptions from what users have: files of descriptions, files of mace-torch, or modules."""
+"""Load a model description from a file of `trnqc.mace.save`, a file of mace-torch, or a module of mace-torch."""
 
 from __future__ import annotations
 

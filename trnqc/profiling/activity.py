@@ -29,18 +29,8 @@ GAP = 0.05
 class Activity:
     """Activity of one engine on one core.
 
-    Attributes
-    ----------
-    engine, core
-        Engine and core.
-    active
-        Time in ns in which at least one event ran, without waits.
-    total
-        Sum of the lengths of all events in ns.
-    count
-        Number of events.
-    percent
-        ``active`` in percent of the listed time.
+    `active` is the time in ns in which at least one event ran, without waits, `total` the sum of the lengths of all
+    events in ns, and `percent` is `active` in percent of the listed time.
     """
 
     engine: str
@@ -204,14 +194,9 @@ def matrix(profile: Profile) -> Matrix:
 
 
 def stalls(profile: Profile, top: int | None = None) -> tuple[Stall, ...]:
-    """Return the stalls, longest first.
+    """Return the stalls, longest first, at most `top` causes per engine.
 
-    Parameters
-    ----------
-    profile : Profile
-        The profile. The stalls that its source states take precedence over those of its events.
-    top : int, optional
-        Largest number of causes per engine. By default all are returned.
+    Stalls that the source of the profile states take precedence over those of its events.
     """
     start, end = profile.span
     whole = profile.number("total_time")

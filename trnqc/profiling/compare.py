@@ -41,7 +41,7 @@ class Comparison:
 
     @property
     def speedup(self) -> float | None:
-        """Total time of A divided by that of B; None if unknown."""
+        """Total time of A divided by the total time of B; None if unknown."""
         time = next((row for row in self.rows if row.name == "total_time"), None)
         return None if time is None or not time.b or time.a is None else time.a / time.b
 

@@ -18,17 +18,7 @@ KINDS = {"modelled": "modelled, no device took part", "device": "measured on a d
 
 
 def report(profile: Profile, top: int = 5, everything: bool = False) -> Group:
-    """Return the report of one profile.
-
-    Parameters
-    ----------
-    profile : Profile
-        The profile.
-    top : int
-        Rows per engine in the stall table.
-    everything : bool
-        If true, all summary fields are shown and not only the main ones.
-    """
+    """Return the report of one profile: `top` stalls per engine, and the main summary fields or `everything`."""
     parts = [_about(profile), _summary(profile, everything)]
     if profile.lanes:
         parts += [_overlap(profile), _instructions(profile, 2 * top)]

@@ -20,22 +20,10 @@ DMA_ENGINES = 16
 
 @dataclass(frozen=True)
 class Machine:
-    """Properties of one target.
+    """Properties of one target: clock of TensorE in GHz, sizes of `sbuf` and `psum` in bytes per partition.
 
-    Attributes
-    ----------
-    target, words
-        Name of the target, and its description for reports.
-    tensor_ghz
-        Clock of TensorE in GHz.
-    sbuf, psum
-        Sizes in bytes per partition.
-    cores
-        NeuronCores per chip.
-    hbm_chip, hbm_stacks
-        HBM bandwidth of the chip in bytes/s, and its number of HBM stacks.
-    dma_practical
-        Rate in bytes/s that one DMA engine reaches in practice.
+    `cores` are NeuronCores per chip, `hbm_chip` the HBM bandwidth of the chip in bytes/s, `hbm_stacks` its HBM stacks,
+    `dma_practical` the rate in bytes/s that one DMA engine reaches in practice, `words` a description for reports.
     """
 
     target: str
@@ -91,13 +79,7 @@ FAMILIES = {"trn1n": "trn1", "inf2": "trn1", "trn2u": "trn2", "trn2n": "trn2"} |
 
 
 def machine(target: str) -> Machine:
-    """Return the machine of a target.
-
-    Raises
-    ------
-    InputError
-        If the target is unknown.
-    """
+    """Return the machine of a target. Raises InputError if the target is unknown."""
     if target not in MACHINES:
         raise InputError(f"target: expected one of {', '.join(MACHINES)}, found {target!r}")
     return MACHINES[target]

@@ -72,20 +72,9 @@ class Labels:
 class Lane:
     """The n events of one engine or DMA queue, sorted by their start.
 
-    Attributes
-    ----------
-    engine
-        One of ENGINES, ``dma...`` for a DMA engine or queue, otherwise the name in the source.
-    start, end
-        Times in ns, float64 [n].
-    op
-        Kinds of the instructions or packets.
-    name
-        Names of the events in the source.
-    stall, stall_ns
-        Cause and length in ns of the wait before each event; the cause is "none" without a wait.
-    core
-        Number of the physical core.
+    `engine` is one of ENGINES, ``dma...`` for a DMA engine or queue, otherwise the name in the source; times are in ns,
+    float64 [n]. `op` are kinds of instructions or packets, `name` names in the source, `core` the physical core; the
+    cause of the wait before an event is "none" without a wait.
     """
 
     engine: str

@@ -23,20 +23,10 @@ MATMULS = ("MATMUL", "MATMULT", "nc_matmul", "nc_matmul_mx")
 
 @dataclass(frozen=True)
 class Roofline:
-    """The position of a profile in the roofline model.
+    """The position of a profile in the roofline model: rates in flop/s, intensity and ridge in flop/byte.
 
-    Attributes
-    ----------
-    intensity
-        Arithmetic intensity in flop/byte.
-    achieved, peak, attainable
-        Rates in flop/s. ``peak`` is that of the mix of precisions that ran.
-    bandwidth
-        Slope of the roof in bytes/s.
-    ridge
-        Intensity in flop/byte at which the slope meets the peak.
-    bound
-        "memory" below the ridge, otherwise "compute".
+    ``peak`` is that of the mix of precisions that ran, `bandwidth` the slope of the roof in bytes/s, which meets the
+    peak at the ridge; `bound` is "memory" below the ridge, otherwise "compute".
     """
 
     intensity: float

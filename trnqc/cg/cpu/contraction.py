@@ -34,18 +34,9 @@ STARTS, ELEMENTS, NODES = Array("starts", "i64"), Array("elements", "i64"), Arra
 
 
 def recipe(problem: ContractionProblem, kind: str, directions: int, dtype: str, lanes: int) -> Recipe:
-    """Return the recipe of a program.
+    """Return the recipe of a program for n `directions` and blocks of `lanes` channels.
 
-    Parameters
-    ----------
-    problem : ContractionProblem
-    kind : {"value", "gradient", "gradients"}
-    directions : int
-        The number n of directions.
-    dtype : {"f64", "f32"}
-        Type of the elements.
-    lanes : int
-        Number of channels in a block.
+    The kind is "value", "gradient" or "gradients", the dtype "f64" or "f32".
     """
     name = kernel_name(kind, directions)
     parameters: tuple[Value | Array, ...] = (BLOCKS, STARTS, ELEMENTS, NODES, *_operands(kind, directions, dtype))
@@ -113,7 +104,7 @@ def _over_nodes(
 
 
 def _is_output(operand: Array, operands: tuple[Array, ...]) -> bool:
-    """Whether an operand has the components of B, not those of x."""
+    """Whether an operand has the components of B rather than the components of x."""
     return operand.name == "gb" or (operand.name == "out" and all(other.name != "gb" for other in operands))
 
 

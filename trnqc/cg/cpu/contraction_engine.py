@@ -25,17 +25,7 @@ NODES = 16
 
 @dataclass(frozen=True)
 class Groups:
-    """Nodes in ranges of one element.
-
-    Parameters
-    ----------
-    starts : numpy.ndarray
-        int64 [groups + 1]; group g has the nodes ``nodes[starts[g]:starts[g + 1]]``.
-    elements : numpy.ndarray
-        int64 [groups], the element of each group.
-    nodes : numpy.ndarray
-        int64 [nodes], the numbers of the nodes in the order of their elements.
-    """
+    """Nodes in ranges of one element: group g has the nodes nodes[starts[g]:starts[g + 1]]. All arrays are int64."""
 
     starts: np.ndarray
     elements: np.ndarray
@@ -85,16 +75,9 @@ def unpacked(coefficients: np.ndarray, channels: int) -> np.ndarray:
 class ContractionEngine:
     """A symmetric contraction and its derivatives on NumPy arrays of one dtype; see `contraction_engine`.
 
-    With N nodes, E elements, T terms, C channels and the dimensions (I, M) of the problem, c and gc have the shape
-    [E, T, C], x, gx and the directions h the shape [N, I, C], B and gb the shape [N, M, C]. Elements are int64 [N]. The
+    With N nodes, E elements, T terms, C channels and the dimensions (I, M) of the problem, c and gc have the shape [E,
+    T, C], x, gx and the directions h the shape [N, I, C], B and gb the shape [N, M, C]. Elements are int64 [N]. The
     results are bitwise equal for any number of threads.
-
-    Parameters
-    ----------
-    problem : ContractionProblem
-    dtype : {"float32", "float64"}
-    threads : int or None
-        Number of threads; None is one for each core.
     """
 
     def __init__(self, problem: ContractionProblem, dtype: str, threads: int | None) -> None:
@@ -185,13 +168,5 @@ class ContractionEngine:
 
 @functools.cache
 def contraction_engine(problem: ContractionProblem, dtype: str, threads: int | None = None) -> ContractionEngine:
-    """Return the engine of a problem, which is kept for later calls.
-
-    Parameters
-    ----------
-    problem : ContractionProblem
-    dtype : {"float32", "float64"}
-    threads : int, optional
-        Number of threads of a call, by default one for each core.
-    """
+    """Return the engine of a problem, kept for later calls; by default with one thread for each core."""
     return ContractionEngine(problem, str(np.dtype(dtype)), threads)

@@ -107,15 +107,8 @@ def edge_writer(
 ) -> EdgeWriter:
     """Return the writer of an edge, and declare its scratch except that of gx.
 
-    Parameters
-    ----------
-    b : Builder
-    target : Target
-    direction : Direction
-    numbers : mapping of str to Value
-        Number of the edge's row in the operands of each kind. Shared weights always have row 0.
-    share : Value
-        Row to which gradients of shared weights are added.
+    `numbers` has the row of the edge in the operands of each kind, which is 0 for shared weights; gradients of shared
+    weights are added to row `share`.
     """
     rows = {}
     for name in direction.operands:

@@ -40,20 +40,7 @@ SHARES = 16
 
 @dataclass(frozen=True)
 class CompiledDirection:
-    """A compiled direction.
-
-    Parameters
-    ----------
-    function : CompiledFunction
-    path : Path
-        The compiled file.
-    generation_time : float
-        Seconds to generate the source text.
-    compile_time : float
-        Seconds to compile the text or to load it from the cache.
-    size : int
-        Number of characters of the text.
-    """
+    """A compiled direction with its file, seconds of generation and compilation, and characters of its source."""
 
     function: CompiledFunction
     path: Path
@@ -207,11 +194,8 @@ def engine_for(problem: TPProblem, dtype: str, threads: int | None = None) -> En
 
 @functools.cache
 def compiled_engine(problem: TPProblem, dtype: str, threads: int | None = None) -> CpuEngine:
-    """Return the engine of a problem for callers that need its compiled files; arguments as of `engine_for`.
+    """Return the engine of a problem for callers that need its compiled files.
 
-    Raises
-    ------
-    CompilerError
-        If there is no C compiler.
+    Raises CompilerError without a C compiler.
     """
     return CpuEngine(problem, str(np.dtype(dtype)), threads)

@@ -139,7 +139,7 @@ def _subscripts(path: Instruction, shared: bool) -> dict[str, str]:
 
 
 def _channels(problem: TPProblem, kind: str, path: Instruction) -> tuple[slice, int, int]:
-    """The columns of a path's slot, its number of channels and that of its components."""
+    """The columns of a path's slot, the number of its channels, and the number of components of a channel."""
     irreps = problem.irreps_of(kind)
     number = {"x": path.i_in1, "y": path.i_in2, "z": path.i_out}[kind]
     return irreps.slices[number], irreps[number].mul, irreps[number].ir.dim
@@ -176,7 +176,7 @@ def _weight_shape(problem: TPProblem, path: Instruction) -> tuple[int, ...]:
 
 
 def _add_view(problem: TPProblem, kind: str, result: np.ndarray, path: Instruction, value: np.ndarray) -> None:
-    """Add what belongs to a path, with axes in the order of `_subscripts`, to an operand."""
+    """Add the contribution of a path, with axes in the order of `_subscripts`, to an operand."""
     if kind == "w":
         result[..., path.weight_slice] += value.reshape(*result.shape[:-1], path.weight_numel)
         return

@@ -20,18 +20,7 @@ from trnqc.gen.build import Builder
 class Channels:
     """Channels of a slot: mul * dim elements in memory, and the vectors that hold them.
 
-    Parameters
-    ----------
-    mul, dim : int
-        Number of channels, and number of components of a channel.
-    layout : {"mul_ir", "ir_mul"}
-        Order of the elements in memory; see `TPProblem`.
-    dtype : {"f64", "f32"}
-        Type of the elements.
-    lanes : int
-        Number of elements in a vector.
-    slot_mul : int
-        Number of channels of the whole slot if these channels are a part of one, otherwise 0.
+    `slot_mul` is the number of channels of the whole slot if these channels are a part of one, otherwise 0.
     """
 
     mul: int
@@ -88,17 +77,8 @@ class Channels:
 class Slots:
     """The slots of x or z that some paths use.
 
-    Parameters
-    ----------
-    channels : dict of int to Channels
-        Channels of each slot, by its number.
-    start : dict of int to int
-        Position of each slot in a row of memory, in elements.
-    place : dict of int to int
-        Position of each slot in scratch, in vectors. If there are several edges, a slot is stored for all of them
-        before the next slot.
-    size : int
-        Number of vectors of all slots in scratch.
+    `start` is in elements of a row of memory, `place` and `size` in vectors of scratch. With several edges, a slot is
+    stored for all edges before the next slot.
     """
 
     channels: dict[int, Channels]

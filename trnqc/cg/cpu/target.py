@@ -22,22 +22,10 @@ SUMS = 21
 
 @dataclass(frozen=True)
 class Shape:
-    """Properties of a uvu path on which its functions depend.
+    """Properties of a uvu path on which its functions depend; layout, dtype and lanes as in `Channels`.
 
-    Parameters
-    ----------
-    degrees : (int, int, int)
-        Degrees l1, l2 and l3 of x, y and z.
-    mul1, mul2 : int
-        Multiplicities of x and y.
-    step : int
-        Distance in memory between the components of a channel of y, in elements.
-    weighted : bool
-        Whether the path has weights.
-    summed : bool
-        Whether edges share their weights, so that gradients of the weights are added up.
-    layout, dtype, lanes
-        As in `Channels`.
+    `step` is the distance in memory between the components of a channel of y; `summed` says that edges share their
+    weights.
     """
 
     degrees: Degrees
@@ -92,17 +80,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class ChannelPath:
-    """A uvu path for one channel of y.
-
-    Parameters
-    ----------
-    shape : Shape
-    i_in1, i_out : int
-        Numbers of the slots of x and z.
-    path_weight : float
-    y, w : int
-        Positions of the channel in a row of y, and of its first weight in a row of w.
-    """
+    """A uvu path for one channel of y, at positions `y` in a row of y and `w` (its first weight) in a row of w."""
 
     shape: Shape
     i_in1: int
@@ -114,16 +92,7 @@ class ChannelPath:
 
 @dataclass(frozen=True)
 class Target:
-    """A tensor product for vectors of one type and length.
-
-    Parameters
-    ----------
-    problem : TPProblem
-    dtype : {"f64", "f32"}
-        Type of the elements.
-    lanes : int
-        Number of elements in a vector.
-    """
+    """A tensor product for vectors of one type and length."""
 
     problem: TPProblem
     dtype: str

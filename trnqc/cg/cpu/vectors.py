@@ -50,20 +50,7 @@ def clear(b: Builder, array: Array, size: int) -> None:
 
 
 def load_vector(b: Builder, source: Array, place: Value | int, rows: int, stride: int = 1) -> Value:
-    """Load a vector from memory.
-
-    Parameters
-    ----------
-    b : Builder
-    source : Array
-        The array in memory.
-    place : Value or int
-        Position of the first element.
-    rows : int
-        Number of lanes that are loaded; the others are zero.
-    stride : int, optional
-        Distance in memory between the elements of neighbouring lanes.
-    """
+    """Load `rows` elements, `stride` apart, from `place` into the lanes of a vector; the other lanes are zero."""
     vector = b.array("read", source.dtype, (1,), lanes=True)
     b.add(st.Unpack(vector, ZERO, source, index(place), stride, 1, rows))
     return vector[0]

@@ -46,18 +46,8 @@ RANGES = tuple(SEGMENTS[name] for name in ("begin", "end", "node", "target", "or
 class Form:
     """What distinguishes the kernels of a problem.
 
-    Parameters
-    ----------
-    problem : ContractionProblem
-    kind : {"value", "gradient", "gradients"}
-    directions : int
-        The number n of directions.
-    dtype : {"f64", "f32"}
-        Type of the elements.
-    lanes : int
-        Number of channels of a group.
-    part : int
-        Number of the kernel among those of the same kind, each of which has some components of B; see `parts`.
+    A group has `lanes` channels; `part` is the number among the kernels of the same kind, each of which has some
+    components of B, see `parts`.
     """
 
     problem: ContractionProblem
@@ -119,7 +109,7 @@ def recipe(form: Form) -> Recipe:
 
 
 def program(form: Form) -> st.Function:
-    """Return a kernel; parts of a gradient but the first one add to what is stored in `out`."""
+    """Return a kernel; every part of a gradient but the first adds to `out`."""
     k = _Kernel(form)
     b = k.b
     which, block = b.let("which", GROUP % COUNT), b.let("block", GROUP // COUNT)
@@ -153,7 +143,7 @@ class _Kernel:
             self.valid = lt(self.own, channels)
 
     def write_node(self, node: Value, element: Value, target: Value | None) -> None:
-        """Write what a lane computes of a node; gradients of the coefficients are added to row `target`."""
+        """Write the results of a lane for a node; gradients of the coefficients are added to row `target`."""
         form, b, problem = self.form, self.b, self.form.problem
         terms, channels = len(problem.terms), problem.channels
         at_c = b.declare("at_c", element * (terms * channels) + self.channel)

@@ -24,26 +24,12 @@ from trnqc.jit.device import Built, Device
 
 
 class CudaContractionEngine:
-    """A symmetric contraction and its derivatives on a GPU, as `trnqc.cg.cpu.contraction_engine.ContractionEngine`.
+    """A symmetric contraction and its derivatives on a GPU, by default the first.
 
-    All arrays of a call are NumPy arrays, or PyTorch tensors on the device. The shapes are those of the CPU's engine.
-    Tensors are computed on PyTorch's current stream, and the host does not wait for them, so that a number of an
-    element out of range is a device-side assertion.
-
-    Parameters
-    ----------
-    problem : ContractionProblem
-    dtype : str or type
-        float32 or float64.
-    device : Device, optional
-        By default the first GPU.
-    atomic : bool, optional
-        Whether the gradients of the coefficients are summed by atomic additions, whose order varies from run to run.
-
-    Raises
-    ------
-    BackendUnavailable
-        If there is no GPU.
+    Shapes are those of `trnqc.cg.cpu.contraction_engine.ContractionEngine`. All arrays of a call are NumPy arrays, or
+    PyTorch tensors on the device. Tensors are computed on PyTorch's current stream, and the host does not wait for
+    them, so that an element out of range is a device-side assertion. With `atomic`, gradients of the coefficients are
+    summed by atomic additions, whose order varies from run to run. Raises BackendUnavailable without a GPU.
     """
 
     def __init__(
@@ -173,17 +159,9 @@ KEPT = 1 << 28
 
 
 def ranges_of(elements: Any, count: int, row: int) -> Segments:
-    """Return the ranges of nodes.
+    """Return the ranges of nodes of one element, for rows of gradients of `row` bytes.
 
-    Parameters
-    ----------
-    elements : array
-        int64 [nodes], the element of each node; an array of NumPy or PyTorch. Numbers out of range are errors, as in
-        `check_elements`.
-    count : int
-        Number of elements.
-    row : int
-        Bytes of a row of gradients.
+    Elements are int64 [nodes], of NumPy or PyTorch; numbers out of range are errors, as in `check_elements`.
     """
     longest = longest_range(len(elements), row)
     if isinstance(elements, np.ndarray):

@@ -21,14 +21,8 @@ Form = tuple[tuple[int, float], ...]
 class PathCoupling:
     """The couplings of one path.
 
-    Parameters
-    ----------
-    forms : dict of (i, k) to (int, int)
-        Number of the form of A[i, k], and its sign, 1 or -1.
-    terms : tuple of (int, int, int, float)
-        (i, j, k, pw C[i, j, k]) of the coefficients that are not zero.
-    y : tuple of int
-        Position in `Couplings.y` of each component of the path's first channel of y.
+    `forms` gives each A[i, k] the number of its form and its sign; `terms` are the nonzero (i, j, k, pw C[i, j, k]);
+    `y` are the positions in `Couplings.y` of the components of the path's first channel of y.
     """
 
     forms: dict[tuple[int, int], tuple[int, int]]
@@ -40,16 +34,8 @@ class PathCoupling:
 class Couplings:
     """The couplings of several paths.
 
-    Parameters
-    ----------
-    forms : tuple of Form
-        The different couplings.
-    y : tuple of int
-        Elements in a row of y that the forms read, for the first channel of each slot.
-    paths : dict of int to PathCoupling
-        Couplings of each path, by its number.
-    step : int
-        Number of elements in y from a channel to the next.
+    `y` has the elements of a row of y that the forms read for the first channel of each slot; the next channel is
+    `step` elements further.
     """
 
     forms: tuple[Form, ...]

@@ -33,16 +33,9 @@ def is_capturing() -> bool:
 
 @dataclass(frozen=True, eq=False)
 class DeviceGraph:
-    """A directed graph, as `trnqc.cg.problem.graph.Graph`.
+    """A directed graph with int64 tensors [E] of receivers and senders, as `trnqc.cg.problem.graph.Graph`.
 
     Node numbers are checked on the device: one out of range is a device-side assertion, as for PyTorch's own indexing.
-
-    Parameters
-    ----------
-    rows, cols : torch.Tensor
-        int64 [E], the receiver and the sender of each edge.
-    n_nodes : int
-        Number of nodes.
     """
 
     rows: Any
@@ -100,22 +93,9 @@ def device_segments(
 ) -> Segments:
     """Return the segments of edges, sorted by `near`, with at most `longest` edges each.
 
-    Parameters
-    ----------
-    near, far : torch.Tensor
-        int64 [E], the nodes at both ends of each edge.
-    n_nodes : int
-        Number of nodes.
-    longest : int, optional
-        By default `longest_segment`.
-    what : str, optional
-        What has the numbers 0 to n_nodes - 1, for the message of the assertion.
-
-    Notes
-    -----
-    With E edges, a node of d edges has max(1, ceil(d / longest)) segments. Hence there are at most n_nodes + E //
-    longest segments, at most E // (longest + 1) of the nodes have several, and at most the sum of both numbers of extra
-    rows.
+    Messages call the edges `what`. Of E edges, a node of d edges has max(1, ceil(d / longest)) segments. Hence there
+    are at most n_nodes + E // longest segments, at most E // (longest + 1) of the nodes have several, and at most the
+    sum of both numbers of extra rows.
     """
     import torch
 

@@ -51,28 +51,11 @@ def least_spilled(variants: Iterable[Built]) -> Built:
 
 
 class CudaEngine(Engine):
-    """An engine for NumPy arrays or PyTorch tensors, on a GPU.
+    """An engine for NumPy arrays or PyTorch tensors on a GPU, by default the first.
 
-    The option `out` is supported by `forward` only.
-
-    Parameters
-    ----------
-    problem : TPProblem
-    dtype : str or type
-        float32 or float64.
-    device : Device, optional
-        By default the first GPU.
-    kahan : bool, optional
-        Whether sums over the edges of a node are compensated.
-    atomic : bool, optional
-        Whether sums over the edges of a node use atomic additions, whose order varies from run to run.
-
-    Raises
-    ------
-    BackendUnavailable
-        If there is no GPU.
-    UnsupportedError
-        If a kernel needs more shared memory than a block has.
+    Only `forward` has the option `out`. Sums over the edges of a node are compensated with `kahan`; with `atomic` they
+    use atomic additions, whose order varies from run to run. Raises BackendUnavailable without a GPU, UnsupportedError
+    if a kernel needs more shared memory than a block has.
     """
 
     def __init__(

@@ -29,16 +29,8 @@ Values = list[list[Value]]
 class Edge:
     """The numbers that determine the rows of an edge's operands.
 
-    Parameters
-    ----------
-    number : Value
-        Number of the edge, its row in y and w.
-    node : Value
-        Node by which the edges are sorted.
-    target : Value
-        Row for the sums over the edges of the segment.
-    far : Value
-        Node at the other end of the edge.
+    `number` is the row in y and w, edges are sorted by `node`, `target` is the row for sums over the segment, and `far`
+    the node at the other end.
     """
 
     number: Value
@@ -51,19 +43,8 @@ class Edge:
 class Block:
     """The channels of a slot of x that the lanes compute at the same time.
 
-    Parameters
-    ----------
-    phase : Phase
-    first : Value
-        Number of the first channel.
-    mul : int
-        Number of channels of the slot.
-    own : list of Value
-        Numbers of the lane's channels, which may be `mul` or larger.
-    channel : list of Value
-        The same numbers, limited to mul - 1.
-    valid : list of (Value or None)
-        Whether each number is below `mul`; None if it is for all lanes.
+    `own` are the lane's channels, which may be `mul` or larger; `channel` the same, limited to mul - 1; `valid` whether
+    each is below `mul`, None if it is for all lanes.
     """
 
     phase: Phase
@@ -76,20 +57,9 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """A kernel under construction.
+    """A kernel under construction, with the tables of constants used so far; see `table`.
 
-    Parameters
-    ----------
-    plan : Plan
-    kahan : bool
-        Whether sums over the edges of a node are compensated.
-    atomic : bool
-        Whether sums over the edges of a node use atomic additions, in any order.
-    b : Builder, optional
-    tables : dict of tuple to Array, optional
-        The tables of constants that the kernel uses so far; see `table`.
-    lane : Value, optional
-        Variable for the number of a lane.
+    Sums over the edges of a node are compensated with `kahan`; with `atomic` they use atomic additions, in any order.
     """
 
     plan: Plan

@@ -13,19 +13,7 @@ from trnqc.gen.values import lt, minimum, select
 
 
 def load(k: Kernel, block: Block, name: str, base: Value, dim: int) -> Values:
-    """Load the channels of a block.
-
-    Parameters
-    ----------
-    k : Kernel
-    block : Block
-    name : str
-        Name of the operand.
-    base : Value
-        Element at which the slot begins.
-    dim : int
-        Number of components of a channel.
-    """
+    """Load the channels of a block of operand `name` from the slot at element `base`, `dim` components a channel."""
     b, array = k.b, k.array(name)
     if not _staged(k, dim):
         step = block.mul if dim > 1 else 0

@@ -23,15 +23,9 @@ class Operands(Protocol):
     memories: dict[str, DeviceArray]
 
     def allocate(self, shapes: Shapes, zeroed: set[str], outs: Mapping[str, Any]) -> None:
-        """Add results to `memories`.
+        """Add results to `memories`, in arrays of the caller where `outs` has them.
 
-        Parameters
-        ----------
-        shapes : mapping of str to tuple of int
-        zeroed : set of str
-            Results that start from zero. The initial values of others are not defined.
-        outs : mapping of str to array
-            Arrays of the caller in which results are stored.
+        Results in `zeroed` start from zero; the initial values of others are not defined.
         """
 
     def segments(self, graph: Any, by: str) -> tuple[Segments, dict[str, DeviceArray]]:
@@ -122,7 +116,7 @@ class Tensors:
         return {name: _memory(t) for name, t in _arrays_of(parts).items()}
 
     def launch(self, built: Built, groups: int, arguments: Mapping[str, Argument]) -> None:
-        """See `Operands`. PyTorch's current device stays what it was."""
+        """See `Operands`. PyTorch's current device does not change."""
         import torch
 
         with torch.cuda.device(self.model.device):
@@ -130,7 +124,7 @@ class Tensors:
             self.device.launch(built, groups, arguments, stream)
 
     def results(self, shapes: Shapes) -> dict[str, Any]:
-        """See `Operands`. The device may not have computed them yet."""
+        """See `Operands`. The device may still be computing the results."""
         return {name: _first(self.tensors[name], shape) for name, shape in shapes.items()}
 
 
@@ -146,12 +140,7 @@ def refuse_capture(name: str) -> None:
 def operands_of(device: Device, arrays: Mapping[str, Any]) -> Operands:
     """Return the operands of a launch.
 
-    Raises
-    ------
-    OperandError
-        For tensors that are not on the device.
-    MemoryLimit
-        If arrays do not fit in the device's memory.
+    Raises OperandError for tensors on another device, MemoryLimit if arrays do not fit.
     """
     if all(isinstance(array, np.ndarray) for array in arrays.values()):
         return HostArrays(device, arrays)

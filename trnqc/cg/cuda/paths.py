@@ -34,14 +34,7 @@ TILES = ("tile", "tile2")
 class Registers:
     """The values of an edge in the registers of a lane.
 
-    Parameters
-    ----------
-    x : mapping of str to Values
-        The slot of x and of ggx.
-    gx : Values
-        Its gradient; empty if the direction has none.
-    gz, output : Values
-        The slot of z in gz and in the output; empty if the direction has none, or if it is in shared memory.
+    `gx` is empty if the direction has no such gradient, `gz` and `output` also if they are in shared memory.
     """
 
     x: Mapping[str, Values]
@@ -52,20 +45,7 @@ class Registers:
 
 @dataclass(frozen=True)
 class PathWriter:
-    """Writes the statements of a path for channel v of y.
-
-    Parameters
-    ----------
-    k : Kernel
-    block : Block
-    edge : Edge
-    registers : Registers
-    number : int
-        Number of the path.
-    table : Couplings
-        Couplings of the path, which are in shared memory.
-    v : Value
-    """
+    """Writes the statements of a path for channel v of y, whose couplings (`table`) are in shared memory."""
 
     k: Kernel
     block: Block

@@ -20,19 +20,7 @@ from trnqc.cg.programs.directions import Direction
 
 @dataclass(frozen=True)
 class Phase:
-    """Paths that read the same slot of x and are computed together.
-
-    Parameters
-    ----------
-    i_in1 : int
-        Number of the slot.
-    paths : tuple of int
-        Numbers of the paths.
-    channels : int
-        Number of channels that a lane computes at the same time.
-    blocks : int
-        Number of blocks of channels of the slot.
-    """
+    """Paths that read the same slot of x and are computed together, `channels` channels of a lane at a time."""
 
     i_in1: int
     paths: tuple[int, ...]
@@ -42,20 +30,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a kernel.
-
-    Parameters
-    ----------
-    problem : TPProblem
-    direction : Direction
-    size : int
-        Bytes of an element.
-    lanes : int
-        Number of lanes of a warp.
-    phases : tuple of Phase
-    resident : tuple of int
-        Numbers of the slots of z that stay in shared memory.
-    """
+    """The plan of a kernel for elements of `size` bytes; the `resident` slots of z stay in shared memory."""
 
     problem: TPProblem
     direction: Direction
@@ -102,7 +77,7 @@ class Plan:
         return times * self.problem.irreps_out[slot].dim
 
     def _unreached(self) -> int:
-        """Number of elements of the output that are set to zero because no path reaches them."""
+        """Number of elements of the output that no path reaches and that are therefore set to zero."""
         reached = {self.problem.instructions[n].i_out for phase in self.phases for n in phase.paths}
         out = sum(slot.dim for n, slot in enumerate(self.problem.irreps_out) if n not in reached)
         return out * bool(self.direction.output)
@@ -138,7 +113,7 @@ class Plan:
         return {name: n for name, n in sorted(sizes.items()) if n}
 
     def padded(self, slot: int) -> int:
-        """Return the number of channels of a resident slot, padded to those of all lanes."""
+        """Return the number of channels of a resident slot, padded to the channels of all lanes."""
         mul, wide = self.problem.irreps_out[slot].mul, self.lanes
         steps = [
             wide * phase.channels

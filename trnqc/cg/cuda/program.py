@@ -46,20 +46,8 @@ def parameters(plan: Plan) -> tuple[Value | Array, ...]:
 def program(plan: Plan, kahan: bool = False, atomic: bool = False) -> st.Function:
     """Return the kernel of a direction, with one group for each edge or, in a convolution, for each segment of edges.
 
-    The operand gy must be zero before the launch.
-
-    Parameters
-    ----------
-    plan : Plan
-    kahan : bool, optional
-        Whether sums over the edges of a node are compensated.
-    atomic : bool, optional
-        Whether sums over the edges of a node use atomic additions, in any order. They must be zero before the launch.
-
-    Raises
-    ------
-    UnsupportedError
-        For sums that are both compensated and atomic, or compensated sums of slots that stay in shared memory.
+    The operand gy, and sums that use atomic additions, must be zero before the launch. Raises UnsupportedError for sums
+    that are both compensated and atomic, or compensated sums of slots that stay in shared memory.
     """
     if kahan and (atomic or not plan.direction.by):
         raise UnsupportedError("expected kahan=True with a deterministic convolution only")
@@ -95,12 +83,8 @@ def _start(k: Kernel) -> tuple[Edge, tuple[Value, Value] | None]:
 class _AtNode:
     """Registers that are used for all edges of a node.
 
-    Parameters
-    ----------
-    x, gx
-        As in `Registers`; empty if x belongs to the other end of the edges.
-    sums, lost : dict of int to Values
-        For each slot of z its sum over edges and, if sums are compensated, the rounding error of that.
+    `x` and `gx` are empty if x belongs to the other end of the edges; `lost` has the rounding errors of compensated
+    `sums`, by slot of z.
     """
 
     x: dict[str, Values]

@@ -20,7 +20,7 @@ def place(k: Kernel, slot: int, channel: Value) -> Value:
 
 
 def begin(k: Kernel, edge: Edge) -> None:
-    """Set the slots of the output to zero and, in a batch, load those of gz."""
+    """Set the slots of the output to zero and, in a batch, load the slots of gz."""
     out = f"{k.direction.output}_kept"
     if out in k.shared:
         size = k.plan.shared[out]

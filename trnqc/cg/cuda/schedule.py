@@ -24,24 +24,10 @@ WIDEST = 4
 
 
 def plan(problem: TPProblem, name: str, size: int, lanes: int = 32) -> Plan:
-    """Return the plan of a direction.
+    """Return the plan of the direction `name` for elements of `size` bytes, 4 or 8.
 
-    Parameters
-    ----------
-    problem : TPProblem
-    name : str
-        Key of the direction in `DIRECTIONS`.
-    size : {4, 8}
-        Bytes of an element.
-    lanes : int, optional
-        Number of lanes of a warp.
-
-    Raises
-    ------
-    UnsupportedMode
-        For paths of other modes than uvu and uvw.
-    UnsupportedError
-        If a warp needs more shared memory than a block has.
+    Raises UnsupportedMode for paths of other modes than uvu and uvw, UnsupportedError if a warp needs more shared
+    memory than a block has.
     """
     if others := sorted({path.connection_mode for path in problem.instructions} - {"uvu", "uvw"}):
         raise UnsupportedMode(

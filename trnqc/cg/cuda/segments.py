@@ -35,20 +35,11 @@ class Ranges:
 
 @dataclass(frozen=True, eq=False)
 class Segments:
-    """Segments of sorted edges, each with edges of one node only. All arrays are int64, of NumPy or PyTorch.
+    """Segments of sorted edges, each with edges of one node only.
 
-    Parameters
-    ----------
-    begin, end : array
-        [S], range of the edges of each segment in `order`.
-    node, target : array
-        [S], node of each segment, and row for its sum.
-    order, far : array
-        [E], numbers of the sorted edges, and the nodes at their other ends.
-    rows : int
-        Number of rows for sums. The rows of the nodes come first.
-    cut : Ranges
-        Rows of the segments of nodes with several segments, which are added up afterwards.
+    All arrays are int64, of NumPy or PyTorch: [S] for the range in `order`, node and row of the sum of each segment,
+    [E] for the sorted edges and the nodes at their other ends. The rows of the nodes come first; `cut` has the rows of
+    nodes with several segments, which are added up afterwards.
     """
 
     begin: Any

@@ -56,7 +56,7 @@ class Contraction(CodeGenMixin, nn.Module):
         return torch.argmax(y, dim=1) if torch.jit.is_scripting() else element_numbers(y)
 
     def _weights(self) -> Tensor:
-        """Return the weights [elements, weights, channels]. MACE stores those of an output by descending degree."""
+        """Return the weights [elements, weights, channels]; MACE's are by descending degree for each output."""
         ordered: list[Tensor] = []
         for contraction in self.contractions:
             own = [contraction.weights_max]

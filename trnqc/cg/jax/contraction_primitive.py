@@ -40,17 +40,7 @@ Arrays = Sequence[Any]
 
 @dataclass(frozen=True)
 class Call:
-    """The constant arguments of the primitive.
-
-    Parameters
-    ----------
-    kind : {"V", "GX", "GC"}
-        The kind.
-    text : str
-        The problem, as `contraction_text` writes it.
-    elements : int
-        The number of elements.
-    """
+    """The constant arguments of the primitive: kind "V", "GX" or "GC", text of the problem, and number of elements."""
 
     kind: str
     text: str
@@ -68,7 +58,7 @@ class Call:
         return c, x, elements, gb, along
 
     def bind(self, c: Any, x: Any, elements: Any, gb: Any, along: Arrays) -> Any:
-        """Evaluate the primitive; the arguments are those that `split` returns."""
+        """Evaluate the primitive with the arguments that `split` returns."""
         operands = [c] * (self.kind != "GC") + [x, elements] + [gb] * (self.kind != "V")
         return CONTRACTION.bind(*operands, *along, call=self)
 

@@ -18,12 +18,9 @@ FOLDER = Path(__file__).parent
 
 @functools.cache
 def register(target: str) -> None:
-    """Register a handler with XLA. It is compiled at the first call.
+    """Register a handler with XLA, compiled at the first call.
 
-    Raises
-    ------
-    CompilerError
-        If there is no C++ compiler, or if it fails.
+    Raises CompilerError if there is no C++ compiler, or if the compiler fails.
     """
     main, header = SOURCES[target]
     headers = (FOLDER / "kernels.h", SHARED / header, SHARED / "call.h")

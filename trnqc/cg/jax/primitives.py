@@ -34,18 +34,9 @@ Arrays = Sequence[Any]
 
 @dataclass(frozen=True)
 class Call:
-    """The constant arguments of a primitive.
+    """The constant arguments of a primitive; of a convolution, receivers and senders of edges follow the operands.
 
-    Parameters
-    ----------
-    direction : {"forward", "backward", "double_backward"}
-        The direction.
-    text : str
-        The problem, as `text_of` writes it.
-    convolution : bool
-        Whether the operands are followed by the receivers and senders of edges.
-    kahan : bool
-        Whether sums over edges are compensated.
+    `kahan` says whether sums over edges are compensated.
     """
 
     direction: str
@@ -94,7 +85,7 @@ def bind(call: Call, *args: Any) -> list[Any]:
 
 
 def _abstract(*args: Any, call: Call) -> list[Any]:
-    """Check shapes and types, and return those of the results."""
+    """Check shapes and types of the operands, and return shapes and types of the results."""
     operands, _, _ = call.split(args)
     x, y = operands[:2]
     if x.dtype not in (np.float32, np.float64):

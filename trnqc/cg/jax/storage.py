@@ -20,12 +20,7 @@ HALVES = (jnp.float16, jnp.bfloat16)
 def widened(**operands: Array) -> tuple[Any, ...]:
     """Return the type in which a result is stored, and the operands in the type in which it is computed.
 
-    Raises
-    ------
-    UnsupportedPrecision
-        If the first operand has a type that cannot be computed.
-    OperandError
-        If operands have different types.
+    Raises UnsupportedPrecision for a type that cannot be computed, OperandError for operands of different types.
     """
     (first, x), *others = operands.items()
     if x.dtype not in COMPUTED and x.dtype not in HALVES:

@@ -32,23 +32,10 @@ KEPT_MATRICES = 4
 
 
 class Convolution:
-    """The directions of a convolution on one device.
+    """The directions of a convolution on one device; shared weights are repeated for every edge.
 
-    Tables of edges are computed on the host and kept on the device for as long as their graph exists.
-
-    Parameters
-    ----------
-    problem : TPProblem
-        All paths must have the mode uvu. Shared weights are repeated for every edge.
-    device : NkiDevice
-        What launches the kernels.
-    rows : Rows
-        Operations on the operands.
-
-    Raises
-    ------
-    UnsupportedMode, UnsupportedError, MemoryLimit
-        For a problem that the kernels cannot compute.
+    Tables of edges are computed on the host and kept on the device for as long as their graph exists. Raises
+    UnsupportedMode (only uvu is known), UnsupportedError or MemoryLimit for a problem that the kernels cannot compute.
     """
 
     def __init__(self, problem: TPProblem, device: NkiDevice, rows: Rows) -> None:
@@ -58,21 +45,10 @@ class Convolution:
         self._matrices = functools.lru_cache(maxsize=KEPT_MATRICES * max(1, len(self.blocks)))(self._put_matrices)
 
     def evaluate(self, direction: str, graph: Graph, operands: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the results of a direction.
+        """Return the results of a direction for the float32 operands that `DIRECTIONS` lists.
 
-        Parameters
-        ----------
-        direction : {"forward", "backward", "double_backward"}
-        graph : Graph
-        operands : sequence of arrays or tensors
-            The operands that `DIRECTIONS` lists, in float32 and of the problem's shapes.
-
-        Raises
-        ------
-        OperandError
-            For NaN or infinity, or arrays of 2^31 elements and more.
-        MemoryLimit, UnsupportedError
-            For gradients that do not fit the chip.
+        Raises OperandError for NaN, infinity, or 2^31 elements and more; MemoryLimit or UnsupportedError if gradients
+        do not fit the chip.
         """
         self._check(DIRECTIONS[direction].reads, operands)
         directions: dict[str, Callable[..., tuple[Any, ...]]] = {
@@ -149,7 +125,7 @@ class Convolution:
 
     @cached_property
     def _orders(self) -> tuple[Any, ...]:
-        """The columns of x, y and z in the orders of the kernels, then those of the kernels in the problem's orders."""
+        """The columns of x, y and z in the orders of the kernels, then the kernels' columns in the problem's orders."""
         problem, layout = self.problem, self.problem.layout
         one, two, out = problem.irreps_in1, problem.irreps_in2, problem.irreps_out
         there = [to_ir_mul(one, layout), to_mul_ir(two, layout), to_ir_mul(out, layout)]

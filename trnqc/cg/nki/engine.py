@@ -22,30 +22,12 @@ BACKENDS = ("simulator", "neuron")
 
 
 class NkiEngine(Engine):
-    """An engine for NumPy arrays in float32, whose convolutions run as NKI kernels.
+    """An engine for NumPy arrays in float32, whose convolutions run as NKI kernels on the "simulator" or "neuron".
 
-    Parameters
-    ----------
-    problem : TPProblem
-        All paths must have the mode uvu. Shared weights are repeated for every edge.
-    backend : {"simulator", "neuron"}
-
-    Raises
-    ------
-    InputError
-        For another backend.
-    UnsupportedMode, UnsupportedError, MemoryLimit
-        For a problem that the kernels cannot compute. The gradients take more memory than the convolution, so that they
-        alone can raise MemoryLimit.
-    UnsupportedPrecision
-        For a problem of another dtype than float32.
-    BackendUnavailable
-        If there is no device.
-
-    Notes
-    -----
-    The kernels multiply features of all edges of a tile by zero where these belong to other receivers. Operands that
-    are NaN or infinite would therefore spread, and are refused with OperandError.
+    Raises as `Convolution` does, and InputError for another backend, UnsupportedPrecision for another dtype,
+    BackendUnavailable without a device. The gradients take more memory than the convolution, so that they alone can
+    raise MemoryLimit. The kernels multiply features of all edges of a tile by zero where the features belong to other
+    receivers. NaN and infinity would therefore spread, and are refused with OperandError.
     """
 
     def __init__(self, problem: TPProblem, backend: str = "simulator") -> None:

@@ -35,14 +35,8 @@ MATRICES = 64
 class Block:
     """The part of a tensor product that one launch computes.
 
-    Parameters
-    ----------
-    terms : tuple of tuples of int
-        The terms, sorted by their channel of y.
-    results : tuple of tuples of int
-        The slots of z, or parts of their channels. No other block has them.
-    paths : tuple of (degrees, float)
-        Degrees and path weight of the coupling matrices, for each set of components i.
+    Terms are sorted by their channel of y; no other block has these slots of z, or parts of their channels. `paths` has
+    degrees and path weight of the coupling matrices for each set of components i.
     """
 
     terms: tuple[Term, ...]
@@ -71,21 +65,8 @@ class Block:
 def blocks_of(problem: TPProblem, target: str = "trn2") -> tuple[Block, ...]:
     """Divide a problem into blocks whose gradients fit the chip, as far as this is possible.
 
-    Parameters
-    ----------
-    problem : TPProblem
-        The tensor product.
-    target : {"trn1", "trn2", "trn3"}
-        The generation of the chip.
-
-    Raises
-    ------
-    UnsupportedMode
-        For a path of another mode than uvu.
-    UnsupportedError
-        For degrees whose couplings do not fit the partitions, or too many paths to one slot.
-    MemoryLimit
-        For a slot of z whose paths read more columns than fit SBUF.
+    Raises UnsupportedMode for other paths than uvu; UnsupportedError for degrees whose couplings do not fit the
+    partitions, or too many paths to one slot; MemoryLimit for a slot of z whose paths read more columns than fit SBUF.
     """
     for path in problem.instructions:
         if path.connection_mode != "uvu":
@@ -107,23 +88,8 @@ def blocks_of(problem: TPProblem, target: str = "trn2") -> tuple[Block, ...]:
 def require_fit(problem: TPProblem, blocks: Sequence[Block], target: str, backward: bool = False) -> None:
     """Check that the tiles of all blocks fit the chip, in windows of one receiver with one tile of edges.
 
-    Parameters
-    ----------
-    problem : TPProblem
-        The tensor product, which the messages name.
-    blocks : sequence of Block
-        Its blocks.
-    target : {"trn1", "trn2", "trn3"}
-        The generation of the chip.
-    backward : bool, optional
-        Whether the kernel of the gradients is meant, which takes more memory than that of the convolution.
-
-    Raises
-    ------
-    MemoryLimit
-        If the tiles take more SBUF than the chip has.
-    UnsupportedError
-        If the gradients of the columns of y do not fit a bank of PSUM.
+    Raises MemoryLimit if tiles take more SBUF than the chip has, and UnsupportedError if gradients of the columns of y
+    do not fit a bank of PSUM; the `backward` kernel takes more memory than the convolution.
     """
     what, usable = "gradients" if backward else "convolution", usable_bytes(target)
     for block in blocks:

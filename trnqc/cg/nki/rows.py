@@ -67,13 +67,7 @@ class ArrayRows:
 
 
 class TensorRows:
-    """`Rows` for tensors of a Trainium device. Sums over rows are in float32, because the chip has no float64.
-
-    Parameters
-    ----------
-    device : NkiDevice
-        The device of the tensors, to which numbers of columns are copied.
-    """
+    """`Rows` for tensors of a Trainium device. Sums over rows are in float32, because the chip has no float64."""
 
     def __init__(self, device: NkiDevice) -> None:
         self.device = device

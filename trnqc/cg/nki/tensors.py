@@ -39,23 +39,10 @@ def takes(device: Any, backend: str) -> bool:
 
 
 def evaluate(direction: str, text: str, operands: Sequence[Any], edges: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the results of a direction on the device of the operands.
+    """Return the results of a direction on the device of the float32 operands that `DIRECTIONS` lists; edges are int64.
 
-    Parameters
-    ----------
-    direction : {"forward", "backward", "double_backward"}
-    text : str
-        The problem, as `text_of` writes it.
-    operands : sequence of torch.Tensor
-        The operands that `DIRECTIONS` lists, in float32 and of the problem's shapes.
-    edges : sequence of torch.Tensor
-        Receivers and senders, int64 [edges].
-
-    Raises
-    ------
-    EdgeIndexError, InputError, MemoryLimit, OperandError, UnsupportedError, UnsupportedMode
-    UnsupportedPrecision
-        If the device multiplies less accurately than fp32 promises.
+    Raises EdgeIndexError, InputError, MemoryLimit, OperandError, UnsupportedError, UnsupportedMode, and
+    UnsupportedPrecision if the device multiplies less accurately than fp32 promises.
     """
     convolution, (rows, cols) = _convolution(text, operands[0].device), edges
     require_accuracy(NeuronDevice(operands[0].device, convolution.device.cores), "fp32")
@@ -69,19 +56,9 @@ def _convolution(text: str, device: Any) -> Convolution:
 
 
 def graph_of_tensors(rows: Any, cols: Any, n_nodes: int) -> Graph:
-    """Return the graph of these edges, from a cache if the same tensors have not been written to since.
+    """Return the graph of int64 edges [E], from a cache if the same tensors have not been written to since.
 
-    Parameters
-    ----------
-    rows, cols : torch.Tensor
-        int64 [E], the receiver and the sender of each edge.
-    n_nodes : int
-        Number of nodes.
-
-    Raises
-    ------
-    EdgeIndexError
-        As `Graph` does.
+    Raises EdgeIndexError as `Graph` does.
     """
     ends = (rows, cols)
     if any(end.is_inference() for end in ends):  # These tensors do not count how often they are written to.

@@ -29,17 +29,7 @@ NOISE = 1e-5
 
 @dataclass(frozen=True)
 class Weights:
-    """The weights of one degree of one output.
-
-    Parameters
-    ----------
-    output : int
-        Number of the slot of the results.
-    degree : int
-        Degree of the polynomials.
-    start, count : int
-        Position of the first of these weights among those of a channel, and their number.
-    """
+    """The weights of one degree of one output slot: `count` weights of a channel, from number `start` on."""
 
     output: int
     degree: int
@@ -49,21 +39,10 @@ class Weights:
 
 @dataclass(frozen=True)
 class ContractionProblem:
-    """A symmetric contraction of x in `irreps_in` to `irreps_out`. All slots have the same number of channels.
+    """A symmetric contraction of x in `irreps_in` to `irreps_out`.
 
-    Parameters
-    ----------
-    irreps_in, irreps_out : Irreps
-        The slots of x and of the results. `contraction_problem` also takes other types.
-    correlation : tuple of int
-        The largest degree for each slot of the results, at least 1.
-
-    Raises
-    ------
-    IrrepsError
-        If slots are missing, or have different numbers of channels.
-    InputError
-        If there is not one degree of at least 1 for each slot of the results.
+    `correlation` has the largest degree for each slot of the results. Raises IrrepsError unless all slots have the same
+    number of channels, InputError unless each degree is at least 1.
     """
 
     irreps_in: Irreps
@@ -158,15 +137,7 @@ def _rows(paths: np.ndarray, dim: int, degree: int) -> Any:
 
 
 def contraction_problem(irreps_in: Any, irreps_out: Any, correlation: Any) -> ContractionProblem:
-    """Return the problem with irreps as text or as objects of e3nn.
-
-    Parameters
-    ----------
-    irreps_in, irreps_out
-        As for `TPProblem`.
-    correlation : int or sequence of int
-        The largest degree, for all slots of the results or for each of them.
-    """
+    """Return the problem of irreps as text or objects of e3nn, with one correlation for all outputs or one for each."""
     ins, outs = Irreps.of(irreps_in), Irreps.of(irreps_out)
     degrees = (correlation,) * len(outs) if isinstance(correlation, int) else tuple(map(int, correlation))
     return ContractionProblem(ins, outs, degrees)
@@ -186,24 +157,10 @@ def problem_of_text(text: str) -> ContractionProblem:
 
 
 def folding_of(problem: ContractionProblem, couplings: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the matrix `ContractionProblem.folding` of other coupling tensors, such as those of a MACE model.
+    """Return S[t, k], as `ContractionProblem.folding`, of other coupling tensors, such as those of a MACE model.
 
-    Parameters
-    ----------
-    problem : ContractionProblem
-    couplings : sequence of numpy.ndarray
-        U[M, i1, ..., in, k] for each output and for each degree from 1 on. The first axis may be left out if the output
-        has one component. The number of paths may be any.
-
-    Returns
-    -------
-    numpy.ndarray
-        S[t, k], float64 [terms, paths of all couplings].
-
-    Raises
-    ------
-    OperandError
-        If the tensors have other shapes, or couple components that no equivariant polynomial does.
+    The couplings are U[M, i1, ..., in, k] for each output and each degree from 1 on, with any number of paths; an M of
+    extent 1 may be left out. Raises OperandError for other shapes, or couplings that no equivariant polynomial has.
     """
     dim, columns = problem.dims[0], []
     starts = np.cumsum([0, *(slot.ir.dim for slot in problem.irreps_out)])

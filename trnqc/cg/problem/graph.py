@@ -24,16 +24,8 @@ KEPT = 8
 class Order:
     """Edges sorted by the node at one of their ends; the edges of one node keep the order of the list.
 
-    Parameters
-    ----------
-    edges : numpy.ndarray
-        [E], number of each edge in the list.
-    starts : numpy.ndarray
-        [V + 1]; the edges of node n have the positions starts[n] up to, but not including, starts[n + 1].
-    far : numpy.ndarray
-        [E], node at the other end of each edge.
-    shares : numpy.ndarray
-        [S + 1], first nodes of the shares, and the number of nodes at the end.
+    Edges of node n have the positions starts[n] to starts[n + 1] (excluded) in `edges` and `far`, the nodes at the
+    other ends. `shares` [S + 1] has the first node of each share, and the number of nodes at the end.
     """
 
     edges: np.ndarray
@@ -44,19 +36,9 @@ class Order:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """A directed graph. Nodes without edges, loops, and edges that occur several times are allowed.
+    """A directed graph of int64 arrays [E]; nodes without edges, loops, and repeated edges are allowed.
 
-    Parameters
-    ----------
-    rows, cols : numpy.ndarray
-        int64 [E], the receiver and the sender of each edge, in 0 .. n_nodes - 1.
-    n_nodes : int
-        Number of nodes.
-
-    Raises
-    ------
-    EdgeIndexError
-        For arrays of another type or unequal lengths, or node numbers out of range.
+    Raises EdgeIndexError for arrays of another type or unequal lengths, or node numbers outside 0 .. n_nodes - 1.
     """
 
     rows: np.ndarray

@@ -15,20 +15,9 @@ from trnqc.errors import InstructionError, UnsupportedMode
 class Instruction:
     """A path: slot i_in1 of x times slot i_in2 of y, added to slot i_out of z.
 
-    Parameters
-    ----------
-    i_in1, i_in2, i_out : int
-        Numbers of the slots of x, y and z.
-    connection_mode : str
-        Mode, such as ``uvw``.
-    has_weight : bool
-        Whether the path has weights.
-    path_weight : float
-        Factor of the path, which includes all normalisation, as in e3nn after the square root.
-    path_shape : tuple of int
-        Shape of the weights, if there are any: (mul1, mul2) for uvu, (mul1, mul2, mul3) for uvw.
-    weight_offset : int
-        Position of the path's first weight among all weights, in e3nn's order.
+    `path_weight` includes all normalisation, as in e3nn after the square root; `path_shape` is the shape of the
+    weights, (mul1, mul2) for uvu and (mul1, mul2, mul3) for uvw, and `weight_offset` their start among all weights in
+    e3nn's order.
     """
 
     i_in1: int
@@ -51,26 +40,11 @@ class Instruction:
 
 
 def paths_of(instructions: Any, slots: tuple[Irreps, ...]) -> tuple[Instruction, ...]:
-    """Check instructions and convert them to paths.
+    """Check instructions, as `TPProblem` takes them, and convert them to paths with their weight offsets.
 
-    Parameters
-    ----------
-    instructions : iterable of tuples
-        As `TPProblem` takes them.
-    slots : tuple of Irreps
-        Irreps of x, y and z.
-
-    Returns
-    -------
-    tuple of Instruction
-        The paths with their weight offsets, and with the path weights of the instructions.
-
-    Raises
-    ------
-    InstructionError
-        For slots that do not exist, broken selection rules, or multiplicities that a mode does not allow.
-    UnsupportedMode
-        For a mode that e3nn does not have.
+    The path weights are those of the instructions. Raises InstructionError for slots that do not exist, broken
+    selection rules, or multiplicities that a mode does not allow, and UnsupportedMode for a mode that e3nn does not
+    have.
     """
     try:
         instructions = list(instructions)

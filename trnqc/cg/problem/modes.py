@@ -14,14 +14,9 @@ from trnqc.cg.problem.irreps import MulIrrep
 
 @dataclass(frozen=True)
 class Mode:
-    """A connection mode.
+    """A connection mode: its pairs of channels (``uv``, ``uu`` or ``u<v``) and the channel of z.
 
-    Parameters
-    ----------
-    pairs : str
-        The pairs of channels that are multiplied: ``uv``, ``uu`` or ``u<v``.
-    result : str
-        The channel of z: ``u``, ``v``, ``pair`` (one channel for each pair), or ``w`` (all pairs, mixed by weights).
+    The latter is ``u``, ``v``, ``pair`` (one channel for each pair), or ``w`` (all pairs, mixed by weights).
     """
 
     pairs: str

@@ -20,18 +20,9 @@ def path_weights(
 ) -> list[float]:
     """Return the path weights that normalise the variance of the output, with e3nn's order of operations.
 
-    Parameters
-    ----------
-    paths : sequence of Instruction
-        Paths with their weights before normalisation.
-    slots : tuple of Irreps
-        Irreps of x, y and z.
-    variances : tuple of tuple of float
-        Variance of each slot of x, y and z.
-    irrep_normalization : {"component", "norm", "none"}
-        Whether the variance of the components or the norm of z is normalised.
-    path_normalization : {"element", "path", "none"}
-        Whether all elements, or all paths, that add to a slot of z have the same influence.
+    `variances` are those of each slot of x, y and z. `irrep_normalization` normalises the variance of the components or
+    the norm of z; with `path_normalization` all elements, or all paths, that add to a slot of z have the same
+    influence.
     """
     by_irrep = one_of("irrep_normalization", irrep_normalization, ("component", "norm", "none"))
     by_path = one_of("path_normalization", path_normalization, ("element", "path", "none"))

@@ -36,22 +36,7 @@ def monomials(dim: int, degree: int) -> tuple[Monomial, ...]:
 
 @lru_cache(maxsize=256)
 def coupled(irreps: tuple[Irrep, ...], out: Irrep, degree: int) -> np.ndarray:
-    """Return the polynomials of all paths from x to an irrep.
-
-    Parameters
-    ----------
-    irreps : tuple of Irrep
-        The irreps of a channel of x, one after the other.
-    out : Irrep
-        The irrep of the results.
-    degree : int
-        The degree of the polynomials.
-
-    Returns
-    -------
-    numpy.ndarray
-        float64 [paths, components of out, monomials], read-only; the order of the monomials is that of `monomials`.
-    """
+    """Return the polynomials of all paths from x to `out`, read-only float64 [paths, components, `monomials`]."""
     dim = sum(ir.dim for ir in irreps)
     paths = [p for ir, p in _paths(irreps, degree, degree >= NATURAL_FROM, out) if ir == out]
     result = np.array(paths).reshape(len(paths), out.dim, len(monomials(dim, degree)))
@@ -64,7 +49,7 @@ def coupled(irreps: tuple[Irrep, ...], out: Irrep, degree: int) -> np.ndarray:
 def _paths(
     irreps: tuple[Irrep, ...], degree: int, natural: bool, out: Irrep | None = None
 ) -> tuple[tuple[Irrep, np.ndarray], ...]:
-    """Return (irrep, polynomials [components, monomials]) of all paths, or only of those that lead to `out`."""
+    """Return (irrep, polynomials [components, monomials]) of all paths, or only of paths to `out`."""
     dim = sum(ir.dim for ir in irreps)
     if degree == 1:
         rows = np.split(np.eye(dim), np.cumsum([ir.dim for ir in irreps])[:-1])
@@ -95,12 +80,7 @@ def _multiplied(dim: int, degree: int) -> np.ndarray:
 class Node:
     """A polynomial in Horner's form, c + sum of x[i] times another node over the children (i, node).
 
-    Parameters
-    ----------
-    monomial : tuple of int or None
-        The monomial whose coefficient in the whole polynomial is c, or None if c is zero.
-    children : tuple of (int, Node)
-        The components i with their nodes. All components differ.
+    All i differ; `monomial` is the one whose coefficient in the whole polynomial is c, or None if c is zero.
     """
 
     monomial: Monomial | None

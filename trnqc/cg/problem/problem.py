@@ -241,14 +241,7 @@ def from_e3nn(tp: Any, *, layout: str = "mul_ir", dtype: Any = None, label: str 
 def normalised(irreps: Iterable[Any], instructions: Iterable[Sequence[Any]], **options: Any) -> TPProblem:
     """Return the problem of instructions whose path weights already include all normalisation.
 
-    Parameters
-    ----------
-    irreps : iterable
-        The irreps of x, y and z.
-    instructions : iterable of tuples
-        As `TPProblem` takes them.
-    **options
-        shared_weights, layout, dtype and label, as `TPProblem` takes them.
+    The options are shared_weights, layout, dtype and label, as `TPProblem` takes them.
     """
     slots = tuple(map(Irreps.of, irreps))
     return _problem(slots, paths_of(instructions, slots), **options)

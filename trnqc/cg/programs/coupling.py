@@ -24,15 +24,7 @@ Components = Mapping[int, Value] | Sequence[Value]
 
 @dataclass(frozen=True)
 class Coupling:
-    """The nonzero elements of A as values of a program.
-
-    Parameters
-    ----------
-    elements : mapping of (i, k) to (Value, int)
-        A value and its sign, 1 or -1. Elements that are equal up to their sign have the same value.
-    dtype : str
-        Type of the values.
-    """
+    """The nonzero A[i, k] as (value, sign); elements that are equal up to their sign have the same value."""
 
     elements: Mapping[Pair, tuple[Value, int]]
     dtype: str
@@ -88,13 +80,7 @@ def contracted(
 ) -> dict[int, Value]:
     """Return start[j] + sum_ik C[i, j, k] G[i, k] for every j in `start` or coupled to a pair in `grams`.
 
-    Parameters
-    ----------
-    terms : iterable of (int, int, int, float)
-        (i, j, k, C[i, j, k]) of the coefficients.
-    grams : mapping of (i, k) to Value
-        Elements of G; terms of other elements are left out.
-    start : mapping of int to Value, optional
+    `terms` are (i, j, k, C[i, j, k]); terms of elements that `grams` lacks are left out.
     """
     sums: dict[int, Value] = dict(start or {})
     for i, j, k, c in terms:

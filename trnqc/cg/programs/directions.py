@@ -19,17 +19,10 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Term:
-    """One term M(w', t) with t = sum of P(x', y').
+    """One term M(w', t) with t = sum of P(x', y') over `products`.
 
-    Parameters
-    ----------
-    w : str
-        The operand w'. A path without weights has no term with w' = ``ggw``.
-    products : tuple of (str, str)
-        The pairs of operands (x', y') whose products P(x', y') are added to t.
-    at : (str, str)
-        The pair of operands (x', y') at which P is differentiated. The gradient h of t contributes to those of x and y
-        as gx += P'(y', h) and gy += P'(x', h).
+    A path without weights has no term with w' = ``ggw``. P is differentiated `at` (x', y'): the gradient h of t
+    contributes gx += P'(y', h) and gy += P'(x', h).
     """
 
     w: str
@@ -50,14 +43,8 @@ SECOND = (
 class Direction:
     """A direction of a tensor product or of a convolution.
 
-    Parameters
-    ----------
-    name : str
-        Name of the computation of one edge.
-    reads, writes : tuple of str
-        Names of the operands, in the order of a kernel's parameters.
-    by : {"", "receiver", "sender"}
-        End of an edge by which the edges of a convolution are sorted; empty for a batch of independent edges.
+    Operands are in the order of a kernel's parameters; `by` is the end by which the edges of a convolution are sorted,
+    empty for a batch of independent edges.
     """
 
     name: str
@@ -72,7 +59,7 @@ class Direction:
 
     @property
     def operands(self) -> tuple[str, ...]:
-        """The operands that are read, followed by those that are written."""
+        """The operands that are read, followed by the operands that are written."""
         return (*self.reads, *self.writes)
 
     @property

@@ -30,7 +30,7 @@ def product(b: Builder, degrees: Degrees, pw: Value, x: Components, y: Component
 def gradients(
     b: Builder, degrees: Degrees, pw: Value, x: Components, y: Components, h: Components
 ) -> tuple[Sums, Sums]:
-    """Return the products whose sums are gx_i, and those whose sums are gy_j."""
+    """Return the products whose sums are gx_i, and the products whose sums are gy_j."""
     scaled: dict[int, Value] = {}
     pairs: dict[tuple[int, int], list[tuple[Value, Value]]] = {}
     for i, j, k, c in sparse(*degrees):

@@ -33,19 +33,7 @@ Add = Callable[[int, Monomial, Value], None]
 
 @dataclass(frozen=True)
 class Channel:
-    """A channel in a program.
-
-    Parameters
-    ----------
-    b : Builder
-        The program.
-    x : sequence of Value
-        The components of x.
-    along : sequence of sequences of Value
-        The components of each direction h.
-    coefficient : callable
-        Returns the coefficient C of a component of B and a monomial.
-    """
+    """A channel in a program: components of x and of the directions h, and C by component of B and monomial."""
 
     b: Builder
     x: Sequence[Value]
@@ -62,7 +50,7 @@ class Channel:
         return _Walk(self, component, (), None).through(node, {self.all}, {}).get(self.all)
 
     def gradient(self, component: int, node: Node, gb: Value, gx: Sequence[Value], add: Add | None) -> None:
-        """Add the derivatives of gb times the value to gx, and those with respect to each coefficient by `add`."""
+        """Add the derivatives of gb times the value: to gx, and for each coefficient by `add`."""
         _Walk(self, component, gx, add).through(node, set(), {self.all: gb})
 
 

@@ -33,15 +33,7 @@ Add = Callable[[int, Update], None]
 
 @dataclass(frozen=True)
 class Slopes:
-    """The contributions of a channel to gw and gy.
-
-    Parameters
-    ----------
-    w : list of (Value, Value)
-        Factors of the products whose sum is gw.
-    left, right : Components
-        Factors of G[i, k] = left[i] right[k].
-    """
+    """The contributions of a channel to gw (pairs whose products are summed) and to gy: G[i, k] = left[i] right[k]."""
 
     w: list[tuple[Value, Value]]
     left: Components
@@ -99,7 +91,7 @@ class Channel:
             add(k, partial(sum_of_products, parts, k))
 
     def inputs(self, add: Add) -> Slopes:
-        """Add the contribution of the channel to the components of gx that x has, and return those to gw and gy."""
+        """Add the contribution to gx, for the components that x has, and return the contributions to gw and gy."""
         weights, x, terms = self.weights, self.x, self._terms
         needed = {t.at[1] for t in terms} | {y for _, y in terms[0].products if weights}
         a = {y: a for y, a in self.a.items() if y in needed}

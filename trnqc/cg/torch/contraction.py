@@ -17,14 +17,9 @@ from trnqc.errors import OperandError, UnsupportedError
 
 
 class PolynomialContraction(nn.Module):
-    """B[n, c, M] = sum_t C[element of n, t, c] m_t(x[n, c]) with C = S W, for weights that are passed.
+    """B[n, c, M] = sum_t C[element of n, t, c] m_t(x[n, c]) with C = S W, for passed weights W.
 
-    Parameters
-    ----------
-    problem : ContractionProblem
-        The contraction.
-    folding : numpy.ndarray, optional
-        S [terms, weights]; by default that of the problem.
+    The folding S is [terms, weights], by default that of the problem.
     """
 
     # TorchScript cannot read annotations that are text.
@@ -41,21 +36,9 @@ class PolynomialContraction(nn.Module):
         self.register_buffer("folding", self._exact.to(torch.get_default_dtype()), persistent=False)
 
     def forward(self, x: Tensor, elements: Tensor, weight: Tensor) -> Tensor:
-        """Compute the contraction.
+        """Return B [nodes, dimension of irreps_out]; in a slot, the component is the fastest index.
 
-        Parameters
-        ----------
-        x : Tensor
-            [nodes, channels, components]
-        elements : Tensor
-            int64 [nodes], the number of the weights of each node.
-        weight : Tensor
-            [elements, weights, channels]
-
-        Returns
-        -------
-        Tensor
-            B [nodes, dimension of irreps_out]; in a slot, the component is the fastest index.
+        The features x are [nodes, channels, components], elements int64 [nodes], weight [elements, weights, channels].
         """
         return self._scripted(x, elements, weight) if torch.jit.is_scripting() else self._called(x, elements, weight)
 

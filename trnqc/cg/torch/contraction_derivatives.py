@@ -19,19 +19,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Calls:
-    """Calls of both operators for the same nodes.
-
-    Parameters
-    ----------
-    apply : callable
-        Takes the name of an operator and its arguments.
-    elements : Tensor
-        The elements of the nodes.
-    problem : str
-        The problem as text.
-    of_c : bool
-        Whether gradients of the coefficients are needed.
-    """
+    """Calls of both operators for the same nodes; `of_c` says whether gradients of the coefficients are needed."""
 
     apply: Callable[..., Any]
     elements: Tensor
@@ -97,5 +85,5 @@ class Calls:
 
 
 def _changed(along: Tensor, dalong: Tensor) -> list[Tensor]:
-    """Return the directions with one of them replaced by its tangent, for each of them."""
+    """Return, for each direction, all directions with this one replaced by its tangent."""
     return [torch.cat([along[:i], dalong[i : i + 1], along[i + 1 :]]) for i in range(along.shape[0])]

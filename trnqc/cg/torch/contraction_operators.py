@@ -30,12 +30,7 @@ OPERANDS = {"value": ("c", "x", "along"), "gradient": ("c", "x", "along", "gb")}
 def check(problem: ContractionProblem, tensors: Sequence[Tensor], elements: Tensor) -> None:
     """Check the types, devices and shapes of the operands c, x, along and gb.
 
-    Raises
-    ------
-    OperandError
-        For an operand of another shape, dtype, layout or device than expected.
-    UnsupportedPrecision
-        For operands of another type than float16, bfloat16, float32 and float64.
+    Raises OperandError, or UnsupportedPrecision for other types than float16, bfloat16, float32 and float64.
     """
     (dim_x, dim_b), channels = problem.dims, problem.channels
     x, nodes = tensors[1], tensors[1].shape[0]
@@ -96,7 +91,7 @@ def _engine(problem: str, tensors: Sequence[Tensor], elements: Tensor) -> Any:
 
 
 def _arrays(tensors: Sequence[Tensor]) -> list[Any]:
-    """Return operands in the type in which they are computed; those on the CPU as arrays that share their memory."""
+    """Return operands in the type of the computation; tensors on the CPU as arrays that share their memory."""
     operands = all_widened(tensors)
     return [as_array(t) for t in operands] if operands[0].device.type == "cpu" else operands
 
@@ -166,7 +161,7 @@ class ContractionFamily:
         return operator
 
     def keep(self, name: str, ctx: Any, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
-        """Save the inputs for the derivatives and return the tensors among them."""
+        """Save the inputs for the derivatives and return the inputs that are tensors."""
         count = len(OPERANDS[name]) + 1
         # Gradients of the coefficients are computed if they, or something above them, is trained.
         ctx.options = (inputs[count], bool(inputs[0].requires_grad) or active(), *inputs[count + 1 :])
@@ -189,7 +184,7 @@ class ContractionFamily:
     def tangents(
         self, name: str, saved: Sequence[Tensor], options: Sequence[Any], tangents: Sequence[Tensor | None]
     ) -> Any:
-        """Return the tangents of the results from those of the inputs, which are None for a constant input."""
+        """Return the tangents of the results from the tangents of the inputs, which are None for a constant input."""
         *operands, elements = saved
         along = [torch.zeros_like(t) if h is None else h for t, h in zip(operands, tangents)]
         calls = Calls(self.apply, elements, options[0], True)

@@ -38,25 +38,10 @@ def contraction_engine_of(text: str, dtype: str, threads: int) -> Any:
 
 @functools.lru_cache(maxsize=1024)
 def cuda_engine(text: str, dtype: str, number: int, kahan: bool, atomic: bool) -> Any:
-    """Return the engine of a problem on a GPU.
+    """Return the engine of a problem, as `text_of` writes it, on GPU `number`.
 
-    Parameters
-    ----------
-    text : str
-        The problem, as `text_of` writes it.
-    dtype : {"float32", "float64"}
-        Type of the operands.
-    number : int
-        Number of the GPU.
-    kahan : bool
-        Whether sums over edges are compensated.
-    atomic : bool
-        Whether sums over edges use atomic additions, whose order varies from run to run.
-
-    Raises
-    ------
-    BackendUnavailable
-        If there is no GPU.
+    Sums over edges are compensated with `kahan`; with `atomic` they use atomic additions, whose order varies from run
+    to run. Raises BackendUnavailable without a GPU.
     """
     from trnqc.backends import devices
     from trnqc.cg.cuda.engine import CudaEngine

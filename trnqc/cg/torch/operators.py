@@ -50,14 +50,10 @@ class Sizes:
 
 
 def check(problem: TPProblem, tensors: Sequence[Tensor], sizes: Sizes) -> None:
-    """Check the types, devices and shapes of the operands.
+    """Check the operands.
 
-    Raises
-    ------
-    OperandError
-        For an operand of another shape, dtype, layout or device than expected.
-    UnsupportedPrecision
-        For operands of another type than float16, bfloat16, float32 and float64.
+    Raises OperandError for another shape, dtype, layout or device than expected, and UnsupportedPrecision for other
+    types than float16, bfloat16, float32 and float64.
     """
     first = tensors[0]
     check_type(first)
@@ -170,7 +166,7 @@ def _run_nki(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor],
 
 
 def as_array(tensor: Tensor) -> Any:
-    """Return the tensor as a contiguous, aligned array; it is copied only if it is not. Raises MemoryLimit."""
+    """Return the tensor as a contiguous, aligned array, copied only where necessary. Raises MemoryLimit."""
     if not tensor.is_contiguous():
         # Expanded tensors can be larger than any memory.
         size = tensor.numel() * tensor.element_size()
@@ -260,7 +256,7 @@ class Family:
         return operator
 
     def keep(self, direction: str, ctx: Any, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
-        """Save the inputs for the derivatives and return the tensors among them."""
+        """Save the inputs for the derivatives and return the inputs that are tensors."""
         tensors, edges, ctx.options = self.parts(direction, inputs)
         ctx.save_for_backward(*tensors, *edges)
         return (*tensors, *edges)
@@ -273,7 +269,7 @@ class Family:
         return (*GRADIENTS[direction](calls, tensors, grad_outputs), *[None] * len(calls.rest))
 
     def tangents(self, direction: str, saved: Sequence[Tensor], options: Any, tangents: Sequence[Any]) -> Any:
-        """Return the tangents of the results from those of the inputs, which are None for a constant input."""
+        """Return the tangents of the results from the tangents of the inputs, which are None for a constant input."""
         tensors, calls = self._kept(direction, saved, options)
         along = [torch.zeros_like(t) if h is None else h for t, h in zip(tensors, tangents)]
         return TANGENTS[direction](calls, tensors, along)

@@ -16,14 +16,10 @@ from trnqc.errors import OperandError, UnsupportedError, UnsupportedPrecision
 
 
 class ProductModule(nn.Module):
-    """Base class of both modules. Only the problem and weights are pickled; kernels are built at the first call.
+    """Base class of both modules.
 
-    Parameters
-    ----------
-    problem : TPProblem
-        The tensor product.
-    torch_op, use_opaque : bool, optional
-        Arguments of OpenEquivariance, accepted for compatibility. Only its defaults, True and False, are supported.
+    Only the problem and weights are pickled; kernels are built at the first call. Of OpenEquivariance's `torch_op` and
+    `use_opaque`, only the defaults, True and False, are supported.
     """
 
     # TorchScript compiles the forward function only.
@@ -171,7 +167,7 @@ class ProductModule(nn.Module):
 
     @torch.jit.unused
     def _weights(self, weights: Any, like: Tensor | None) -> Tensor:
-        """Return the weights of the operand, joined if they come by path, or those of the module if it is None."""
+        """Return the weights of the operand, joined if given by path; the module's weights if it is None."""
         if isinstance(weights, Tensor):
             return weights
         if isinstance(weights, list | tuple):

@@ -43,21 +43,10 @@ def rounded(results: Any, dtype: torch.dtype) -> Any:
 
 
 def by_blocks(call: Callable[..., Any], tensors: Sequence[Tensor], summed: Sequence[bool]) -> Any:
-    """Call a function of rows for blocks of rows of half precision, so that what is converted stays in the cache.
+    """Call a function of float32 rows for blocks of half-precision rows, so that what is converted stays in the cache.
 
-    Parameters
-    ----------
-    call : callable
-        Takes the operands in float32 and returns a tuple.
-    tensors : sequence of Tensor
-        The operands. Those with one dimension are the same for all rows.
-    summed : sequence of bool
-        For each result, whether it is a sum over rows.
-
-    Returns
-    -------
-    tuple of Tensor
-        The results in half precision.
+    Operands with one dimension are the same for all rows; `summed` says which results are sums over rows. Results are
+    in half precision.
     """
     dtype, rows = tensors[0].dtype, tensors[0].shape[0]
     constant = {n: tensor.float() for n, tensor in enumerate(tensors) if tensor.dim() == 1}

@@ -33,18 +33,9 @@ NEAR, FAR = 2**15, 2**23
 class Rates:
     """Seconds of elementary operations.
 
-    Attributes
-    ----------
-    call, multiply_add, panel, result : float
-        A product [m, k] [k, n] takes call + m n k multiply_add + (m k + k n) panel + m n result.
-    near, far : float
-        Time to copy one element within the caches, and from memory.
-    turned_near, turned_far : float
-        The same if the copy exchanges the axes of the array.
-    step : float
-        Python overhead of one product of slices.
-    cached : int
-        Elements up to which an array counts as within the caches.
+    A product [m, k] [k, n] takes call + m n k multiply_add + (m k + k n) panel + m n result. Copying an element takes
+    `near` within the caches (up to `cached` elements), else `far`; turned_near and turned_far if axes are exchanged.
+    `step` is Python's overhead of one product of slices.
     """
 
     call: float
@@ -63,16 +54,9 @@ class Rates:
         return self.call + m * n * k * self.multiply_add + (m + n) * k * self.panel + m * n * self.result
 
     def copy(self, elements: int, among: int, turned: bool = True) -> float:
-        """Return the time of a copy.
+        """Return the seconds to copy `elements`; `turned` copies change the fastest axis.
 
-        Parameters
-        ----------
-        elements : int
-            Elements that are copied.
-        among : int
-            Elements of all arrays that are in use at the time, which decide whether the caches hold them.
-        turned : bool
-            Whether the copy changes the fastest axis.
+        All `among` elements that are in use at the time decide whether the caches hold them.
         """
         near, far = (self.turned_near, self.turned_far) if turned else (self.near, self.far)
         return elements * (near if among <= self.cached else far)
@@ -125,7 +109,7 @@ def _least(work: Callable[[], object], times: int = 3) -> float:
 
 
 def _products() -> tuple[float, float, float, float]:
-    """Return (call, multiply_add, panel, result) of least squared relative error, none of them negative."""
+    """Return (call, multiply_add, panel, result) of least squared relative error, with no negative rate."""
     rows, seconds = [], []
     for m, n, k in product(SIZES, repeat=3):
         work = m * n * k

@@ -20,20 +20,9 @@ from trnqc.expression.operand import Leaf
 
 @dataclass(frozen=True)
 class Placed:
-    """A step of a tree with the placements of its arrays.
+    """A step of a tree with the placements of its loops, its result (partial sums combined), and its operands.
 
-    Attributes
-    ----------
-    node : Node
-        The step.
-    loops : Placement
-        Placement of the loops under which the step is computed.
-    result : Placement
-        Placement of the result, after partial sums are combined.
-    wanted : tuple of Placement
-        Placement in which the step reads each operand, in order.
-    sources : tuple of Placement or None
-        Placement in which each operand is stored; None for results of other steps and for functions.
+    Operands are read as `wanted` and stored as `sources`, None for functions and results of other steps.
     """
 
     node: Node
@@ -45,24 +34,10 @@ class Placed:
 
 @dataclass(frozen=True)
 class Distribution:
-    """The steps of a tree on a grid of processors.
+    """The steps of a tree, producers first, on a grid of processors, with the placement of the result.
 
-    Attributes
-    ----------
-    tree : Tree
-        The operations.
-    grid : tuple of int
-        Number of processors along each dimension.
-    steps : tuple of Placed
-        The steps, producers first.
-    final : Placement
-        Placement of the result.
-    cost : float
-        Estimated time in multiply-adds.
-    volume : int
-        Elements received by all processors together.
-    longest : int
-        Multiply-adds of the busiest processor, summed over the steps.
+    `cost` is the estimated time in multiply-adds, `volume` the elements received by all processors together, and
+    `longest` the multiply-adds of the busiest processor, summed over the steps.
     """
 
     tree: Tree

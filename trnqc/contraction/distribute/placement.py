@@ -67,7 +67,7 @@ def common(one: Box | None, two: Box | None) -> Box | None:
 
 
 def moved(labels: Sequence[str], extents: Mapping[str, int], source: Placement, target: Placement, grid: Grid) -> int:
-    """Return the elements that all processors together must receive: those wanted and not held."""
+    """Return the elements that all processors together must receive: the elements wanted and not held."""
     if source == target:
         return 0
     total = 0
@@ -80,22 +80,9 @@ def moved(labels: Sequence[str], extents: Mapping[str, int], source: Placement, 
 def combined(
     labels: Sequence[str], extents: Mapping[str, int], where: Placement, dimension: int, grid: Grid, copy: bool
 ) -> int:
-    """Return the elements received when partial sums along one dimension are combined at coordinate 0.
+    """Return the elements received when partial sums along one grid dimension are combined at coordinate 0.
 
-    Parameters
-    ----------
-    labels : sequence of str
-        Labels of the array.
-    extents : mapping
-        Label -> extent.
-    where : Placement
-        Placement of the partial sums; its entry for this dimension is ignored.
-    dimension : int
-        Number of the dimension of the grid.
-    grid : tuple of int
-        Number of processors along each dimension.
-    copy : bool
-        Whether the total is then sent to all processors along the dimension.
+    With `copy` the total is then sent to all processors along the dimension, whose entry in `where` is ignored.
     """
     lines = tuple(n for d, n in enumerate(grid) if d != dimension)
     rest = tuple(entry for d, entry in enumerate(where) if d != dimension)

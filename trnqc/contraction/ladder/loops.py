@@ -29,18 +29,9 @@ VIEW = 64
 
 @dataclass(frozen=True)
 class LadderLoops:
-    """A ladder with its tiles.
+    """A ladder with tiles of length `upper` of a and b, `lower` of e and f.
 
-    Attributes
-    ----------
-    ladder : Ladder
-        The contraction.
-    upper : int
-        Length of the tiles of a and b.
-    lower : int
-        Length of the tiles of e and f.
-    held : bool
-        Whether all tiles of x are copied once and held; otherwise two are copied for each product.
+    All tiles of x are copied once and `held`, or else two are copied for each product.
     """
 
     ladder: Ladder
@@ -98,7 +89,7 @@ class LadderLoops:
 
     @property
     def columns(self) -> int:
-        """Columns of t± in the half that has more of them."""
+        """Columns of t± in the half with more columns."""
         return max(self.ladder.columns(half) for half in HALVES)
 
     @property
@@ -225,7 +216,7 @@ class _Tiles:
 
     @property
     def pairs(self) -> int:
-        """Number of pairs of tiles, those of a tile with itself included."""
+        """Number of pairs of tiles, including pairs of a tile with itself."""
         return pairs(self.count, 1)
 
     @property

@@ -32,26 +32,11 @@ HALVES = (1, -1)
 
 @dataclass(frozen=True)
 class Ladder:
-    """The labels of a tree by their roles in the equations of this module.
+    """The labels of a tree by their roles in the equations of this module: upper (a, b), lower (e, f), inner q, free z.
 
-    Attributes
-    ----------
-    tree : Tree
-        Two steps: W from x and x, then R from W and t. A single step if x is W.
-    upper, lower : (str, str)
-        (a, b) and (e, f).
-    inner : tuple of str
-        The labels q.
-    x, t : Leaf
-        The factor of the integrals, with labels a and e, and the amplitudes. x is W if it has all of a, b, e and f.
-    free : tuple of str
-        The labels z in the order of t.
-    turned : tuple of int
-        For each axis of z the axis that takes its position after the exchange.
-    sign : int
-        What the exchange multiplies t with, 1 or -1.
-    even : bool
-        Whether x[q,a,e] = x[q,e,a].
+    The tree has two steps, W from x and x, then R from W and t, or only the second if x is W, with all of a, b, e and
+    f. The exchange of t takes axis `turned`[i] of z to position i and multiplies t with `sign`, 1 or -1. `even` says
+    that x[q,a,e] = x[q,e,a].
     """
 
     tree: Tree

@@ -24,16 +24,7 @@ from trnqc.contraction.products.arrays import Array, cast, require_no_transform,
 def run_ladder(library: ModuleType, loops: LadderLoops, operands: Mapping[str, Any], gemm: Gemm | None = None) -> Array:
     """Return R[a,b,z] with its axes in the order of the tree's root.
 
-    Parameters
-    ----------
-    library : module
-        Array library of the operands.
-    loops : LadderLoops
-        The ladder with its tiles.
-    operands : mapping
-        Name of leaf -> array; W may be a function of one slice for each axis.
-    gemm : callable, optional
-        Product of stacked matrices, as of `Kernels`.
+    Operands are arrays by name of leaf; W may be a function of one slice for each axis. `gemm` is as of `Kernels`.
     """
     ladder = loops.ladder
     x, t = operands[ladder.x.name], operands[ladder.t.name]
@@ -63,14 +54,10 @@ def _ordered(x: Array, have: Sequence[str], labels: Sequence[str]) -> Array:
 
 
 class _Half:
-    """The axis z in the even (sign 1) or the odd half (-1), where one of two exchanged elements represents both.
+    """The even (sign 1) or odd half (-1) of the axis z, where one of two exchanged elements represents both.
 
-    Attributes
-    ----------
-    chosen, partner
-        Positions of the representatives on the axis z, and of the elements they are exchanged with.
-    source, signs
-        For every position on the axis z the number of its representative, and the sign relative to it.
+    `chosen` and `partner` are the positions of representatives and of their exchanges; `source` and `signs` give every
+    position on z its representative and relative sign.
     """
 
     def __init__(self, library: ModuleType, loops: LadderLoops, sign: int, like: Array) -> None:

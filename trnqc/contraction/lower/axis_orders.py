@@ -73,7 +73,7 @@ def _operand_layouts(
 
 
 def _orders_worth_trying(array: ComputedArray, consumer: ComputedArray) -> Iterator[tuple[str, ...]]:
-    """Yield all orders of a few axes; of many, those that keep axes of one matrix dimension together."""
+    """Yield all orders of a few axes; of many axes, the orders that keep axes of one matrix dimension together."""
     yield array.indices
     if len(array.indices) <= 4:
         yield from permutations(array.indices)

@@ -130,7 +130,7 @@ def _choice(
 
 
 def _orders(group: list[str], guides: list[Labels]) -> list[Labels]:
-    """Return the orders of the group in those guides that contain all of its labels."""
+    """Return the orders of the group in the guides that contain all labels of the group."""
     orders = [tuple(x for x in guide if x in group) for guide in guides]
     return list(dict.fromkeys(order for order in orders if len(order) == len(group)))
 

@@ -19,16 +19,8 @@ Labels = tuple[str, ...]
 class Side:
     """How an operand enters a product.
 
-    Attributes
-    ----------
-    sums : tuple of str
-        Labels that are summed first.
-    order : tuple of str
-        The axes then: batch, own labels, inner, or if flipped batch, inner, own labels.
-    flipped : bool
-        Which of the two orders it is.
-    copied : bool
-        Whether the operand must be copied to have its axes in this order.
+    Labels in `sums` are summed first; the axes are then batch, own labels, inner, or if `flipped` batch, inner, own
+    labels. `copied` says that the operand must be copied to have this order.
     """
 
     sums: Labels
@@ -78,17 +70,7 @@ class Reduction:
 
 @dataclass(frozen=True)
 class Packed:
-    """A product that runs over pairs of labels once.
-
-    Attributes
-    ----------
-    tree : Tree
-        Extents of the labels, including one label for each pair.
-    step : Step
-        The product, in which one label stands for each pair.
-    sides, result : Packing
-        The pairs of the operands and of the result.
-    """
+    """A product that runs over pairs of labels once; in `step` and `tree` one label stands for each pair."""
 
     tree: Tree
     step: Step

@@ -27,17 +27,7 @@ MOST_CUTS = 2
 
 @dataclass(frozen=True)
 class Pass:
-    """One loop nest over arrays on disk or in memory.
-
-    Attributes
-    ----------
-    target : str
-        Name of the step that the pass computes.
-    schedule : Schedule
-        The fused loops.
-    stored : bool
-        Whether the last step copies the target to disk.
-    """
+    """One loop nest over arrays on disk or in memory; a `stored` target is copied to disk by the last step."""
 
     target: str
     schedule: Schedule
@@ -45,7 +35,7 @@ class Pass:
 
     @property
     def in_memory(self) -> str:
-        """Name of the array in memory whose tiles are those of the target."""
+        """Name of the array in memory with the same tiles as the target."""
         tree = self.schedule.fusion.tree
         return self.schedule.fusion.arrays[tree.root.name].inputs[0] if self.stored else tree.root.name
 

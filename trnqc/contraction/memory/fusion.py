@@ -22,20 +22,9 @@ from trnqc.contraction.tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """Choices for one array and everything below it.
+    """Choices for one array and everything below it: fused indices as bits, and in blocks, outermost first.
 
-    Attributes
-    ----------
-    mask : int
-        Fused indices, as bits.
-    blocks : tuple of int
-        The same in blocks, outermost first.
-    order : int
-        Bit i * n + j is set if loop j must lie inside loop i.
-    memory, work : int
-        Elements and multiply-adds spent.
-    inputs : tuple of Partial
-        The choices for the arrays below.
+    Bit i * n + j of `order` is set if loop j must lie inside loop i. `memory` counts elements, `work` multiply-adds.
     """
 
     name: str
@@ -51,12 +40,8 @@ class Partial:
 class Front:
     """Fusions of which none is dominated in both memory and work, least memory first.
 
-    Attributes
-    ----------
-    fusions : tuple of Fusion
-        Empty if the time limit was reached before the first was complete.
-    exact : bool
-        Whether no better fusion exists. Otherwise the search was cut short.
+    There is none if the time limit was reached before the first was complete; if not `exact`, the search was cut short
+    and a better fusion may exist.
     """
 
     fusions: tuple[Fusion, ...]
@@ -153,7 +138,7 @@ class _Search:
         return solutions[self.tree.root.name]
 
     def _solve(self, array: ComputedArray, inputs: list[list[Partial]], finals: list[Partial]) -> list[Partial]:
-        """Return the partial solutions of one array from those of its inputs; finals: complete ones, as bounds."""
+        """Return the partial solutions of one array from its inputs' solutions; `finals` are complete, as bounds."""
         rest_space, rest_work = self._least_elsewhere(array)
 
         def hopeless(memory: int, work: int) -> bool:
@@ -234,6 +219,6 @@ def _best(partials: Iterable[Partial]) -> list[Partial]:
 
 
 def _few(partials: list[Partial], width: int) -> list[Partial]:
-    """Return at most `width` of them, evenly chosen, and the last, which fuses least and can always be completed."""
+    """Return at most `width` solutions, evenly chosen, and the last, which fuses least and can always be completed."""
     step = -(-len(partials) // width)
     return partials if step <= 1 else [*partials[:-1:step], partials[-1]]

@@ -24,20 +24,9 @@ from trnqc.expression.operand import Leaf
 
 @dataclass(frozen=True)
 class ComputedArray:
-    """The array that one step or one function computes.
+    """The array that one step or one function (`source`) computes from the arrays `inputs`.
 
-    Attributes
-    ----------
-    name : str
-        Name of the step or function.
-    indices, loops : tuple of str
-        Labels of the array, and of all loops of the step.
-    cost : int
-        Multiply-adds for one iteration of the loops.
-    source : Node or Leaf
-        The step, or the function.
-    inputs : tuple of str
-        Names of the computed arrays that the step reads.
+    `loops` are the labels of all loops of the step, `cost` the multiply-adds of one iteration.
     """
 
     name: str
@@ -93,22 +82,10 @@ class Chain:
 
 @dataclass(frozen=True)
 class Fusion:
-    """A tree with the indices that are fused between each array and its consumer.
+    """A tree with the indices that are fused between each array and its consumer, and the tiles of fused loops.
 
-    Attributes
-    ----------
-    tree : Tree
-        The operations.
-    fused : mapping
-        Name of an array -> fused indices; none where there is no entry.
-    tiles : mapping
-        Elements of an index that one turn of its fused loop covers; 1 where there is no entry.
-
-    Raises
-    ------
-    InputError
-        If chains overlap, if an index cannot be fused, or if a loop of a repeated array ends at a step without its
-        index.
+    A fused loop without a tile covers one element a turn. Raises InputError if chains overlap, an index cannot be
+    fused, or a loop of a repeated array ends at a step without its index.
     """
 
     tree: Tree
@@ -207,7 +184,7 @@ class Fusion:
 
     @property
     def work(self) -> int:
-        """Multiply-adds, including those of functions and of repetition."""
+        """Multiply-adds, including the evaluation of functions and repeated work."""
         return sum(
             array.cost * self.tree.size(array.loops) * prod(self.turns(label) for label in self.repeated(name))
             for name, array in self.arrays.items()

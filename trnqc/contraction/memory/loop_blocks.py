@@ -12,7 +12,7 @@ Blocks = tuple[int, ...]
 
 
 def merge(orders: list[Blocks]) -> Blocks | None:
-    """Return the blocks of loops around a step from those of its inputs; None if chains would overlap."""
+    """Return the blocks of loops around a step from the blocks of its inputs; None if chains would overlap."""
     if len(orders) < 2:
         return orders[0] if orders else ()
     one, two = (list(blocks) for blocks in orders)

@@ -54,16 +54,9 @@ Item = Allocate | Compute | Free | Loop
 
 @dataclass(frozen=True)
 class Nest:
-    """The loop nest of a fusion.
+    """The loop nest of a fusion with its outermost items in order.
 
-    Attributes
-    ----------
-    fusion : Fusion
-        Which loops are fused, with their tiles.
-    body : tuple of Item
-        The outermost items in order.
-    inside : str or None
-        The temporary that lies in the memory of the result (see `inner_operand`).
+    `inside` is the temporary that lies in the memory of the result (see `inner_operand`).
     """
 
     fusion: Fusion
@@ -218,7 +211,7 @@ class _Builder:
         bodies[-1].append(Compute(array.name, accumulate))
 
     def _need(self, written: list[Item | _Open], array: ComputedArray) -> int:
-        """Return what the items hold at most beyond their result, negated, for sorting (Sethi and Ullman, 1970)."""
+        """Return the most that the items hold beyond their result, negated, for sorting (Sethi and Ullman, 1970)."""
         names = {item.name for item in _flat(_plain(written)) if isinstance(item, Allocate)}
         return prod(self.fusion.shape(array.name)) - sum(prod(self.fusion.shape(name)) for name in names)
 

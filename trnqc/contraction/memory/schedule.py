@@ -116,12 +116,7 @@ def schedule(tree: Tree, limit: int | None = None, scratch: int = 0, goal: Goal 
 class ElementLimit(MemoryLimit):
     """No schedule of the tree `name` meets a limit in elements.
 
-    Attributes
-    ----------
-    needed : int
-        The least sufficient limit.
-    taken : int
-        Elements of the limit that other results hold meanwhile.
+    The least sufficient limit is `needed`; other results hold `taken` elements of the limit meanwhile.
     """
 
     def __init__(self, name: str, needed: int, limit: int, taken: int = 0) -> None:
@@ -132,7 +127,7 @@ class ElementLimit(MemoryLimit):
 
     @property
     def what(self) -> str:
-        """What needs the memory, in words."""
+        """Description, for the message, of the arrays that need the memory."""
         return f"the temporaries of {self.name}" + (" and the results that are held meanwhile" if self.taken else "")
 
 
@@ -158,7 +153,7 @@ def _reserved(limit: int) -> int:
 
 
 def _forms(tree: Tree, scratch: int) -> list[TiledLoops]:
-    """Return the candidates: every fusion, and those with a temporary in the memory of the result."""
+    """Return the candidates: every fusion, also with a temporary in the memory of the result."""
     forms = [TiledLoops(fusion) for fusion in _fusions(tree)]
     name = inner_operand(Fusion(tree))
     # A block that is exchanged in place is at least as long as the axis that is summed.

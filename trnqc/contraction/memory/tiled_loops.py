@@ -33,14 +33,7 @@ ADD = 2.0
 class TiledLoops:
     """One choice of fused loops with its memory, work and time as functions of tables of tile sizes.
 
-    Parameters
-    ----------
-    fusion : Fusion
-        Which loops are fused.
-    inside : str, optional
-        As of `loop_nest.Nest`.
-    scratch : int
-        Elements for the blocks in which the array `inside` is exchanged.
+    `inside` is as of `loop_nest.Nest`; `scratch` has the elements for the blocks in which that array is exchanged.
     """
 
     def __init__(self, fusion: Fusion, inside: str | None = None, scratch: int = 0) -> None:

@@ -93,7 +93,7 @@ def _starts(longest: np.ndarray, least: Best, cost: Cost) -> list[Best]:
 
 
 def _lengths(extent: int) -> list[int]:
-    """Return even sizes; for a very long index those of numbers of turns in geometric progression."""
+    """Return even sizes; for a very long index, the sizes of numbers of turns in geometric progression."""
     if extent <= (ALIKE // 2) ** 2:
         return even_sizes(extent)
     return sorted({-(-extent // int(turns)) for turns in np.geomspace(1, extent, ALIKE)})
@@ -151,7 +151,7 @@ def _with(sizes: np.ndarray, columns: Sequence[int], choices: np.ndarray) -> np.
 
 
 def _two_at_a_time(sizes: np.ndarray, grids: Sequence[Sequence[int]]) -> np.ndarray:
-    """Return the sizes with every two of them replaced by all combinations of their grids."""
+    """Return the sizes with every two sizes replaced by all combinations of their grids."""
     pairs = combinations(range(len(sizes)), 2)
     return np.concatenate([_with(sizes, pair, _grid([grids[k] for k in pair])) for pair in pairs] or [sizes[None]])
 

@@ -30,15 +30,7 @@ SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 @dataclass(frozen=True)
 class Cut:
-    """An array of the whole program as blocks.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        Shape of the whole array.
-    blocks : tuple of (tuple of slice, str)
-        Position and name of each block.
-    """
+    """An array of the whole program as blocks, each with its position and name."""
 
     shape: tuple[int, ...]
     blocks: tuple[tuple[tuple[slice, ...], str], ...]
@@ -50,16 +42,9 @@ class Cut:
         }
 
     def join(self, library: ModuleType, values: Mapping[str, Array], like: Array) -> Array:
-        """Return the whole array, which is zero outside of its blocks.
+        """Return the whole array, zero outside of its blocks `values`.
 
-        Parameters
-        ----------
-        library : module
-            Array library of the blocks.
-        values : mapping
-            Name of a block -> array.
-        like : array
-            If there are no blocks, the result has the element type and device of this array.
+        Without blocks it has the type and device of `like`.
         """
         blocks = [values[name] for _, name in self.blocks]
         like = blocks[0] if blocks else like
@@ -71,17 +56,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Blocked:
-    """A program over blocks.
-
-    Attributes
-    ----------
-    program : Program
-        Over blocks.
-    extents : mapping
-        Extents of the whole spaces.
-    inputs, targets : mapping
-        How blocks make up the arrays of the whole program.
-    """
+    """A program over blocks, extents of the whole spaces, and how blocks make up its inputs and targets."""
 
     program: Program
     extents: Mapping[str, int]

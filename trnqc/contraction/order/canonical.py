@@ -26,16 +26,9 @@ class Item:
 
 @dataclass(frozen=True)
 class Canonical:
-    """The canonical form of a product.
+    """The canonical form of a product: `sign` times what `key` describes, with the kept labels in the key's order.
 
-    Attributes
-    ----------
-    key : tuple
-        Equal for products that are equal up to names of labels, order of factors and declared symmetry.
-    labels : tuple of str
-        The kept labels in the order of their numbers in the key.
-    sign : int
-        The product is sign times the one that the key describes.
+    Keys are equal for products that are equal up to names of labels, order of factors and declared symmetry.
     """
 
     key: Key
@@ -51,24 +44,9 @@ def canonical(
 ) -> Canonical:
     """Return the canonical form: the least key over all orders of the factors and of exchangeable axes.
 
-    Labels are numbered as they appear. Factors are chosen one by one, always with the least code; only ties are
-    followed further.
-
-    Parameters
-    ----------
-    items : sequence of Item
-        The factors.
-    kept : frozenset of str
-        Labels that are not summed.
-    symmetries : mapping
-        Name of a tensor -> its symmetries.
-    first : tuple of str
-        Labels that have the first numbers already.
-
-    Notes
-    -----
-    At the time limit ties are no longer followed. Equal products may then get different keys, but different products
-    never get equal ones.
+    Labels are numbered as they appear, after the labels in `first`; labels in `kept` are not summed. Factors are chosen
+    one by one, always with the least code; only ties are followed further. At the time limit, ties are no longer
+    followed: equal products may then get different keys, but different products never get equal ones.
     """
     states: list[tuple[frozenset[int], tuple[str, ...], int]] = [(frozenset(range(len(items))), first, 1)]
     key: list[Encoded] = []

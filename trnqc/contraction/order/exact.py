@@ -140,23 +140,11 @@ NONE = _Level(np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros(0, np.uin
 
 
 def connected(network: Network, part: int, bound: float, budget: int = 100_000_000) -> Splits | None:
-    """Return the cheapest order of a connected part without outer products; None if none costs less than bound.
+    """Return the cheapest order of operands `part` (bits) without outer products, below `bound` multiply-adds.
 
-    Parameters
-    ----------
-    network : Network
-        The product.
-    part : int
-        The operands to contract, as bits.
-    bound : float
-        Multiply-adds that the order must not reach.
-    budget : int
-        Number of pairs of parts after which the search gives up with None, as it does at the time limit.
-
-    Notes
-    -----
     Parts are built by size from pairs that are disjoint and share a label (Pfeifer, Haegeman, Verstraete, Phys. Rev. E
-    90, 033315, 2014). The result is None if labels or operands do not fit into 64 bits.
+    90, 033315, 2014). The result is None if no order is that cheap, after `budget` pairs, at the time limit, or if
+    labels or operands do not fit into 64 bits.
     """
     if len(network.extents) > 64 or len(network.operands) > 64 or network.exchanges:
         return None

@@ -30,15 +30,7 @@ Signature = tuple[object, ...]
 
 @dataclass(frozen=True)
 class Member:
-    """A term without the common factor.
-
-    Attributes
-    ----------
-    number : int
-        Number of the term in its statement.
-    rest : Term
-        The other factors, with the labels of the group.
-    """
+    """Term `number` of a statement without the common factor; the labels of `rest` are those of the group."""
 
     number: int
     rest: Term
@@ -46,17 +38,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Group:
-    """Terms that share a factor up to names of summed labels.
-
-    Attributes
-    ----------
-    factor : Factor
-        The common factor.
-    kept : tuple of str
-        Labels of the sum of the other factors.
-    members : tuple of Member
-        The terms.
-    """
+    """Terms that share a factor up to names of summed labels. `kept` are the labels of the sum of the other factors."""
 
     factor: Factor
     kept: tuple[str, ...]
@@ -70,16 +52,9 @@ class Group:
 
 @dataclass(frozen=True)
 class CanonicalSum:
-    """A canonical form of a group's sum.
+    """A canonical form of a group's sum: `sign` times the sum that `key` describes, with the labels in the key's order.
 
-    Attributes
-    ----------
-    key : tuple
-        Equal for sums that are equal up to names of labels.
-    labels : tuple of str
-        The labels of the sum in the order of their numbers in the key.
-    sign : int
-        The sum is sign times the one that the key describes.
+    Keys are equal for sums that are equal up to names of labels.
     """
 
     key: tuple[tuple[Key, Fraction], ...]
@@ -137,7 +112,7 @@ class _Factoring:
         self.statements.append(statement)
 
     def _orbits(self, statement: Statement) -> dict[Key, list[Group]]:
-        """Return the groups of a statement; those that are equal up to names of labels are together."""
+        """Return the groups of a statement; groups that are equal up to names of labels are together."""
         target = frozenset(statement.target.labels)
         orbits: dict[Key, list[Group]] = {}
         for group in self._groups(statement, target):
@@ -150,7 +125,7 @@ class _Factoring:
         return orbits
 
     def _trial(self, statement: Statement, orbit: list[Group]) -> tuple[int, list[Group]]:
-        """Return the work after factorising those groups of an orbit that have no term in common, and these groups."""
+        """Return the work after factorising the groups of an orbit that have no term in common, and these groups."""
         chosen: list[Group] = []
         gone: set[int] = set()
         for group in orbit:
@@ -249,7 +224,7 @@ class _Factoring:
         return sum(costs.values())
 
     def _cost(self, factors: tuple[Factor, ...], kept: tuple[str, ...]) -> int:
-        """Return the work of the best order of a product; for one factor, that of adding it."""
+        """Return the work of the best order of a product, or of the addition of a single factor."""
         key = tuple(factor.labels for factor in factors), kept
         if key not in self.costs:
             network = Network.of([factor.labels for factor in factors], kept, self.extents)

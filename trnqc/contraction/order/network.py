@@ -29,16 +29,9 @@ def bits(mask: int) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class LabelExchange:
-    """The exchange of two labels.
+    """The exchange of two labels, all as bits.
 
-    Attributes
-    ----------
-    labels : int
-        The two labels, as bits.
-    broken : int
-        Operands that are not (anti)symmetric in the two.
-    odd : int
-        Operands that change their sign.
+    `broken` are operands that are not (anti)symmetric in the two, `odd` operands that change their sign.
     """
 
     labels: int
@@ -48,18 +41,10 @@ class LabelExchange:
 
 @dataclass(frozen=True)
 class Network:
-    """Operands and output as sets of labels.
+    """Operands and output as sets of labels (bits).
 
-    Attributes
-    ----------
-    operands : tuple of int
-        Labels of each operand, as bits.
-    output : int
-        Labels of the result.
-    extents : tuple of int
-        Extent of each label, or product of extents of labels that always occur together.
-    exchanges : tuple of LabelExchange
-        Pairs of labels in which some operand is (anti)symmetric.
+    An extent may be the product of extents of labels that always occur together; `exchanges` are pairs of labels in
+    which some operand is (anti)symmetric.
     """
 
     operands: tuple[int, ...]
@@ -76,19 +61,9 @@ class Network:
         extents: Mapping[str, int],
         symmetries: Sequence[Sequence[Symmetry]] = (),
     ) -> Network:
-        """Return the network of labelled operands.
+        """Return the network of labelled operands and the symmetries of their axes.
 
-        Parameters
-        ----------
-        inputs : sequence of sequences of str
-            Labels of each operand.
-        output : iterable of str
-            Labels of the result.
-        extents : mapping
-            Label -> extent.
-        symmetries : sequence
-            Symmetries of the axes of each operand; empty for none. Without symmetries, labels that occur in the same
-            operands are merged into one.
+        Without symmetries, labels that occur in the same operands are merged into one.
         """
         labels = tuple(dict.fromkeys(label for operand in inputs for label in operand))
         where = {x: sum(1 << k for k, operand in enumerate(inputs) if x in operand) for x in labels}

@@ -193,7 +193,7 @@ def network_of(
     extents: Mapping[str, int],
     symmetries: Sequence[Sequence[Symmetry]],
 ) -> Network:
-    """Return the network of operands, of which there is at least one."""
+    """Return the network of at least one operand."""
     if not inputs:
         raise InputError("a contraction has at least one operand; found none")
     return Network.of(inputs, output, extents, symmetries)

@@ -68,12 +68,9 @@ def _linear(splits: Splits, network: Network) -> Path:
 
 
 def splits_of(steps: Sequence[tuple[int, ...]], operands: int) -> Splits:
-    """Return the order of a path. A step with more than two operands multiplies them from left to right.
+    """Return the order of a path, whose steps multiply more than two operands from left to right.
 
-    Raises
-    ------
-    InputError
-        If a step names an operand twice or one that does not exist, or if several operands are left.
+    Raises InputError if a step names an operand twice or one that does not exist, or if several operands are left.
     """
     alive = [1 << k for k in range(operands)]
     splits: Splits = {}

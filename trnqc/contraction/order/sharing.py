@@ -26,7 +26,7 @@ SHARED = "products that terms share"
 
 @dataclass(frozen=True, eq=False)
 class PlannedTerm:
-    """A product of factors and the labels that are kept of it, with the costs of its sub-products."""
+    """A product of factors and the labels that its result keeps, with the costs of its sub-products."""
 
     items: tuple[Item, ...]
     kept: tuple[str, ...]
@@ -114,15 +114,7 @@ def _halves(part: int) -> Iterable[int]:
 
 
 class Sharing:
-    """The search for sub-products to share among terms.
-
-    Attributes
-    ----------
-    home : dict
-        Key of a sub-product -> the (term, part) where it first occurs.
-    chosen : frozenset
-        Keys of the sub-products to share.
-    """
+    """The search for sub-products to share among terms; `home` has the (term, part) where each key first occurs."""
 
     def __init__(self, terms: Sequence[PlannedTerm]) -> None:
         self.terms = terms
@@ -142,7 +134,7 @@ class Sharing:
         return everything in term.parts and term.parts[everything].key in shared
 
     def total(self, shared: frozenset[Key]) -> tuple[int, frozenset[Key]]:
-        """Return (work of all terms and of what they share, keys of the shared products that are used)."""
+        """Return (work of all terms and of their shared products, keys of the shared products that are used)."""
         work, used, todo = 0, set(), []
         for term in self.terms:
             everything = term.network.everything

@@ -33,14 +33,7 @@ Signs = dict[tuple[str, str], int]
 def with_pairs(tree: Tree, symmetries: Mapping[str, Sequence[Symmetry]], price: int = GATHER) -> Tree:
     """Return the tree with the pairs over which its steps run once, where packing costs less than it saves.
 
-    Parameters
-    ----------
-    tree : Tree
-        The operations.
-    symmetries : mapping
-        Name of leaf -> symmetries of its axes.
-    price : int
-        Cost of packing or spreading one element, in multiply-adds.
+    Packing or spreading one element costs `price` multiply-adds; symmetries are by name of leaf.
     """
     if not any(symmetries.values()):
         return tree
@@ -56,7 +49,7 @@ def with_pairs(tree: Tree, symmetries: Mapping[str, Sequence[Symmetry]], price: 
 
 
 def _signs(operand: Leaf | Node, symmetries: Mapping[str, Sequence[Symmetry]], nodes: Mapping[str, Signs]) -> Signs:
-    """Return the pairs in which an operand is (anti)symmetric; nodes: those of earlier steps."""
+    """Return the pairs in which an operand is (anti)symmetric; `nodes` has the pairs of earlier steps."""
     if isinstance(operand, Node):
         return nodes[operand.name]
     if operand.cost or operand.reciprocal or len(set(operand.indices)) != len(operand.indices):
@@ -196,17 +189,7 @@ def _along(library: ModuleType, values: np.ndarray, axis: int, array: Any) -> An
 
 @dataclass(frozen=True)
 class Packing:
-    """An array with the labels of each pair side by side.
-
-    Attributes
-    ----------
-    order : tuple of str
-        The labels in this order.
-    packed : tuple of str
-        The same with one label for each pair.
-    pairs : tuple of (str, Pair)
-        That label, and the pair.
-    """
+    """An array with the labels of each pair side by side, `packed` with one label for each pair."""
 
     order: tuple[str, ...]
     packed: tuple[str, ...]

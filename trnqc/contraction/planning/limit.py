@@ -45,12 +45,8 @@ def within_elements(plan: AnyComputation, limit: int | None) -> AnyComputation:
     """Return the plan that holds at most `limit` elements.
 
     Parts that hold more become fused loops. Ladders with declared symmetry become loops over their pairs where these
-    take less time, also without a limit.
-
-    Raises
-    ------
-    ElementLimit
-        If a part needs more even as fused loops: the error of the part that needs most.
+    take less time, also without a limit. Raises the ElementLimit of the part that needs most, if a part needs more even
+    as fused loops.
     """
     fitted: dict[int, Part] = {}
     failures: list[ElementLimit] = []
@@ -93,7 +89,7 @@ def _fitted(part: Part, is_output: bool, others: int, limit: int | None) -> Part
 
 
 def _schedule(part: Part, is_output: bool, others: int, limit: int) -> Schedule:
-    """Return fused loops within what the limit leaves beside other results and the part's own."""
+    """Return fused loops within the memory that other results and the part's own result leave of the limit."""
     taken = others + (0 if is_output else part.tree.size(part.tree.root.indices))
     try:
         found = schedule_within(part.tree, max(limit - taken, 0))

@@ -28,16 +28,10 @@ from trnqc.expression.terms import Term
 
 
 def plan_program(program: Program, outputs: Sequence[str] = (), share: bool = True, factor: bool = True) -> Plan:
-    """Return the plan of all statements; all extents must be known.
+    """Return the plan of all statements, whose extents must be known, over blocks where tensors state their blocks.
 
-    Parameters
-    ----------
-    program : Program
-        Where tensors state their blocks, the plan is over blocks.
-    outputs : sequence of str
-        Targets to return; by default those that no later statement reads.
-    share, factor : bool
-        Whether to share sub-products between terms, and to take out common factors.
+    By default it returns targets that no later statement reads, shares sub-products between terms and takes out common
+    factors.
     """
     outputs = tuple(outputs) or unread(program)
     if unknown := [name for name in outputs if name not in program.targets]:
@@ -121,7 +115,7 @@ class _Planner:
         return sum((self._direct(term, statement) for statement in statements for term in statement.terms), Count())
 
     def _declared(self, name: str) -> tuple[str, ...]:
-        """Return labels that show the shape of an input: those where it is first used."""
+        """Return labels that show the shape of an input: the labels where the input is first used."""
         for statement in self.program.statements:
             for factor in [f for term in statement.terms for f in term.factors] + [statement.target]:
                 if factor.tensor == name:

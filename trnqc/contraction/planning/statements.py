@@ -108,10 +108,9 @@ def _single_pairs(exchanges: Sequence[Exchange]) -> tuple[Symmetry, ...]:
 def plan_statements(
     program: Program, outputs: Sequence[str], itemsize: int, memory_limit: int | None, time_limit: float | None
 ) -> Plan:
-    """Return the plan of a program whose extents are known.
+    """Return the plan of a program of known extents; by default targets that nothing reads are returned.
 
-    Without outputs, the targets that no other statement reads are returned. For the other parameters see
-    `plan_subscripts`.
+    For the other parameters see `plan_subscripts`.
     """
     outputs = tuple(outputs) or unread(program)
     # Shared products and targets of statements are held until their last use. Where that exceeds the limit, less is
@@ -134,7 +133,7 @@ def plan_statements(
 
 
 def requested_path(optimize: Optimize, subscripts: str, shapes: tuple[Shape, ...]) -> Path:
-    """Return the caller's path, or that of the caller's planner; empty if our own order is wanted."""
+    """Return the path of the caller or of the caller's planner; empty for a search by this room."""
     if isinstance(optimize, bool | str | None):
         return ()
     steps: Any = optimize

@@ -20,14 +20,10 @@ Array = Any
 
 
 def library_of(operands: Sequence[Array]) -> ModuleType:
-    """Return the library that all operands belong to: numpy, torch, or another one of Python's array API standard.
+    """Return the library of all operands: numpy, torch, or another one of Python's array API standard.
 
-    Raises
-    ------
-    InputError
-        If operands belong to several libraries.
-    UnsupportedError
-        If the library does not follow the standard, or lacks a function that is needed.
+    Raises InputError for operands of several libraries, UnsupportedError for a library that does not follow the
+    standard or lacks a function that is needed.
     """
     libraries = list(dict.fromkeys(_library(x) for x in operands))
     if len(libraries) > 1:
@@ -122,7 +118,7 @@ def matmul(library: ModuleType, a: Array, b: Array) -> Array:
 
 
 def for_blas(x: np.ndarray) -> np.ndarray:
-    """Return the matrices, copied if BLAS cannot read them."""
+    """Return stacked matrices, copied if BLAS cannot read the array."""
     rows, columns = x.shape[-2:]
     step, stride = x.strides[-2:]
     by_row = stride == x.itemsize and step >= columns * x.itemsize
@@ -131,7 +127,7 @@ def for_blas(x: np.ndarray) -> np.ndarray:
 
 
 def count(library: ModuleType, truth: Array) -> int:
-    """Return how many elements are true."""
+    """Return the number of true elements."""
     return int(library.sum(library.astype(truth, library.int64)) if is_other(library) else truth.sum())
 
 
@@ -179,10 +175,7 @@ def _bits(library: ModuleType, kind: Any) -> int:
 def host_array(x: Array, name: str) -> np.ndarray:
     """Return the array in NumPy's memory, without a copy.
 
-    Raises
-    ------
-    UnsupportedError
-        If PyTorch would lose a derivative, or NumPy lacks the element type.
+    Raises UnsupportedError if PyTorch would lose a derivative, or NumPy lacks the element type.
     """
     if isinstance(x, np.ndarray):
         return x

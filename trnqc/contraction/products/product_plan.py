@@ -50,18 +50,9 @@ def row_major(labels: Sequence[str], extents: Mapping[str, int]) -> Layout:
 class ProductPlan:
     """How one product runs: loops over products of matrices [rows, inner] x [inner, columns].
 
-    Without inner labels, elements are multiplied.
-
-    Attributes
-    ----------
-    packed : tuple of bool
-        Which operands are copied first.
-    buffered : bool
-        Whether the result is formed in scratch and then moved.
-    scratch : int
-        Elements that these copies need.
-    cost : float
-        Estimated time in units of moving one element.
+    Without inner labels, elements are multiplied. `packed` operands are copied first; a `buffered` result is formed in
+    scratch and then moved. `scratch` is the elements of these copies, `cost` the estimated time in units of moving one
+    element.
     """
 
     loops: Labels
@@ -82,20 +73,10 @@ def product_plan(
     accumulate: bool,
     room: int = 0,
 ) -> ProductPlan:
-    """Return the plan of least estimated time for one step on slices.
+    """Return the plan of least estimated time for one step on slices with these lengths along each label.
 
-    Parameters
-    ----------
-    extents : tuple of (str, int)
-        Length of the slices along each label.
-    result : Layout
-        Layout of the result.
-    operands : tuple of Layout
-        Layouts of one or two operands.
-    accumulate : bool
-        Whether the product is added to the result.
-    room : int
-        Elements of scratch. A plan that fits is preferred if it is nearly as fast.
+    A plan within `room` elements of scratch is preferred if it is nearly as fast; `accumulate`: the product is added to
+    the result.
     """
     size = dict(extents)
 

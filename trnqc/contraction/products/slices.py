@@ -41,18 +41,8 @@ def multiply(
 ) -> None:
     """Write or add the product of one or two slices, summed over the labels that the result lacks.
 
-    Parameters
-    ----------
-    result : Slice
-        Where to write.
-    operands : sequence of Slice
-        One or two operands.
-    accumulate : bool
-        Whether to add to the result.
-    scratch : array
-        At least LEAST_SCRATCH elements of the result's dtype, in which all copies lie.
-    gemm : callable, optional
-        Replaces NumPy's product of stacked matrices; its own memory is not counted.
+    All copies lie in `scratch`, at least LEAST_SCRATCH elements of the result's dtype; `gemm` replaces NumPy's product
+    of stacked matrices, its own memory not counted.
     """
     extents = {x: n for s in operands for x, n in zip(s.labels, s.array.shape)}
     lone = next((x for x in _inverted_and_summed(result, operands) if extents[x] > 1), None)
@@ -86,20 +76,8 @@ def multiply(
 def exchange(result: Slice, inner: Slice, other: Slice, scratch: np.ndarray, gemm: Gemm | None = None) -> None:
     """Write the product of `inner` and `other`, where `inner` lies in the memory of the result and is overwritten.
 
-    Blocks of `inner` are copied to the scratch, multiplied and written back.
-
-    Parameters
-    ----------
-    result : Slice
-        Where to write.
-    inner : Slice
-        Has the labels of the result on the same axes, except for one axis, which has a label that is summed instead.
-    other : Slice
-        The other operand.
-    scratch : array
-        As of `multiply`, with room for the summed axis of `inner` in addition.
-    gemm : callable, optional
-        As of `multiply`.
+    `inner` has the labels of the result on the same axes, except for one axis with a summed label. Its blocks are
+    copied to `scratch`, which needs room for that axis beyond `multiply`'s, multiplied and written back.
     """
     cut = next((x for x, n in zip(inner.labels, inner.array.shape) if x in result.labels and n > 1), None)
     if cut and 2 * inner.array.size > scratch.size:

@@ -28,39 +28,21 @@ Operand = Tensor | Callable[..., Any]
 
 @dataclass(frozen=True)
 class Distributed:
-    """The result of a run.
-
-    Attributes
-    ----------
-    tensor
-        The result, placed as the plan states.
-    received
-        Number of elements that this rank received.
-    """
+    """The result of a run: the tensor, placed as planned, and the number of elements that this rank received."""
 
     tensor: DTensor
     received: int
 
 
 def dtensor_placements(where: Placement, labels: Sequence[str]) -> list[Shard | Replicate]:
-    """Convert a placement to those of DTensor. Raises InputError for "1", which DTensor does not have."""
+    """Convert a placement to placements of DTensor. Raises InputError for "1", which DTensor does not have."""
     if FIRST in where:
         raise InputError(f"DTensor has no placement on one rank of a line; found <{','.join(where)}>")
     return [Replicate() if entry == COPY else Shard(list(labels).index(entry)) for entry in where]
 
 
 class RankRun:
-    """One run on this rank.
-
-    Parameters
-    ----------
-    plan
-        The distribution.
-    operands
-        Operands by name.
-    mesh
-        Mesh of the shape of the plan's grid.
-    """
+    """One run on this rank; the mesh has the shape of the plan's grid."""
 
     def __init__(self, plan: Distribution, operands: Mapping[str, Operand], mesh: DeviceMesh) -> None:
         self.plan = plan

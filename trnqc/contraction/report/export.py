@@ -18,7 +18,7 @@ from trnqc.expression.operand import Leaf
 
 
 def data(plan: Computation, seconds: float, slowdown: float) -> dict[str, Any]:
-    """Return what `text` shows, and what is needed to repeat the computation, in JSON's types."""
+    """Return the content of `text`, and all that is needed to repeat the computation, in JSON's types."""
     return {
         "title": plan.title,
         "extents": plan.extents,

@@ -102,7 +102,7 @@ def _totals(plan: Computation) -> list[str]:
 
 
 def _limits(plan: Computation, slowdown: float) -> list[str]:
-    """Return what the limits of memory and of planning time changed."""
+    """Return the changes that the limits of memory and of planning time made."""
     lines = []
     if slowdown > 1:
         lines.append(f"limit        {plan.memory} bytes: about {slowdown:.2g} times the time without a limit")

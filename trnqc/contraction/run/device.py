@@ -34,20 +34,9 @@ LabelledView = tuple[Array, Leaf]
 def run_on_device(
     library: ModuleType, schedule: Schedule, operands: Mapping[str, Any], like: Array, gemm: Gemm | None = None
 ) -> Array:
-    """Return the result of a schedule's tree.
+    """Return the result of a schedule's tree as a PyTorch tensor of the device and type of `like`.
 
-    Parameters
-    ----------
-    library : module
-        PyTorch.
-    schedule : Schedule
-        Fused loops with their tiles.
-    operands : mapping
-        Name of leaf -> tensor or function, as of `run_schedule`.
-    like : tensor
-        The result has its device and element type.
-    gemm : callable, optional
-        Product of stacked matrices, as of `Kernels`.
+    Operands are tensors or functions by name of leaf, as of `run_schedule`; `gemm` is as of `Kernels`.
     """
     for name, x in operands.items():
         require_no_transform(x, name)

@@ -52,7 +52,7 @@ def run_computation(
 
 
 def run_arrays(plan: Computation, arrays: Sequence[Any], gemm: Gemm | None, check_finite: bool) -> Any:
-    """Return the outputs for arrays in the order of the inputs; their shapes must be those of the plan."""
+    """Return the outputs for arrays in the order of the inputs, which must have the plan's shapes."""
     library = library_of(arrays)
     names = [name for name, _ in plan.inputs]
     for name, array in zip(names, arrays):

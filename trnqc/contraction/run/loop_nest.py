@@ -47,28 +47,12 @@ def run_schedule(
     turned: Callable[[int], None] | None = None,
     workspace: np.ndarray | None = None,
 ) -> Any:
-    """Return the result of a schedule's tree.
+    """Return the result of a schedule's tree, written to `out` if given.
 
-    Parameters
-    ----------
-    operands : mapping
-        By name of leaf. A function takes one slice per axis and returns that block, or with a method
-        ``into(target, cuts)`` fills the target. Memory of the functions is not part of the schedule's.
-    out : array or Sink, optional
-        Where to write the result.
-    gemm : callable, optional
-        As of `kernels.Kernels`.
-    first : int
-        Turns of the outermost loop that an earlier run has done.
-    turned : callable, optional
-        Called with the number of turns of the outermost loop that are done.
-    workspace : array, optional
-        `workspace_of` elements of the result's type to use.
-
-    Raises
-    ------
-    InputError
-        If an operand is missing or has the wrong shape.
+    An operand that is a function takes one slice per axis and returns that block, or with a method ``into(target,
+    cuts)`` fills the target; memory of the functions is not part of the schedule's. An earlier run has done `first`
+    turns of the outermost loop; `turned` is called with the number of turns that are done. `workspace` has
+    `workspace_of` elements of the result's type. Raises InputError if an operand is missing or has the wrong shape.
     """
     fusion = schedule.fusion
     tree = fusion.tree

@@ -21,12 +21,9 @@ CHECKED, CHUNK = 2**13, 2**10
 def named_operands(
     inputs: Sequence[tuple[str, tuple[str, ...]]], operands: Sequence[Any], named: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return the operands by name; inputs: (name, labels) in order.
+    """Return the operands by name; `inputs` has (name, labels) in order.
 
-    Raises
-    ------
-    InputError
-        If operands are missing, too many, or given in another form than one by one or by name.
+    Raises InputError if operands are missing, too many, or given in another form than one by one or by name.
     """
     names = [name for name, _ in inputs]
     expected = f"the plan takes {len(names)} operands: {', '.join(names)}"
@@ -51,10 +48,7 @@ def named_operands(
 def checked_operands(plan: Computation, operands: Mapping[str, Any], check_finite: bool) -> dict[str, Any]:
     """Return the operands with arrays in one element type; functions are left as they are.
 
-    Raises
-    ------
-    InputError
-        If an array has another shape than in the plan, holds no numbers, or fails `check_elements`.
+    Raises InputError if an array has another shape than in the plan, holds no numbers, or fails `check_elements`.
     """
     values = dict(operands)
     names = [name for name, x in operands.items() if not callable(x)]
@@ -85,10 +79,7 @@ def check_elements(plan: Computation, library: ModuleType, name: str, array: Arr
 def as_arrays(operands: Sequence[Any]) -> list[Array]:
     """Return lists, numbers and subclasses of NumPy's array as plain NumPy arrays; keep arrays of other libraries.
 
-    Raises
-    ------
-    InputError
-        If an operand is not an array of numbers, has masked elements, or is sparse.
+    Raises InputError if an operand is not an array of numbers, has masked elements, or is sparse.
     """
     return [_as_array(x, k) for k, x in enumerate(operands)]
 

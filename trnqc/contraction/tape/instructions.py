@@ -35,21 +35,12 @@ WORKSPACE, RESULTS = range(2)
 
 @dataclass(frozen=True, eq=False)
 class Tape:
-    """The instructions of a plan.
+    """The instructions of a plan; for the int64 `code` see backends/cpu/tape.c.
 
-    Attributes
-    ----------
-    code : numpy.ndarray
-        int64, see backends/cpu/tape.c. Buffer 0 holds small operands, one after the other, and temporaries. Buffer 1
-        holds the outputs, one after the other, which are zero at the beginning. The others are large operands.
-    coefficients : numpy.ndarray
-        float64, by their numbers in the code.
-    small, large : tuple of str
-        Operands. Copying a small one takes less time than asking NumPy for its address.
-    outputs : tuple of (str, tuple of int, slice)
-        Outputs with their shapes and places.
-    workspace, results : int
-        Elements of the first two buffers.
+    Buffer 0 (`workspace` elements) holds small operands, one after the other, and temporaries. Buffer 1 (`results`
+    elements) holds the outputs, one after the other, which are zero at the beginning. The others are large operands:
+    copying a small operand takes less time than asking NumPy for its address. `coefficients` are float64, by their
+    numbers in the code.
     """
 
     code: np.ndarray
@@ -222,7 +213,7 @@ class _Writer:
                 self._release(after.place, tree.size(after.labels))
 
     def _turned(self, tree: Tree, node: Node, to: Place, sides: list[Side]) -> list[Side]:
-        """Return the operands, one of them copied if its axes then make the step a product of matrices."""
+        """Return the operands, with one copied if its new axes make the step a product of matrices."""
         loops = loops_of(tree, node, to, sides)
         inner = fastest(loops)
         if len(sides) < 2 or inner is None or loops[inner][1:] in ((1, 1, 0), (1, 0, 1)):

@@ -26,7 +26,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Side:
-    """An operand of a step: its labels, each once, and where it lies, with a stride for each of them."""
+    """An operand of a step: its labels, each once, its position, and its stride along each label."""
 
     labels: tuple[str, ...]
     place: Place

@@ -54,20 +54,9 @@ FORMATS = {
 
 
 def exponential(name: str, dtype: str, lanes: int, select: str, number: str) -> str:
-    """The text of the function.
+    """Return the text of the function for vectors of `lanes` elements of `dtype`, a key of FORMATS.
 
-    Parameters
-    ----------
-    name : str
-        Its name.
-    dtype : str
-        The type of the elements, a key of FORMATS.
-    lanes : int
-        The number of elements of a vector.
-    select : str
-        The name of the function that chooses between two vectors by a mask.
-    number : str
-        The type of a number in C.
+    `select` is the function that chooses between two vectors by a mask, `number` the C type of a number.
     """
     f, vector = FORMATS[dtype], f"{dtype}x{lanes}"
 

@@ -38,21 +38,8 @@ Fragment = tuple[str, int]
 class Scalars:
     """The expressions of one function, for one lane.
 
-    Parameters
-    ----------
-    dialect : Dialect
-        The target language.
-    lanes : int
-        The number of lanes.
-    function : Function
-        The function that contains the expressions.
-    analysis : Lanes
-        Which variables and arrays differ by lane.
-
-    Attributes
-    ----------
-    helpers : dict
-        The text of the helper functions that the expressions call, by name.
+    `analysis` says which variables and arrays differ by lane; `helpers` has by name the text of the helper functions
+    that the expressions call.
     """
 
     def __init__(self, dialect: Dialect, lanes: int, function: st.Function, analysis: Lanes) -> None:

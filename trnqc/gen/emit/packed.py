@@ -24,26 +24,10 @@ Picks = list[tuple[int, int]]
 
 @dataclass(frozen=True)
 class RowLayout:
-    """Rows in memory, and the C types that hold them.
+    """Rows in memory, `stride` elements apart with `count` elements each, and the C types that hold them.
 
-    Attributes
-    ----------
-    kind : str
-        The element type of the array of lanes.
-    vector : str
-        The type of a vector with one number for each lane.
-    element : str
-        The type of a number.
-    mask : str
-        The type of a vector of integers of the same size.
-    lanes : int
-        The number of lanes.
-    stride : int
-        The distance between the beginnings of two rows in memory, in elements.
-    count : int
-        The number of elements of a row.
-    used : int
-        The number of lanes that have a row.
+    `kind` is the element type of the array of lanes, `vector` has one number (`element`) for each lane, `mask` is a
+    vector of integers of the same size; `used` lanes of `lanes` have a row.
     """
 
     kind: str

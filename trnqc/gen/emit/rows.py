@@ -56,18 +56,10 @@ def _exchange(name: str, vector: str, mask: str, lanes: int, rows: int) -> str:
 
 
 def gather(name: str, exchange: str, vector: str, target: str, element: str, lanes: int) -> str:
-    """The helper function of a `GatherRows` statement. The last half block may overlap with the one before it.
+    """Return the helper function of a `GatherRows` statement, whose last half block may overlap with the one before it.
 
-    Parameters
-    ----------
-    name : str
-        The name of the function.
-    exchange : str
-        The name of the function that transposes a block.
-    vector, target, element : str
-        The types of a vector, of an element of the array of lanes, and of a number.
-    lanes : int
-        The number of lanes.
+    `exchange` names the function that transposes a block; `vector`, `target` and `element` are the types of a vector,
+    of an element of the array of lanes, and of a number.
     """
     head = HEAD.format(name=name, array=target, a="to", memory=f"const {element}", b="from", lanes=lanes)
     half = lanes // 2

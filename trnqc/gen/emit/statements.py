@@ -26,16 +26,8 @@ INLINED = 4
 class Text:
     """The text of functions in one dialect.
 
-    Parameters
-    ----------
-    dialect : Dialect
-        The target language.
-    lanes : int
-        The number of lanes.
-    accumulate : str
-        How ``+=`` on memory is written on a GPU, a key of ACCUMULATE.
-    min_blocks : int
-        The number of resident blocks per multiprocessor to compile for, or 0.
+    `accumulate`, a key of ACCUMULATE, is how ``+=`` on memory is written on a GPU; `min_blocks` is the number of
+    resident blocks per multiprocessor to compile for, or 0.
     """
 
     def __init__(self, dialect: Dialect, lanes: int, accumulate: str = "plain", min_blocks: int = 0) -> None:
@@ -69,13 +61,13 @@ class Text:
 
 
 def _by_need(helpers: dict[str, str]) -> list[str]:
-    """Helper functions ordered so that those that others call come first."""
+    """Helper functions, each after the helper functions that it calls."""
     users = ("min", "max", "exp", "gather_rows", "scatter_rows", "pack", "unpack")
     return [helpers[name] for name in sorted(helpers, key=lambda n: (n.startswith(users), n))]
 
 
 class _Function:
-    """The text of one function. `started` tells whether it is a kernel, `calls` from how many places it is called."""
+    """The text of one function. `started`: whether the function is a kernel; `calls`: number of call sites."""
 
     def __init__(self, text: Text, function: st.Function, analysis: Lanes, started: bool, calls: int) -> None:
         self.parent, self.function, self.analysis, self.started, self.calls = text, function, analysis, started, calls

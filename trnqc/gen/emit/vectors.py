@@ -249,7 +249,7 @@ class Vectors(Scalars):
 
 
 def preamble(lanes: int) -> list[str]:
-    """Definitions of the vector types. Those whose names end in u need only the alignment of their elements."""
+    """Definitions of the vector types. Types whose names end in u need only the alignment of their elements."""
     lines = ['#pragma GCC diagnostic ignored "-Wpsabi"']
     for dtype, element in (("f64", "double"), ("f32", "float"), ("i64", "int64_t"), ("i32", "int32_t")):
         size = BYTES[dtype]

@@ -67,12 +67,9 @@ class _Result(ctypes.Structure):
 
 
 def driver_library() -> Path:
-    """Return the path of the driver in the cache. It is compiled at the first call.
+    """Return the path of the driver in the cache, compiled at the first call.
 
-    Raises
-    ------
-    CompilerError
-        If there is no C++ compiler, or if it fails.
+    Raises CompilerError if there is no C++ compiler, or if the compiler fails.
     """
     headers = (HEADER, *OWN, SHARED / "call.h", SHARED / "cpu.h")
     return shared_library("mace-driver", SOURCES / "driver.cpp", headers, ("-pthread",), ("-ldl",))
@@ -98,18 +95,8 @@ def _checked(status: int) -> None:
 class Driver:
     """A model in the driver, which keeps the memory of its evaluations.
 
-    Parameters
-    ----------
-    source : Program, str or Path
-        A program, or the folder of a prepared model.
-    threads : int
-
-    Raises
-    ------
-    InputError
-        If a folder cannot be read, or was prepared for another machine.
-    CompilerError
-        If the driver cannot be compiled.
+    The source is a program or the folder of a prepared model. Raises InputError if a folder cannot be read or was
+    prepared for another machine, CompilerError if the driver cannot be compiled.
     """
 
     def __init__(self, source: Program | str | Path, threads: int) -> None:

@@ -27,25 +27,9 @@ UNCHECKED = 32
 
 
 def write(program: Program, folder: str | Path) -> Path:
-    """Write a program with its weights and kernels to a folder.
+    """Write a program with its weights and kernels to a folder, made if absent, and return it.
 
-    Parameters
-    ----------
-    program : Program
-    folder : str or Path
-        The folder, which is made if it does not exist.
-
-    Returns
-    -------
-    Path
-        The folder.
-
-    Raises
-    ------
-    StorageError
-        If a file cannot be written.
-    CompilerError
-        If the driver cannot be compiled.
+    Raises StorageError if a file cannot be written, CompilerError if the driver cannot be compiled.
     """
     folder = Path(folder)
     try:

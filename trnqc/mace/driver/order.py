@@ -161,7 +161,7 @@ class _Order:
             yield Step(self.common.density_gradient, "receiving", names)
 
     def _of_layer(self, t: int, layer: FirstConvolution | LayerConvolution, copies: int) -> Operands:
-        """What both programs of a convolution are passed."""
+        """The operands of both programs of a convolution."""
         names: Operands = {}
         for name, size in layer.scratch_bytes(copies).items():
             # One thread may run one program of a pass while another thread runs the other one.

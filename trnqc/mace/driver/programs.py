@@ -19,19 +19,10 @@ ENERGIES = Array("energies", "f64")
 
 
 def begin(dtype: str, width: int) -> st.Function:
-    """Return the program that writes what an atom sends in the first layer, and its constant energy.
+    """Return the program that writes the vectors that an atom sends in the first layer, and its constant energy.
 
-    Parameters
-    ----------
-    dtype : {"f32", "f64"}
-    width : int
-        Number of vectors that an atom sends.
-
-    Returns
-    -------
-    Function
-        Its parameters are ``elements`` [N], ``sent`` and ``constants`` of the elements, and the results ``x``
-        [N, width] and ``energies`` [N].
+    An atom sends `width` vectors. The parameters are ``elements`` [N], ``sent`` and ``constants`` of the elements, and
+    the results ``x`` [N, width] and ``energies`` [N].
     """
     b = Builder()
     sent, x, constants = Array("sent", dtype, lanes=True), Array("x", dtype, lanes=True), Array("constants", "f64")
@@ -81,12 +72,9 @@ def add_threads(dtype: str, width: int) -> st.Function:
 def repulsion(pair: PairRepulsion) -> st.Function:
     """Return the program of the pair repulsion, float64.
 
-    Returns
-    -------
-    Function
-        Its parameters are ``starts, senders, elements``, the ``vectors`` [E, 3] and ``lengths`` [E] of the edges,
-        ``charges``, ``strengths`` (charge^exponent / length) and ``covalent`` (radii) of the elements, and ``energies``
-        [N] and ``g_vectors`` [E, 3], to which it adds.
+    Its parameters are ``starts, senders, elements``, the ``vectors`` [E, 3] and ``lengths`` [E] of the edges,
+    ``charges``, ``strengths`` (charge^exponent / length) and ``covalent`` (radii) of the elements, and ``energies`` [N]
+    and ``g_vectors`` [E, 3], to which it adds.
     """
     b = Builder()
     lengths, charges, strengths, covalent = (Array(n, "f64") for n in ("lengths", "charges", "strengths", "covalent"))

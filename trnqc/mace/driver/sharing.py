@@ -16,13 +16,7 @@ Steps = tuple[Step | Pass | Exchange, ...]
 
 
 def share_rows(steps: Steps, buffers: dict[str, Buffer]) -> tuple[Steps, dict[str, Buffer]]:
-    """Return steps and buffers in which buffers of equal rows share memory, where one ends and one begins in a pass.
-
-    Parameters
-    ----------
-    steps : tuple of Step, Pass and Exchange
-    buffers : dict of str to Buffer
-    """
+    """Return steps and buffers in which buffers of equal rows share memory, where one ends and one begins in a pass."""
     spans = _spans(steps, buffers)
     renamed: dict[str, str] = {}
     begin = 0
@@ -67,7 +61,7 @@ def _renamed(step: Step | Pass | Exchange, names: dict[str, str]) -> Step | Pass
 
 
 def _renamed_step(step: Step, names: dict[str, str]) -> Step:
-    """A step with other names of what is passed for its parameters."""
+    """The step with operands of other names."""
     passed = dict(zip(step.function.signature.names, step.values))
     changed: Operands = {
         key: names[value] for key, value in passed.items() if isinstance(value, str) and value in names

@@ -46,14 +46,9 @@ Operands = dict[str, str | int]
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory of an evaluation. Buffers that are not needed at the same time share it.
+    """Memory of an evaluation: the sum of the bytes for each of some counts.
 
-    Parameters
-    ----------
-    size : dict
-        Bytes for each of some counts; their sum is the size.
-    cleared : bool
-        Whether it is cleared before its first use.
+    Buffers that are not needed at the same time share it; `cleared` buffers are cleared before their first use.
     """
 
     size: dict[str, int]
@@ -69,13 +64,7 @@ class Buffer:
 class Step:
     """A call of a kernel, for all groups of a count.
 
-    Parameters
-    ----------
-    function : CompiledFunction
-    groups : str
-        The count of its groups, which threads share.
-    operands : dict
-        What is passed for some parameters; for others it is the name of the parameter.
+    Threads share the groups. A parameter that `operands` lacks is passed by the name of the parameter.
     """
 
     function: CompiledFunction
@@ -84,7 +73,7 @@ class Step:
 
     @property
     def values(self) -> tuple[str | int, ...]:
-        """What is passed for the parameters, in their order."""
+        """The operands of the parameters, in the order of the parameters."""
         names = self.function.signature.names[: -len(GROUPS)]
         return tuple(self.operands.get(name, name) for name in names)
 
@@ -95,10 +84,6 @@ class Pass:
 
     The groups of a step are the threads or the blocks of atoms. Buffers with a row for each receiver, if only the steps
     of one pass use them, have room for the atoms of a range.
-
-    Parameters
-    ----------
-    steps : tuple of Step
     """
 
     steps: tuple[Step, ...]
@@ -108,12 +93,7 @@ class Pass:
 class Exchange:
     """An exchange of the rows of a buffer with the copies of atoms that other processes compute.
 
-    Parameters
-    ----------
-    buffer : str
-    row_bytes : int
-    reverse : bool
-        Whether the rows of copies are added to those of their atoms, instead of being written.
+    If `reverse`, the rows of copies are added to those of their atoms, instead of being written.
     """
 
     buffer: str
@@ -125,28 +105,11 @@ class Exchange:
 class Program:
     """What the driver does for a structure.
 
-    Parameters
-    ----------
-    numbers : tuple of int
-        Atomic number of each element of the model; 0 for those that the program does not cover.
-    cutoff : float
-        Cutoff distance in Angstrom.
-    item_bytes : int
-        Size of an element of the features.
-    block : int
-        Largest number of atoms of a block.
-    lanes : int
-        Number of edges of a vector of edges.
-    row_block : int
-        Number of rows of weights that are computed at a time.
-    paired : bool
-        Whether both edges of a pair of atoms have the same weights.
-    constants : dict
-        Arrays that all evaluations read.
-    buffers : dict
-        Among them ``energies``, float64 [atoms], and ``g_vectors``, the gradient of the energy with respect to the
-        vectors, float64 [edges, 3].
-    steps : tuple of Step, Pass and Exchange
+    `numbers` are the atomic numbers of the model's elements, 0 for elements that the program does not cover; `cutoff`
+    is in Angstrom. An element of the features has `item_bytes` bytes, a vector of edges has `lanes` edges, a block has
+    at most `block` atoms, and `row_block` rows of weights are computed at a time. With `paired`, both edges of a pair
+    of atoms have the same weights. All evaluations read the arrays `constants`. Among the buffers are ``energies``,
+    float64 [atoms], and ``g_vectors``, the gradient of the energy with respect to the vectors, float64 [edges, 3].
     """
 
     numbers: tuple[int, ...]

@@ -45,20 +45,9 @@ def couplings(layout: Layout, dtype: str) -> st.Function:
 def forward(layout: Layout, dtype: str, step: int, most: int) -> st.Function:
     """Return the program that adds the edges `begin` to `end` of a block to a node.
 
-    Parameters
-    ----------
-    layout : Layout
-    dtype : {"f32", "f64"}
-    step : int
-        Number of rows from one vector of the weights to the next.
-    most : int
-        Largest number of sums that are kept in registers.
-
-    Returns
-    -------
-    Function
-        Its parameters are ``begin, end``, ``edges`` and ``rows`` (numbers of the edges of the block, and their rows of
-        weights), ``senders``, ``couplings``, ``weights``, ``x`` and ``z`` (of the node).
+    At most `most` sums are kept in registers; rows of weights are `step` rows from one vector to the next. Its
+    parameters are ``begin, end``, ``edges`` and ``rows`` (numbers of the edges of the block, and their rows of
+    weights), ``senders``, ``couplings``, ``weights``, ``x`` and ``z`` (of the node).
     """
     b, (senders, factors, weights, x, z) = Builder(), _operands(layout, dtype)
     nv = layout.vectors
@@ -117,22 +106,12 @@ def _operands(layout: Layout, dtype: str) -> tuple[Array, Array, Array, Array, A
 
 
 def reverse(layout: Layout, dtype: str, step: int, edges: int) -> st.Function:
-    """Return the program of the gradients of one edge.
+    """Return the program of the gradients of one edge, for blocks of at most `edges` edges.
 
-    Parameters
-    ----------
-    layout, dtype, step
-        As for `forward`.
-    edges : int
-        Largest number of edges of a block.
-
-    Returns
-    -------
-    Function
-        Its parameters are ``slopes`` (offset of the slopes behind the weights), ``couplings`` and ``weights`` (of the
-        edge), ``x`` and ``g_x`` (of the sender), ``g_z`` (of the receiver), the scratch ``sums`` [d2], and ``kept``
-        [d2, edges, lanes] from the edge on, to which the vectors of the gradients of all harmonics but the first, and
-        of the length, are written.
+    Its parameters are ``slopes`` (offset of the slopes behind the weights), ``couplings`` and ``weights`` (of the
+    edge), ``x`` and ``g_x`` (of the sender), ``g_z`` (of the receiver), the scratch ``sums`` [d2], and ``kept`` [d2,
+    edges, lanes] from the edge on, to which the vectors of the gradients of all harmonics but the first, and of the
+    length, are written. For `step` see `forward`.
     """
     b = Builder()
     nv = layout.vectors

@@ -25,29 +25,17 @@ from trnqc.mace.edges.splines.weights import SplineWeights, pack
 from trnqc.mace.gemm import Tile
 from trnqc.mace.model import Density, RadialBasis
 
-# Number of a share of the edges, and of all shares.
+# Index of this share of the edges; number of shares.
 SHARE, SHARES = Var("share", "i64"), Var("shares", "i64")
 
 
 def program(source: Weights, lanes: int, exact: bool, cutoff: bool) -> st.Function:
-    """Return the program of the parts of the edges.
+    """Return the program of the parts of the edges, by the network of d(r) (`exact`) or splines of the parts.
 
-    Parameters
-    ----------
-    source : Weights
-        The network of d(r), or splines of the parts.
-    lanes : int
-    exact : bool
-        Whether the source is a network.
-    cutoff : bool
-        Whether the cutoff function multiplies tanh(d^2).
-
-    Returns
-    -------
-    Function
-        Its parameters are ``edges, shares``, ``senders, receivers, elements``, ``radial, slopes, cutoff, intervals``
-        of the geometry, ``pairs`` and ``parameters``, the scratch ``sums``, ``hidden`` and ``weights`` of each share,
-        and the results ``part`` and ``slope`` [E], which are zero before.
+    With `cutoff`, the cutoff function multiplies tanh(d^2). Its parameters are ``edges, shares``, ``senders, receivers,
+    elements``, ``radial, slopes, cutoff, intervals`` of the geometry, ``pairs`` and ``parameters``, the scratch
+    ``sums``, ``hidden`` and ``weights`` of each share, and the results ``part`` and ``slope`` [E], which are zero
+    before.
     """
     b, dtype, step = Builder(), source.dtype, 2 * source.edges
     radial, slopes = (Array(name, dtype, (None, source.size)) for name in ("radial", "slopes"))
@@ -88,22 +76,9 @@ def _own(array: Array, size: int) -> st.View:
 
 
 class EdgeDensity:
-    """The compiled program of a density.
+    """The compiled program, `function`, of a density.
 
-    Parameters
-    ----------
-    density : Density
-    basis : RadialBasis
-    dtype : {"f32", "f64"}
-    splines : SplineTables, optional
-        Those of this and other functions. By default, the network is evaluated.
-    which : int
-        The number of the table.
-
-    Attributes
-    ----------
-    function : CompiledFunction
-        The program.
+    Without splines, of which `which` is the number of the density's table, the network is evaluated.
     """
 
     def __init__(

@@ -13,19 +13,11 @@ BLOCK = 48
 
 @dataclass(frozen=True, eq=False)
 class Edges:
-    """The edges of a structure, sorted by receiver.
+    """The edges of a structure, int64 [E], sorted by receiver.
 
-    Parameters
-    ----------
-    starts : numpy.ndarray
-        int64 [R + 1]; the edges of node n are starts[n] up to, but not including, starts[n + 1]. Nodes from R on send
-        only, such as copies of atoms that another process computes.
-    senders, receivers : numpy.ndarray
-        int64 [E].
-    vectors : numpy.ndarray
-        float64 [E, 3], from sender to receiver in Angstrom.
-    elements : numpy.ndarray
-        int64 [N], the number of each node's element in the model.
+    The edges of node n are starts[n] up to, but not including, starts[n + 1]. `starts` is int64 [R + 1]: nodes from R
+    on send only, such as copies of atoms that another process computes. Vectors, float64 [E, 3], go from sender to
+    receiver in Angstrom; `elements`, int64 [N], are the numbers of the nodes' elements in the model.
     """
 
     starts: np.ndarray

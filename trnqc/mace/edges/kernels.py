@@ -19,32 +19,12 @@ from trnqc.mace.model import Convolution, Network, RadialBasis
 
 
 class LayerConvolution:
-    """The programs of `layer` for a convolution, with an exact radial network or with splines.
+    """The programs of `layer` for a convolution: `functions`, forward and reverse.
 
     Features are arrays [N, components, `channels`]: the components of all slots, and channels padded with zeros to
-    whole vectors.
-
-    Parameters
-    ----------
-    convolution : Convolution
-    basis : RadialBasis
-    dtype : {"f32", "f64"}
-    splines : SplineTables, optional
-        Those of `spline_network` of this and other convolutions. By default, the network is evaluated.
-    which : int
-        The number of the table.
-
-    Attributes
-    ----------
-    functions : (CompiledFunction, CompiledFunction)
-        The programs, forward and reverse.
-    paired : bool
-        Whether weights are computed once for both edges of a pair of atoms.
-
-    Raises
-    ------
-    UnsupportedError
-        For paths or networks that the programs do not cover.
+    whole vectors. Without splines of `spline_network`, of which `which` is the table's number, the network is
+    evaluated. With `paired`, weights are computed once for both edges of a pair of atoms. Raises UnsupportedError for
+    paths or networks that the programs do not cover.
     """
 
     def __init__(
@@ -78,7 +58,7 @@ class LayerConvolution:
 
     @property
     def sent_bytes(self) -> int:
-        """Size of what an atom sends."""
+        """Bytes of the vectors that an atom sends."""
         return self.layout.dims[0] * self.layout.vectors * self.layout.lanes * self.dtype_bytes
 
     @property
@@ -87,7 +67,7 @@ class LayerConvolution:
         return np.dtype(self.dtype).itemsize
 
     def scratch_bytes(self, copies: int) -> dict[str, int]:
-        """Sizes of the scratch arrays of a share by name, for the forward program (1 copy) or the other one (2)."""
+        """Bytes of a share's scratch arrays by name, for the forward (1 copy) or the reverse program (2)."""
         return scratch_of(self.layout, self.source, copies).bytes(self.layout.lanes)
 
     def operands(self, copies: int) -> dict[str, int | np.ndarray]:

@@ -14,22 +14,10 @@ from trnqc.gen.values import lane, minimum
 def program(size: int, dtype: str, lanes: int, edges: int, listed: bool = False) -> st.Function:
     """Return the program that adds the lanes of the sums of the edges of a block to their gradients.
 
-    Parameters
-    ----------
-    size : int
-        Number of sums of an edge: one for each harmonic but the first, and one for the length.
-    dtype : {"f32", "f64"}
-    lanes : int
-    edges : int
-        Largest number of edges of a block, a multiple of the lanes.
-    listed : bool
-        Whether a table contains the numbers of the edges, which otherwise follow one another.
-
-    Returns
-    -------
-    Function
-        Its parameters are ``count`` (of the edges), ``kept`` [size, edges, lanes], the scratch ``part`` [size, lanes],
-        ``g_harmonics`` [count, size] and ``g_lengths`` [count], to which it adds, and the table ``edges`` [count].
+    An edge has `size` sums, one for each harmonic but the first and one for the length; a block has at most `edges`
+    edges, a multiple of the lanes. Its parameters are ``count`` (of the edges), ``kept`` [size, edges, lanes], the
+    scratch ``part`` [size, lanes], ``g_harmonics`` [count, size] and ``g_lengths`` [count], to which it adds, and if
+    `listed` the table ``edges`` [count] of numbers, which otherwise follow one another.
     """
     b, count = Builder(), Var("count", "i64")
     kept, part, g_r = Array("kept", dtype), Array("part", dtype), Array("g_lengths", dtype)

@@ -24,13 +24,10 @@ GRAPH = (SHARES, *rows.ROWS_OF_RANGE, SENDERS, RECEIVERS, ELEMENTS)
 def forward(layout: Layout, source: Weights, most: int) -> st.Function:
     """Return the program of z[receiver] = sum over edges, for the range of nodes of each share.
 
-    Returns
-    -------
-    Function
-        Its parameters are ``edges``, ``shares`` [S + 1], the rows of the range (`rows.ROWS_OF_RANGE`), ``senders,
-        receivers`` [E], ``elements`` [N], ``harmonics, radial, cutoff, intervals`` of the geometry, ``pairs`` and
-        ``parameters`` of the weights, the features ``x`` [N, d1, channels], ``scratch_vectors, scratch_numbers`` and
-        the result ``z`` [N, d3, channels].
+    Its parameters are ``edges``, ``shares`` [S + 1], the rows of the range (`rows.ROWS_OF_RANGE`), ``senders,
+    receivers`` [E], ``elements`` [N], ``harmonics, radial, cutoff, intervals`` of the geometry, ``pairs`` and
+    ``parameters`` of the weights, the features ``x`` [N, d1, channels], ``scratch_vectors, scratch_numbers`` and the
+    result ``z`` [N, d3, channels].
     """
     b, dtype, size = Builder(), source.dtype, layout.dims[2] * layout.vectors
     y, radial, _, cutoff = _geometry(layout, source)
@@ -55,12 +52,9 @@ def forward(layout: Layout, source: Weights, most: int) -> st.Function:
 def reverse(layout: Layout, source: Weights) -> st.Function:
     """Return the program of the gradients of x, of the harmonics and of the lengths.
 
-    Returns
-    -------
-    Function
-        Its parameters are those of `forward` with ``nodes`` and ``slopes``, the gradient ``g_z`` in place of z, and
-        the results ``g_x`` [S, N, d1, channels], a sum for each share, ``g_harmonics`` [E, d2] and ``g_lengths``
-        [E], to which it adds.
+    Its parameters are those of `forward` with ``nodes`` and ``slopes``, the gradient ``g_z`` in place of z, and the
+    results ``g_x`` [S, N, d1, channels], a sum for each share, ``g_harmonics`` [E, d2] and ``g_lengths`` [E], to which
+    it adds.
     """
     b, dtype, nv = Builder(), source.dtype, layout.vectors
     y, radial, slopes, cutoff = _geometry(layout, source)

@@ -20,18 +20,9 @@ TOGETHER = 10_000
 class Neighbours:
     """All ordered pairs of atoms and periodic images closer than cutoff + skin, sorted by receiver.
 
-    Parameters
-    ----------
-    cutoff, skin : float
-        Distances in Angstrom.
-    positions, cell : numpy.ndarray
-        Positions [N, 3] and cell vectors [3, 3] in Angstrom, for which the list was made.
-    periodic : tuple of bool
-        Whether the structure is periodic along each cell vector.
-    senders, receivers : numpy.ndarray
-        int64 [pairs].
-    images : numpy.ndarray
-        Number of times that each cell vector is added to the position of the sender, int32 [pairs, 3].
+    Receivers and senders are int64 [pairs], lengths in Angstrom. The list was made for positions [N, 3] and cell
+    vectors [3, 3]. `images`, int32 [pairs, 3], is the number of times that each cell vector is added to the position of
+    the sender.
     """
 
     cutoff: float
@@ -52,12 +43,9 @@ class Neighbours:
         return bool(np.einsum("nk,nk->n", moved, moved).max(initial=0) <= (self.skin / 2) ** 2)
 
     def vectors(self, positions: np.ndarray) -> np.ndarray:
-        """Position of the receiver minus that of the sender of each pair, float64 [pairs, 3] in Angstrom.
+        """Return the position of the receiver minus that of the sender of each pair, float64 [pairs, 3] in Angstrom.
 
-        Parameters
-        ----------
-        positions : numpy.ndarray
-            Those of a structure that the list holds for, float64 [N, 3] in Angstrom.
+        The list must hold for the positions, float64 [N, 3] in Angstrom.
         """
         vectors = np.empty((len(self.senders), 3))
         for begin in range(0, len(vectors), TOGETHER):
@@ -70,25 +58,11 @@ class Neighbours:
 def neighbours(
     positions: np.ndarray, cell: np.ndarray, periodic: tuple[bool, ...], cutoff: float, skin: float = 0.0
 ) -> Neighbours:
-    """Find the neighbours of all atoms.
+    """Find all pairs of atoms and images closer than cutoff + skin; cells may be smaller than that.
 
-    Parameters
-    ----------
-    positions : numpy.ndarray
-        float64 [N, 3] in Angstrom.
-    cell : numpy.ndarray
-        Cell vectors as rows, [3, 3] in Angstrom. Those of directions without periodicity may be zero.
-    periodic : tuple of bool
-        Whether the structure is periodic along each cell vector.
-    cutoff, skin : float
-        The list contains pairs closer than cutoff + skin, in Angstrom. Cells may be smaller than that.
-
-    Raises
-    ------
-    InputError
-        If positions or cell are not finite, or the cell vectors of periodic directions are linearly dependent.
-    BackendUnavailable
-        If vesin is not installed.
+    Positions are float64 [N, 3] and cell vectors the rows of [3, 3], in Angstrom; vectors of directions without
+    periodicity may be zero. Raises InputError if positions or cell are not finite, or the vectors of periodic
+    directions are linearly dependent, and BackendUnavailable if vesin is not installed.
     """
     positions, cell = np.array(positions, np.float64).reshape(-1, 3), np.array(cell, np.float64).reshape(3, 3)
     flags = tuple(bool(p) for p in periodic)

@@ -22,16 +22,9 @@ Terms = tuple[tuple[int, float], ...]
 
 @dataclass(frozen=True)
 class Path:
-    """A path and the components at which its operands begin.
+    """A path of degrees (l1, l2, l3), with the first components of features (x), harmonics (y) and result (z).
 
-    Attributes
-    ----------
-    degrees : (int, int, int)
-        l1 of the features, l2 of the harmonics, l3 of the result.
-    x, y, z : int
-        First components of the features, the harmonics and the result.
-    couplings : tuple of (int, int, int, float)
-        (i, k, number of the coupling of an edge, sign).
+    `couplings` are (i, k, number of the coupling of an edge, sign).
     """
 
     degrees: tuple[int, int, int]
@@ -49,19 +42,10 @@ class Path:
 
 @dataclass(frozen=True)
 class Layout:
-    """The paths of a convolution.
+    """The paths of a convolution in the order of the weights; rows of channels are padded to whole vectors of `lanes`.
 
-    Attributes
-    ----------
-    channels : int
-    lanes : int
-        Elements of a vector. A row of channels is padded to whole vectors.
-    paths : tuple of Path
-        In the order of the weights.
-    couplings : tuple of Terms
-        The different couplings of an edge; j counts the harmonics of all degrees.
-    dims : (int, int, int)
-        Numbers of components of the features, the harmonics and the result.
+    `couplings` are the different couplings of an edge, where j counts the harmonics of all degrees; `dims` are the
+    components of features, harmonics and result.
     """
 
     channels: int
@@ -94,10 +78,8 @@ class Layout:
 def layout_of(problem: TPProblem, lanes: int) -> Layout:
     """Return the layout of a tensor product of channels with harmonics.
 
-    Raises
-    ------
-    UnsupportedError
-        If a path is not an uvu product with one harmonic, or if slots have different numbers of channels.
+    Raises UnsupportedError if a path is not an uvu product with one harmonic, or if slots have different numbers of
+    channels.
     """
     _require(problem)
     x, y, z = (_starts(irreps) for irreps in (problem.irreps_in1, problem.irreps_in2, problem.irreps_out))
@@ -116,10 +98,7 @@ def layout_of(problem: TPProblem, lanes: int) -> Layout:
 def last_layer(problem: TPProblem, network: Network, layout: Layout) -> tuple[np.ndarray, np.ndarray | None]:
     """Return weight and bias of the last layer, times the path weights, with columns as in `Layout.columns`.
 
-    Raises
-    ------
-    UnsupportedError
-        If the last layer has normalisation, which would see the padding.
+    Raises UnsupportedError if the last layer has normalisation, which would see the padding.
     """
     last: Layer = network.layers[-1]
     if last.norm is not None:

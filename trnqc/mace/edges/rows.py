@@ -29,18 +29,9 @@ ROWS_OF_RANGE = (ROW_COUNT, ROW_EDGES, EDGE_LIST, EDGE_ROWS, RUNS, BLOCK_RUNS)
 
 @dataclass(frozen=True)
 class Block:
-    """A block of rows.
+    """A block of rows, with their number up to the multiple that the weights ask for, its edges and its runs.
 
-    Attributes
-    ----------
-    first : Value
-        Its first row.
-    rows : Value
-        Number of its rows, up to the multiple that the weights ask for.
-    begin, count : Value
-        First of its edges in the list, and number of its edges.
-    first_run, last_run : Value
-        Its first run, and its last one + 1.
+    `begin` is its first edge in the list, `last_run` the end of its runs (the last one + 1).
     """
 
     first: Value

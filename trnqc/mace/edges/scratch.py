@@ -18,14 +18,7 @@ VECTORS, NUMBERS = "scratch_vectors", "scratch_numbers"
 
 @dataclass(frozen=True, eq=False)
 class Scratch:
-    """Where the arrays of a share are in its scratch memory: one array of vectors, and one of numbers.
-
-    Parameters
-    ----------
-    vectors, numbers : dict of str to int
-        The sizes of the arrays of vectors and of those of numbers, by name.
-    dtype : {"f32", "f64"}
-    """
+    """Where arrays of vectors and of numbers, with sizes by name, are in the scratch memory of a share."""
 
     vectors: dict[str, int]
     numbers: dict[str, int]
@@ -53,25 +46,11 @@ class Scratch:
 
 
 def weights_scratch(source: Weights, vectors: int, harmonics: int, lanes: int, copies: int, users: int = 1) -> Scratch:
-    """The scratch memory of programs that compute weights of blocks of edges.
+    """Return the scratch memory of programs that compute weights of blocks of edges, with `vectors` of weights an edge.
 
-    Parameters
-    ----------
-    source : Weights
-    vectors : int
-        Number of vectors of weights of an edge.
-    harmonics : int
-        Number of harmonics of an edge.
-    lanes : int
-    copies : int
-        1 for a forward program, 2 for a reverse program, whose weights have derivatives.
-    users : int
-        Largest number of edges that share a row of weights.
-
-    Notes
-    -----
-    The vectors are the weights of a block, sums of a hidden layer, and sums of an edge. The numbers are a hidden layer,
-    and the sums of a block before and after their lanes are added.
+    `copies` is 1 for a forward program, 2 for a reverse one, whose weights have derivatives; at most `users` edges
+    share a row of weights. The vectors are the weights of a block, sums of a hidden layer, and sums of an edge. The
+    numbers are a hidden layer, and the sums of a block before and after their lanes are added.
     """
     rows = copies * source.edges
     sizes = {"weights": vectors * rows, "sums": source.hidden * rows, "edge": harmonics}

@@ -20,10 +20,7 @@ def problem_of(product: Product) -> ContractionProblem:
 def coefficients(name: str, product: Product) -> np.ndarray:
     """Return the coefficients of the terms of the contraction, float64 [elements, terms, channels].
 
-    Raises
-    ------
-    UnsupportedError
-        If the coupling tensors have a term that the symmetry of the irreps forbids.
+    Raises UnsupportedError if the coupling tensors have a term that the symmetry of the irreps forbids.
     """
     problem = problem_of(product)
     elements, _, channels = product.couplings[0][0].weights.shape

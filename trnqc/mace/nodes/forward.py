@@ -49,7 +49,7 @@ def messages(plan: Plan, t: int) -> Program:
 
 
 def features(plan: Plan, t: int) -> Program:
-    """The program from the output of the contraction to features, energies and what atoms send to the next layer."""
+    """The program from the output of the contraction to features, energies and the vectors sent to the next layer."""
     layer, stage = plan.layers[t], Stage(plan.tile, plan.dtype)
     h = stage.rows(f"h{t}", layer.features.width)
     stage.linear(layer.product, stage.rows(f"b{t}", layer.contracted.width), h)

@@ -11,7 +11,7 @@ from trnqc.mace.nodes.stage import Rows, Stage
 
 
 def forward(stage: Stage, gate: Gate, layout: Layout, source: Rows, target: Rows) -> None:
-    """target = gate(source); `layout` is that of the source."""
+    """target = gate(source); `layout` is the layout of the source."""
     b = stage.b
     with stage.nodes() as node:
         with b.loop("v", layout.vectors[0]) as v:

@@ -19,12 +19,7 @@ ATOMS = 24
 
 
 class NodeKernels:
-    """The programs of a plan, compiled or loaded from the cache.
-
-    Parameters
-    ----------
-    plan : Plan
-    """
+    """The programs of a plan, compiled or loaded from the cache."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan

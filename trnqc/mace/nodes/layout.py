@@ -13,14 +13,7 @@ from trnqc.cg.problem.irreps import Irreps
 
 @dataclass(frozen=True)
 class Layout:
-    """Rows of features.
-
-    Parameters
-    ----------
-    irreps : Irreps
-    lanes : int
-        Number of channels in a vector.
-    """
+    """Rows of features in these irreps, with vectors of `lanes` channels."""
 
     irreps: Irreps
     lanes: int

@@ -12,7 +12,7 @@ from trnqc.mace.gemm import Tile, pack
 
 @dataclass(frozen=True)
 class Matrix:
-    """The place of a packed matrix [inputs, outputs]; that of element e begins at vector start + e step."""
+    """The place of a packed matrix [inputs, outputs]; the matrix of element e begins at vector start + e step."""
 
     inputs: int
     outputs: int

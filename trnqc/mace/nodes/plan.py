@@ -24,7 +24,7 @@ from trnqc.mace.nodes.parameters import Matrix, Parameters
 
 @dataclass(frozen=True)
 class LinearPlan:
-    """A linear layer: (slot of the input, slot of the output, matrix) of each block, and the same of its transpose."""
+    """A linear layer: (slot of the input, slot of the output, matrix) of each block, and of each block's transpose."""
 
     input: Layout
     output: Layout
@@ -59,19 +59,10 @@ class ReadoutPlan:
 class LayerPlan:
     """An interaction with its product block, as in `trnqc.mace.model`.
 
-    Attributes
-    ----------
-    sent, edges, messages, contracted, features : Layout
-        What atoms send, the sums over edges, the input and the output of the contraction, and the features after it.
-    up : LinearPlan, optional
-        None in the first layer, where what an atom sends depends on its element only.
-    density : (float, float), optional
-        Slope and offset of the denominator.
-    gate : (Gate, Layout), optional
-        The gate and the layout of its input.
-    skip_table : Matrix, optional
-        The self-connection of the first layer, one row for each element.
-    contraction : ContractionProblem
+    The layouts belong to the vectors that atoms send (`sent`), the sums over edges (`edges`), the input (`messages`)
+    and output (`contracted`) of the contraction, and the `features` after it. `up` is None in the first layer, where
+    the vectors that an atom sends depend on its element only; the self-connection of the first layer, `skip_table`, has
+    one row for each element. `density` is slope and offset of the denominator; `gate` includes the layout of its input.
     """
 
     sent: Layout
@@ -94,21 +85,10 @@ class LayerPlan:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """The plan of a model.
+    """The plan of a model, with packed weights [vectors, lanes].
 
-    Attributes
-    ----------
-    dtype : {"f32", "f64"}
-    tile : Tile
-    layers : tuple of LayerPlan
-    parameters : numpy.ndarray
-        The packed weights [vectors, lanes].
-    coefficients : tuple of numpy.ndarray
-        The coefficients of each layer's contraction, [elements, blocks, terms, lanes].
-    sent : numpy.ndarray
-        What an atom of each element sends in the first layer, [elements, width, lanes].
-    atomic_energies : numpy.ndarray
-        The constant part of the energies in eV, float64 [elements].
+    The coefficients of each layer's contraction are [elements, blocks, terms, lanes]; `sent`, [elements, width, lanes],
+    is what atoms send in the first layer; `atomic_energies` are the constant energies in eV, float64 [elements].
     """
 
     dtype: str
@@ -123,10 +103,8 @@ class Plan:
 def plan(model: Model, tile: Tile, dtype: str) -> Plan:
     """Return the plan of a model for vectors of a dtype, "f32" or "f64".
 
-    Raises
-    ------
-    UnsupportedError
-        If features do not begin with even scalars, or if coupling tensors are not those of their irreps.
+    Raises UnsupportedError if features do not begin with even scalars, or if coupling tensors are not those of their
+    irreps.
     """
     parameters, numpy_type = Parameters(tile, dtype), {"f32": "float32", "f64": "float64"}[dtype]
     layers, coupled = [], []

@@ -15,7 +15,7 @@ from trnqc.mace.nodes.stage import Program, Rows, Stage
 
 
 def features(plan: Plan, t: int) -> Program:
-    """The program to the gradient of the contraction's output, and to what the layer before gets."""
+    """The program to the gradient of the contraction's output, and to the gradient for the preceding layer."""
     layer, stage = plan.layers[t], Stage(plan.tile, plan.dtype)
     gh = stage.rows(f"gh{t}", layer.features.width)
     if t + 1 < len(plan.layers):
@@ -58,7 +58,7 @@ def _readout(stage: Stage, readout: ReadoutPlan, name: str, gh: Rows) -> None:
 
 
 def messages(plan: Plan, t: int) -> Program:
-    """The program from the gradient of the contraction's input to that of the sums over edges."""
+    """The program from the gradient of the contraction's input to the gradient of the sums over edges."""
     layer, stage = plan.layers[t], Stage(plan.tile, plan.dtype)
     names = list(reversed(steps(layer)))
     rows = iter(names[1:])

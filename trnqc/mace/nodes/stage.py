@@ -44,14 +44,7 @@ class Program:
 
 
 class Stage:
-    """A program under construction.
-
-    Parameters
-    ----------
-    tile : Tile
-        The tile of matrix products.
-    dtype : {"f32", "f64"}
-    """
+    """A program under construction, with the tile of its matrix products."""
 
     def __init__(self, tile: Tile, dtype: str) -> None:
         self.tile, self.dtype, self.b = tile, dtype, Builder()

@@ -19,7 +19,7 @@ def array(tensor: Any) -> np.ndarray:
 
 
 def expect(name: str, module: Any, *kinds: str) -> str:
-    """Return the name of the class of a module. Raises UnsupportedError unless it is one of those supported."""
+    """Return the name of the class of a module. Raises UnsupportedError for a class that is not among `kinds`."""
     kind = type(module).__name__
     if kind not in kinds:
         raise UnsupportedError(f"{name}: expected {' or '.join(kinds)}, found {kind} of {type(module).__module__}")

@@ -26,16 +26,9 @@ BLOCKS = 900
 
 
 def figure(drawn: Sequence[Row], window: tuple[float, float], whole: tuple[float, float], name: str) -> Markup:
-    """Return the rows as one SVG image.
+    """Return the rows, from top to bottom, as one SVG image.
 
-    Parameters
-    ----------
-    drawn : sequence of Row
-        The rows from top to bottom.
-    window, whole : (float, float)
-        Part of the run that is shown, and the whole run, as start and end in ns.
-    name : str
-        Title of the image, which screen readers read aloud.
+    `window` and `whole` are start and end in ns of the shown part and of the run; screen readers read `name` aloud.
     """
     bottom = drawn[-1].top + drawn[-1].height if drawn else TOP
     parts = [_grid(window, bottom)]

@@ -16,17 +16,10 @@ def text(content: object) -> Markup:
 
 
 def element(name: str, /, *children: object, **attributes: object) -> Markup:
-    """Return one element.
+    """Return one element of a tag with children and attributes.
 
-    Parameters
-    ----------
-    name : str
-        The tag.
-    *children
-        Markup or text.
-    **attributes
-        Attributes. A trailing underscore is removed (``class_``), other underscores become dashes. None and False leave
-        an attribute out, True writes it without a value.
+    In attributes, a trailing underscore is removed (``class_``), others become dashes; None and False leave one out,
+    True writes it without a value.
     """
     parts = [name]
     for key, value in attributes.items():
@@ -49,18 +42,9 @@ def join(parts: Iterable[object]) -> Markup:
 
 
 def table(head: Sequence[object], rows: Iterable[Sequence[object]], caption: str, numeric: int = 1) -> Markup:
-    """Return a table that scrolls sideways where the page is narrow.
+    """Return a table that scrolls sideways where the page is narrow, with a caption, also for screen readers.
 
-    Parameters
-    ----------
-    head : sequence
-        Headings of the columns.
-    rows : iterable of sequences
-        Cells. The first cell of a row is its heading.
-    caption : str
-        Caption of the table, also for screen readers.
-    numeric : int
-        Columns from this one on are aligned as numbers.
+    The first cell of a row is its heading; columns from `numeric` on are aligned as numbers.
     """
     cells = [element("th", h, scope="col", class_="num" if k >= numeric else None) for k, h in enumerate(head)]
     body = [

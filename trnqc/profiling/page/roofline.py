@@ -15,13 +15,7 @@ LEFT, RIGHT, TOP, BOTTOM = 66, 26, 30, 46
 
 
 def figure(points: Sequence[tuple[str, Roofline]]) -> Markup:
-    """Return the roofline plot of one target as SVG.
-
-    Parameters
-    ----------
-    points : sequence of (str, Roofline)
-        Letter and position of each profile. All profiles are for one target, whose roofs are drawn.
-    """
+    """Return the roofline plot of one target as SVG, with the letter and position of each profile."""
     machine = points[0][1].machine
     xs = [p.intensity for _, p in points] + [machine.peak_fp32 / machine.hbm_share, machine.peak / machine.hbm_share]
     ys = [p.achieved for _, p in points] + [machine.peak]

@@ -30,13 +30,7 @@ def matches(data: Any) -> bool:
 
 
 def read(data: Any, path: Path) -> tuple[Profile, ...]:
-    """Return the profile of a trace.
-
-    Raises
-    ------
-    InputError
-        If an event has no time or name, or an end has no beginning.
-    """
+    """Return the profile of a trace. Raises InputError if an event has no time or name, or an end has no beginning."""
     events = data["traceEvents"] if isinstance(data, Mapping) else data
     about = data.get("otherData", {}) if isinstance(data, Mapping) else {}
     about = about if isinstance(about, Mapping) and about.get("schema") == OURS else {}

@@ -21,13 +21,7 @@ def matches(data: Any) -> bool:
 
 
 def read(data: Mapping[str, Any], path: Path) -> tuple[Profile, ...]:
-    """Return the profiles of an analysis.
-
-    Raises
-    ------
-    InputError
-        If the schema has another version, or a field is missing or of the wrong type.
-    """
+    """Return the profiles of an analysis. Raises InputError for another schema version, or a missing or wrong field."""
     check_version(data, SCHEMA, path)
     records = need(data, "profiles", list, path, "analysis")
     if not records:

@@ -19,13 +19,7 @@ def matches(data: Any) -> bool:
 
 
 def read(data: list[Any], path: Path) -> tuple[Profile, ...]:
-    """Return the profile of a trace.
-
-    Raises
-    ------
-    InputError
-        If a row has no start or duration.
-    """
+    """Return the profile of a trace. Raises InputError if a row has no start or duration."""
     tracks: dict[str, Track] = {}
     for k, row in enumerate(data):
         if not isinstance(row, Mapping):

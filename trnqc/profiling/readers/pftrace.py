@@ -62,13 +62,7 @@ def matches(head: bytes) -> bool:
 
 
 def read(data: bytes, path: Path) -> tuple[Profile, ...]:
-    """Return the profile of a trace.
-
-    Raises
-    ------
-    InputError
-        If the bytes are not a trace, are truncated, or hold no slices.
-    """
+    """Return the profile of a trace. Raises InputError if the bytes are no trace, are truncated, or hold no slices."""
     state = _State()
     try:
         for packet in _packets(memoryview(data)):

@@ -20,10 +20,7 @@ class Truncated(ValueError):
 def fields(message: memoryview) -> Iterator[tuple[int, Field]]:
     """Yield (field number, value) of all fields in order.
 
-    Raises
-    ------
-    Truncated
-        If the message ends inside a field, or a field number or type is invalid.
+    Raises Truncated if the message ends inside a field, or a field number or type is invalid.
     """
     at, end = 0, len(message)
     while at < end:

@@ -49,12 +49,8 @@ def _pyarrow() -> Any:
 def read(path: Path) -> tuple[Profile, ...]:
     """Return the profile of the tables.
 
-    Raises
-    ------
-    UnsupportedError
-        If pyarrow is not installed.
-    InputError
-        If a file is not Parquet or truncated, or no table is of a known kind.
+    Raises UnsupportedError if pyarrow is not installed, InputError if a file is not Parquet or truncated, or no table
+    is of a known kind.
     """
     parquet = _pyarrow()
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]

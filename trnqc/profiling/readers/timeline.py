@@ -22,13 +22,7 @@ def matches(data: Any) -> bool:
 
 
 def read(data: Mapping[str, Any], path: Path) -> tuple[Profile, ...]:
-    """Return the profile of a timeline.
-
-    Raises
-    ------
-    InputError
-        If the schema has another version, or a field is missing or of the wrong type.
-    """
+    """Return the profile of a timeline. Raises InputError for another schema version, or a missing or wrong field."""
     check_version(data, SCHEMA, path)
     events = need(data, "events", list, path, "timeline")
     summary, notes = available(need(data, "summary", dict, path, "timeline"))

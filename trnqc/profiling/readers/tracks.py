@@ -77,16 +77,9 @@ def _core(process: str, cores: list[str]) -> int:
 
 
 def to_series(name: str, unit: str, points: Sequence[tuple[float, float]], origin: float) -> Series:
-    """Return the samples of a counter as a series, sorted by time.
+    """Return the finite samples (time in ns, value) of a counter as a series, sorted by time.
 
-    Parameters
-    ----------
-    name, unit : str
-        Name of the counter, and its unit.
-    points : sequence of (float, float)
-        Times in ns and values in any order. Values that are not finite are left out.
-    origin : float
-        Time in ns of the first event, which is subtracted. Times that are still integers lose no digits by that.
+    `origin`, the time of the first event, is subtracted; times that are still integers lose no digits by that.
     """
     ordered = sorted(point for point in points if math.isfinite(point[1]))
     return Series(

@@ -34,10 +34,7 @@ def matches(data: Any) -> bool:
 def read(data: Mapping[str, Any], path: Path) -> tuple[Profile, ...]:
     """Return one profile, or one per worker for summary-json.
 
-    Raises
-    ------
-    InputError
-        If a field is missing or of the wrong type.
+    Raises InputError if a field is missing or of the wrong type.
     """
     if _is_full(data):
         return (_full(data, path),)

@@ -15,7 +15,7 @@ import numpy as np
 from trnqc.errors import InputError
 from trnqc.sparse.decompose.models import CP
 from trnqc.sparse.decompose.start import checked_rank, checked_tensor
-from trnqc.sparse.decompose.sweeps import Rules, best_descent, but, mode_plans
+from trnqc.sparse.decompose.sweeps import Rules, best_descent, mode_plans, others
 from trnqc.sparse.tensors.storage import SparseTensor
 
 # Smallest factor in a multiplicative update, which could not leave zero.
@@ -116,7 +116,7 @@ def nonneg_cp(
 
 
 def mttkrp_subscripts(modes: int, mode: int) -> str:
-    """Return those of a tensor times the Khatri-Rao product of all factors but one: "ijk,jr,kr->ir" for mode 0."""
+    """Return the subscripts of the tensor times the Khatri-Rao product of other factors: "ijk,jr,kr->ir" for mode 0."""
     letters = string.ascii_lowercase[:modes]
     others = [f"{letter}z" for letter in letters if letter != letters[mode]]
     return ",".join([letters, *others]) + f"->{letters[mode]}z"
@@ -140,8 +140,8 @@ def _decomposed(
             factors[:] = [prepare(factor) for factor in factors]
         grams = [factor.T @ factor for factor in factors]
         for n, products in enumerate(plans):
-            product = products.run(tensor, *but(factors, n), threads=threads)
-            gram = np.prod(but(grams, n), axis=0)
+            product = products.run(tensor, *others(factors, n), threads=threads)
+            gram = np.prod(others(grams, n), axis=0)
             factors[n] = update(factors[n], product, gram)
             grams[n] = factors[n].T @ factors[n]
         # <X, X'> and <X', X'> follow from the product of the last mode, so that the model itself is never formed.

@@ -17,12 +17,9 @@ INITS = ("svd", "random")
 
 
 def checked_tensor(tensor: Any) -> SparseTensor:
-    """Return a tensor of at least two modes with finite elements, not all of which are zero.
+    """Return a tensor of at least two modes with finite elements, not all zero.
 
-    Raises
-    ------
-    InputError
-        For any other tensor.
+    Raises InputError for any other tensor.
     """
     sparse = as_tensor(tensor)
     values = sparse.to_coo()[1]
@@ -65,17 +62,8 @@ def leading_vectors(matrix: scipy.sparse.csr_array, rank: int, rng: np.random.Ge
 def first_factors(tensor: SparseTensor, ranks: Sequence[int], init: Any, rng: np.random.Generator) -> list[np.ndarray]:
     """Return factors [extent, rank] for each mode.
 
-    Parameters
-    ----------
-    tensor, ranks
-        The tensor, and the rank of each mode.
-    init : str or sequence of array
-        "svd" for the leading singular vectors of the unfoldings, "random" for numbers between 0 and 1, or factors.
-
-    Raises
-    ------
-    InputError
-        For another word, and for factors of other shapes or with elements that are not finite.
+    `init` is "svd" for the leading singular vectors of the unfoldings, "random" for numbers between 0 and 1, or
+    factors. Raises InputError for another word, and for factors of other shapes or with elements that are not finite.
     """
     if isinstance(init, str):
         if init not in INITS:

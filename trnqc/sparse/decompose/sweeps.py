@@ -24,16 +24,8 @@ Sweep = Callable[[list[np.ndarray]], tuple[float, Any]]
 class Rules:
     """When sweeps stop, and how often they start.
 
-    Attributes
-    ----------
-    n_iter_max : int
-        The largest number of sweeps.
-    tol : float
-        Sweeps stop when the relative error changes by less than this.
-    restarts : int
-        The number of starts; all after the first are random.
-    random_state : int or numpy.random.Generator, optional
-        The source of random numbers.
+    Sweeps stop after `n_iter_max`, or when the relative error changes by less than `tol`; all starts after the first
+    are random.
     """
 
     n_iter_max: int
@@ -52,7 +44,7 @@ class Rules:
 
 @dataclass(frozen=True, eq=False)
 class Descent:
-    """The factors after the last sweep, the errors after each, and what else belongs to the model."""
+    """The factors after the last sweep, the error after each sweep, and further parts of the model."""
 
     factors: list[np.ndarray]
     errors: tuple[float, ...]
@@ -93,9 +85,11 @@ def mode_plans(tensor: SparseTensor, ranks: Sequence[int], subscripts: Callable[
     # The planner looks at the elements of arrays; these have no zeros, and no pattern that it could use.
     rng = np.random.default_rng(0)
     shapes = [0.5 + rng.random(shape) for shape in zip(tensor.shape, ranks)]
-    return [plan(subscripts(tensor.ndim, mode), tensor, *but(shapes, mode), out="dense") for mode in range(tensor.ndim)]
+    return [
+        plan(subscripts(tensor.ndim, mode), tensor, *others(shapes, mode), out="dense") for mode in range(tensor.ndim)
+    ]
 
 
-def but(factors: Sequence[np.ndarray], mode: int) -> list[np.ndarray]:
-    """Return all factors but that of a mode."""
+def others(factors: Sequence[np.ndarray], mode: int) -> list[np.ndarray]:
+    """Return the factors of all other modes."""
     return [factor for n, factor in enumerate(factors) if n != mode]

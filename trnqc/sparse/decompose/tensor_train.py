@@ -100,10 +100,7 @@ def _last(rest: np.ndarray, coordinates: np.ndarray, extent: int) -> np.ndarray:
 
 
 def _kept(lengths: np.ndarray, most: int, allowance: float, whole: float) -> int:
-    """Return how many singular values are kept: at most `most`, and no more than the allowed error needs.
-
-    `whole` is the sum of the squares of all of them.
-    """
+    """Return how many singular values the allowed error needs: at most `most`. `whole` is the sum of all squares."""
     tails = whole - np.cumsum(lengths**2)
     enough = tails <= allowance if allowance else lengths <= 1e-15 * lengths[0]
     needed = int(np.argmax(enough)) + bool(allowance) if enough.any() else len(lengths)

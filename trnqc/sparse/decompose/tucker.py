@@ -15,7 +15,7 @@ import numpy as np
 from trnqc.errors import InputError
 from trnqc.sparse.decompose.models import Tucker
 from trnqc.sparse.decompose.start import checked_rank, checked_tensor
-from trnqc.sparse.decompose.sweeps import Rules, best_descent, but, mode_plans
+from trnqc.sparse.decompose.sweeps import Rules, best_descent, mode_plans, others
 
 
 def tucker_hooi(
@@ -55,7 +55,7 @@ def tucker_hooi(
     def sweep(factors: list[np.ndarray]) -> tuple[float, np.ndarray]:
         factors[:] = [np.linalg.qr(factor)[0] for factor in factors]
         for n, products in enumerate(plans):
-            product = products.run(sparse, *but(factors, n), threads=threads)
+            product = products.run(sparse, *others(factors, n), threads=threads)
             factors[n] = np.linalg.svd(product.reshape(len(product), -1), full_matrices=False)[0][:, : ranks[n]]
         # The last product has its own mode first and the ranks of the others after it.
         core = np.moveaxis(np.tensordot(factors[-1], product, axes=(0, 0)), 0, -1)
@@ -67,7 +67,7 @@ def tucker_hooi(
 
 
 def ttmc_subscripts(modes: int, mode: int) -> str:
-    """Return those of a tensor times all factors but one: "ijk,jb,kc->ibc" for mode 0."""
+    """Return the subscripts of the tensor times the factors of all other modes: "ijk,jb,kc->ibc" for mode 0."""
     letters, ranks = string.ascii_lowercase[:modes], string.ascii_uppercase[:modes]
     others = [n for n in range(modes) if n != mode]
     inputs = [letters, *(letters[n] + ranks[n] for n in others)]

@@ -24,17 +24,7 @@ VALUES = Array("val_out", "f64")
 
 @dataclass(frozen=True)
 class Appended:
-    """The levels of a sparse result in a program. Its dense levels are the outermost ones.
-
-    Parameters
-    ----------
-    extents
-        The extents of all indices.
-    tensor
-        The number of the result.
-    format
-        Its format.
-    """
+    """The levels of a sparse result in a program. Its dense levels are the outermost ones."""
 
     extents: Extents
     tensor: int
@@ -111,20 +101,10 @@ class Appended:
             b.store(STATUS[self.tensor], 1)
 
     def add_row(self, b: Builder, state: State, row: Array, start: Value, zeros: bool) -> None:
-        """Append the elements of an array from `start` on as the entries of the last level under one parent.
+        """Append the elements of an array from `start` on, also `zeros` if wanted, to the last level under one parent.
 
-        There must be memory for all of them, also for those that are left out.
-
-        Parameters
-        ----------
-        b
-            The builder of the statements.
-        state
-            The state outside the loop over the last index.
-        row, start
-            The array, and the position of the first element.
-        zeros
-            Whether zeros are appended too.
+        There must be memory for all of them, also for those that are left out. `state` is that outside the loop over
+        the last index.
         """
         index, used = self.format.order[self.last], self.used[self.last]
         extent, coordinates = self.extents.value(index), self.coordinates(self.last)

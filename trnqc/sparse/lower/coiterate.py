@@ -22,18 +22,8 @@ NEAR = 8
 def over(b: Builder, extents: Extents, index: str, state: State, drivers: Sequence[Driver]) -> Iterator[State]:
     """Add a loop over the values of an index that all drivers store under their present positions.
 
-    Parameters
-    ----------
-    b
-        The builder of the statements.
-    extents
-        The extents of all indices.
-    index
-        The index.
-    state
-        The state around the loop; the block gets the state inside.
-    drivers
-        Compressed levels over the index; without any, the loop is over all values.
+    Drivers are compressed levels over the index; without any, the loop is over all values. The block gets the state
+    inside.
     """
     if len(drivers) > 1:
         with _common(b, index, state, drivers) as inner:

@@ -32,10 +32,7 @@ def contiguous_factors(tensors: Tensors, node: Loop) -> list[int] | None:
 
 
 def vector_sum(b: Builder, tensors: Tensors, index: str, factors: list[int], state: State) -> Value:
-    """Return the sum over an index of the product of contiguous operands.
-
-    factors: numbers of the operands.
-    """
+    """Return the sum over an index of the product of contiguous operands, given by their numbers `factors`."""
     extent, lanes = tensors.extents.sizes[index], tensors.lanes
     stride = SUMS * lanes
     whole = extent // stride * stride

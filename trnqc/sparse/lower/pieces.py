@@ -15,20 +15,12 @@ from trnqc.sparse.network.nest import Nest
 
 @dataclass(frozen=True)
 class Piece:
-    """One function of a program.
+    """One function of a program, whose groups are the turns of an outermost loop.
 
-    Parameters
-    ----------
-    function
-        The function; its groups are the turns of an outermost loop.
-    over, of
-        What the groups are: all values of an index (``"index"``), the entries of the outermost level of an operand
-        (``"level"``) or of the list of a workspace (``"list"``), or a single group (``"once"``); and the index or the
-        number of the tensor.
-    divisible
-        Whether ranges of groups may run at the same time, each with its own workspaces.
-    appends
-        Whether it appends elements of a sparse result.
+    Groups are all values of an index (``"index"``), the entries of the outermost level of an operand (``"level"``) or
+    of the list of a workspace (``"list"``), or a single group (``"once"``); `of` is the index or the number of the
+    tensor. Ranges of groups of a `divisible` function may run at the same time, each with its own workspaces.
+    `appends`: it appends elements of a sparse result.
     """
 
     function: st.Function

@@ -96,7 +96,7 @@ class _Lowering:
         return True
 
     def function(self, name: str, group: Value | None) -> st.Function:
-        """Return the function of the statements so far, with those parameters that it uses."""
+        """Return the function of the statements so far, with only the parameters that it uses."""
         tensors, body = self.tensors, self.unless_full()
         known: list[Value | Array] = [Var(tensors.extents.argument(index), "i64") for index in tensors.extents.sizes]
         for operand in tensors.operands:
@@ -314,16 +314,8 @@ class _Lowering:
     def leaf(self, node: Leaf, state: State, known: Value | None = None, of: Sequence[int] = ()) -> None:
         """Add the product of the operands to the target, with factors of outer loops first.
 
-        Their product can then be computed outside the inner loops.
-
-        Parameters
-        ----------
-        node
-            The assignment.
-        state
-            The variables known inside its loops.
-        known
-            The product of the operands `of`, if it is known.
+        Their product can then be computed outside the inner loops. `known` is the product of the operands `of`, if it
+        is known.
         """
         assignment, tensors = self.nest.assignments[node.member], self.tensors
         depths = {x: depth for depth, x in enumerate(assignment.loops)}

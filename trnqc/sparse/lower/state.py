@@ -23,15 +23,9 @@ ZERO, ONE = const(0, "i64"), const(1, "i64")
 
 @dataclass(frozen=True)
 class Extents:
-    """The extents of all indices in a program.
+    """The extents of all indices in a program: numbers for the indices in `constants`, arguments for all others.
 
-    Parameters
-    ----------
-    sizes
-        The extent of each index.
-    constants
-        Indices whose extents are numbers in the program. The others are arguments, so that one program serves tensors
-        of any size.
+    One program then serves tensors of any size.
     """
 
     sizes: Mapping[str, int]
@@ -56,17 +50,7 @@ class Extents:
 
 @dataclass(frozen=True)
 class Operand:
-    """The arrays of an operand in a program: positions and coordinates of compressed levels, and values.
-
-    Parameters
-    ----------
-    number
-        The number of the operand.
-    format
-        Its format.
-    extents
-        The extents of all indices.
-    """
+    """The arrays of an operand in a program: positions and coordinates of compressed levels, and values."""
 
     number: int
     format: Format
@@ -105,20 +89,10 @@ class Operand:
 
 @dataclass(frozen=True)
 class RowLoops:
-    """Loops whose sums are kept in registers, see tile.py.
+    """Loops over vectors of `v` whose sums are kept in registers, see tile.py; the summing loops begin with `sums`.
 
-    Parameters
-    ----------
-    member
-        The number of the assignment.
-    v
-        The index of the vectors.
-    row
-        The index of rows that are processed several at a time; None if rows are processed one by one.
-    sums
-        The outermost of the loops that sum.
-    once
-        Whether these loops write every element of a workspace once, so that it need not be cleared before.
+    Several values of `row` are processed at a time, or one if it is None. With `once`, these loops write every element
+    of a workspace once, so that it need not be cleared before.
     """
 
     member: int
@@ -130,21 +104,7 @@ class RowLoops:
 
 @dataclass(frozen=True)
 class Tile:
-    """Registers for a range of v from `start` on, for some rows.
-
-    Parameters
-    ----------
-    loops
-        The loops whose sums the registers hold.
-    start
-        The first value of v.
-    vectors, rows
-        Number of vectors of each row, and number of rows.
-    used
-        Number of lanes of the last vector that are used.
-    registers
-        The vectors, row by row.
-    """
+    """Registers, row by row, for a range of v from `start` on; `used` lanes of each row's last vector are used."""
 
     loops: RowLoops
     start: Value

@@ -20,18 +20,8 @@ OUT = Array("out", "f64")
 class Tensors:
     """The tensors of a program.
 
-    Parameters
-    ----------
-    nest
-        The nest, which computes the result in its stored order.
-    lanes
-        Number of doubles of a vector.
-    extents
-        The extents of all indices.
-    operands, workspaces
-        The operands, and the workspaces by the number of their tensor.
-    appended
-        The levels of a sparse result; None for a dense one.
+    The nest computes the result in its stored order; `lanes` are the doubles of a vector, `workspaces` are by number of
+    tensor, and `appended` is None for a dense result.
     """
 
     nest: Nest

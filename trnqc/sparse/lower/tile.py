@@ -77,10 +77,7 @@ def _stored_alike(tensors: Tensors, member: int, row: str) -> bool:
 
 
 def write_rows(b: Builder, tensors: Tensors, loops: RowLoops, state: State, sums: Sums) -> None:
-    """Add the loops over all ranges and rows.
-
-    sums: adds the loops that sum.
-    """
+    """Add the loops over all ranges and rows, around those that `sums` adds."""
     for start, vectors, used in _ranges(b, tensors, loops.v, LONG if loops.row is None else WIDE):
         if loops.row is None:
             _write_tile(b, tensors, _tile(b, loops, start, vectors, used, 1), state, sums)
@@ -204,7 +201,7 @@ def _add_vectors(
 
 
 def _start(tensors: Tensors, tile: Tile, state: State, tensor: int, row: int, vector: int) -> tuple[Array, Value]:
-    """Return where a vector of an operand begins. Positions in operands are those of the first row of the tile."""
+    """Return where a vector of an operand begins. Positions in operands are positions for the first row of the tile."""
     if tile.rows > 1 and tile.loops.row in tensors.order(tensor):
         offset = tensors.extents.offset(tensors.order(tensor), _bound(tensors, tile, state, row, vector))
         return tensors.array(tensor), offset

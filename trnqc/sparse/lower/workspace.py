@@ -34,16 +34,7 @@ CROWDED = 32
 class WorkspaceArrays:
     """The arrays and variables of the workspace of a tensor.
 
-    Parameters
-    ----------
-    extents
-        The extents of all indices.
-    tensor
-        The number of the tensor.
-    spec
-        The indices and the kind of the workspace.
-    kept
-        Whether the workspace is used by several functions of the program, not during one turn of shared loops only.
+    A `kept` workspace is used by several functions of the program, not during one turn of shared loops only.
     """
 
     extents: Extents

@@ -35,19 +35,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Loop:
-    """One loop of the tree.
-
-    Parameters
-    ----------
-    index
-        Its index.
-    depth
-        Number of loops around it.
-    members
-        Numbers of the assignments inside.
-    body
-        The loops and assignments directly inside, in order.
-    """
+    """One loop of the tree, with `depth` loops around it and the loops and assignments directly inside, in order."""
 
     index: str
     depth: int
@@ -66,12 +54,8 @@ def loops(nest: Nest) -> tuple[Node, ...]:
 def ordered(nest: Nest) -> Nest:
     """Return the nest, with a copy at its end if its loops do not compute a sparse result in the stored order.
 
-    The workspace of the copy holds the elements that are computed out of order.
-
-    Raises
-    ------
-    MemoryLimit
-        If a workspace has more elements than 64 bits can number.
+    The workspace of the copy holds the elements that are computed out of order. Raises MemoryLimit if a workspace has
+    more elements than 64 bits can number.
     """
     last, wanted = nest.assignments[-1], nest.formats[-1]
     if wanted.sparse and last.loops != wanted.order:
@@ -111,7 +95,7 @@ def _space(nest: Nest, rest: Indices) -> Space:
 
 
 def in_order(order: Indices, loops: Indices) -> int:
-    """Return how many outermost levels of a stored order are also the outermost loops, in the same order."""
+    """Return the number of outermost levels of a stored order that are also the outermost loops, in the same order."""
     return next((depth for depth, (a, b) in enumerate(zip(order, loops)) if a != b), min(len(order), len(loops)))
 
 

@@ -21,14 +21,9 @@ Space = Literal["dense", "listed", "hashed"]
 
 @dataclass(frozen=True)
 class Format:
-    """How a tensor is stored.
+    """How a tensor is stored: its indices, outermost first, and the kind of each level.
 
-    Parameters
-    ----------
-    order, kinds
-        Its indices, outermost first, and the kind of each level.
-    ones
-        Whether it is a 0/1 map: every stored element is 1, and no values are stored.
+    With `ones` every stored element is 1 (a 0/1 map), and no values are stored.
     """
 
     order: Indices
@@ -49,14 +44,9 @@ class Format:
 class Workspace:
     """The memory of an intermediate during one turn of the loops that its maker and its reader share.
 
-    Parameters
-    ----------
-    order
-        Its remaining indices, outermost first; none for a scalar.
-    space
-        ``"dense"`` for an array of all elements, which is cleared in each turn; ``"listed"`` for an array with a list
-        of the elements that were written, so that only these are cleared and read; ``"hashed"`` for a hash table of
-        the elements that were written.
+    `order` has its remaining indices, outermost first; none for a scalar. ``"dense"`` is an array of all elements,
+    cleared in each turn; ``"listed"`` an array with a list of the elements that were written, so that only these are
+    cleared and read; ``"hashed"`` a hash table of the elements that were written.
     """
 
     order: Indices
@@ -104,7 +94,7 @@ class Nest:
 
     @cached_property
     def indices(self) -> tuple[Indices, ...]:
-        """The indices of every tensor. An intermediate has those that the result or a later assignment needs."""
+        """The indices of every tensor. An intermediate has the indices that the result or a later assignment needs."""
         known = list(self.network.inputs)
         waiting = list(range(len(known)))
         for assignment in self.assignments:
@@ -119,7 +109,7 @@ class Nest:
         return next(k for k, assignment in enumerate(self.assignments) if tensor in assignment.operands)
 
     def fused(self, tensor: int) -> int:
-        """Return how many outermost loops the maker of an intermediate shares with its reader."""
+        """Return the number of outermost loops that the maker of an intermediate shares with its reader."""
         maker = tensor - len(self.network.inputs)
         return min(self.shared[maker : self.reader(tensor)])
 
@@ -129,13 +119,7 @@ class Nest:
         return max((len(w.order) for w in self.workspaces), default=0)
 
     def check(self) -> Nest:
-        """Return the nest itself.
-
-        Raises
-        ------
-        ProgramError
-            If the nest does not compute its network.
-        """
+        """Return the nest itself. Raises ProgramError if the nest does not compute its network."""
         n = len(self.network.inputs)
         reads = sorted(t for a in self.assignments for t in a.operands)
         if reads != list(range(n + len(self.assignments) - 1)):

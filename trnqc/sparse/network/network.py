@@ -15,16 +15,8 @@ Indices = tuple[str, ...]
 class Network:
     """A product of operands, summed over all indices that the result does not have.
 
-    Parameters
-    ----------
-    inputs
-        The indices of each operand.
-    output
-        The indices of the result.
-    sizes
-        (index, extent) of every index in order of appearance.
-    same
-        For each operand the number of the first operand that is the same tensor; its own number if there is no other.
+    `sizes` has (index, extent) in order of appearance, `same` for each operand the number of the first operand that is
+    the same tensor.
     """
 
     inputs: tuple[Indices, ...]

@@ -38,7 +38,7 @@ class Forall:
 
 @dataclass(frozen=True)
 class Where:
-    """A statement that reads what another computes in the same turn."""
+    """A statement that reads the tensor that another statement computes in the same turn."""
 
     consumer: Statement
     producer: Statement
@@ -80,7 +80,7 @@ def _statements(nest: Nest, nodes: tuple[Node, ...], depth: int) -> list[Stateme
 
 
 def _joined(nest: Nest, nodes: tuple[Node, ...], depth: int) -> Statement:
-    """Join statements of which the last reads what the others compute; the first producer is outermost."""
+    """Join statements, of which the last reads the results of the others; the first producer is outermost."""
     *producers, joined = _statements(nest, nodes, depth)
     for producer in reversed(producers):
         joined = Where(joined, producer)

@@ -18,16 +18,9 @@ Tree = int | tuple["Tree", ...]
 
 @dataclass(frozen=True)
 class Contraction:
-    """One node of a tree.
+    """One node of a tree; `loops` are all indices of its operands, and those not in `kept` are summed.
 
-    Parameters
-    ----------
-    operands
-        The tensors that it multiplies, by number: the operands of the network, then the nodes in post-order.
-    loops
-        All of their indices.
-    kept
-        The indices that the result or another node needs; the contraction sums over the others.
+    Operands are numbered: those of the network, then the nodes in post-order.
     """
 
     operands: tuple[int, ...]
@@ -76,15 +69,7 @@ def _products(choices: Sequence[tuple[Tree, ...]]) -> Iterator[tuple[Tree, ...]]
 
 
 def greedy(count: int, cost: Callable[[tuple[int, ...], tuple[int, ...]], float]) -> Tree:
-    """Return a tree that is built by joining the cheapest pair until one is left.
-
-    Parameters
-    ----------
-    count
-        Number of operands.
-    cost
-        The cost of joining two sets of operands.
-    """
+    """Return a tree that is built by joining the pair of operand sets of least `cost` until one is left."""
     if count == 1:
         return (0,)
     parts: list[Tree] = list(range(count))
@@ -97,10 +82,7 @@ def greedy(count: int, cost: Callable[[tuple[int, ...], tuple[int, ...]], float]
 def contractions(network: Network, tree: Tree) -> tuple[Contraction, ...]:
     """Return the nodes of a tree in post-order.
 
-    Raises
-    ------
-    ExpressionError
-        If the tree does not contain every operand once.
+    Raises ExpressionError if the tree does not contain every operand once.
     """
     count = len(network.inputs)
     if sorted(leaves(tree)) != list(range(count)):

@@ -36,19 +36,7 @@ class _Elements(NamedTuple):
 def by_coordinates(network: Network, tree: Tree, tensors: Sequence[SparseTensor]) -> SparseTensor:
     """Compute a network by products of SciPy's sparse matrices, in float64.
 
-    Parameters
-    ----------
-    network
-        What is computed.
-    tree
-        The order of contractions.
-    tensors
-        The operands, with modes in the order of their subscripts.
-
-    Returns
-    -------
-    SparseTensor
-        The result, with a stored element wherever stored elements met.
+    The result has a stored element wherever stored elements met. Modes of operands have the order of their subscripts.
     """
     extents = network.extents
     parts = [_Elements(labels, *tensor.elements()) for labels, tensor in zip(network.inputs, tensors)]

@@ -17,21 +17,9 @@ Labelled = tuple[Indices, np.ndarray]
 
 
 def by_matrices(network: Network, tree: Tree, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Compute a network by products of dense matrices.
+    """Compute a network by products of dense matrices, as float64 in C order.
 
-    Parameters
-    ----------
-    network
-        What is computed.
-    tree
-        The order of contractions.
-    arrays
-        The operands in float64, with axes in the order of their subscripts.
-
-    Returns
-    -------
-    numpy.ndarray
-        The result in float64, in C order.
+    Operands are float64, with axes in the order of their subscripts.
     """
     tensors: list[Labelled] = list(zip(network.inputs, arrays))
     for node in contractions(network, tree):

@@ -39,14 +39,8 @@ SEARCH = 0.25
 class Slot:
     """An operand or the result of a network.
 
-    Parameters
-    ----------
-    labels
-        Its indices.
-    pattern
-        The coordinates of a sparse tensor, whose values at these coordinates are the variable.
-    constant
-        The operand itself, if it has no derivative.
+    The variables are the values at the coordinates `pattern` if it is sparse; `constant` is an operand without
+    derivative.
     """
 
     labels: Indices
@@ -58,24 +52,8 @@ class Slot:
 class Job:
     """A network over tensors of PyTorch, or a derivative of one.
 
-    Parameters
-    ----------
-    slots, out
-        The operands and the result.
-    extents
-        The extent of every index.
-    dtype
-        The type of the result.
-    planner
-        What plans a derivative: `trnqc.sparse.plan`.
-    plans
-        Plans of derivatives by the network that they compute. A plan is added when it is first needed.
-    threads
-        See `Plan.run`.
-    plan, packed
-        The caller's plan, and its packed operands.
-    ready
-        The values of a sparse result, which were computed with its pattern.
+    `planner`, `trnqc.sparse.plan`, plans derivatives, which `plans` keeps by network once needed. `plan` and `packed`
+    are the caller's; `ready` has the values of a sparse result, which were computed with its pattern.
     """
 
     slots: tuple[Slot, ...]
@@ -157,21 +135,8 @@ class Job:
 def differentiable(plan: Plan, operands: Sequence[Any], packed: Operands | None, threads: int) -> torch.Tensor:
     """Compute the result of a plan as a tensor of PyTorch with its derivatives.
 
-    Parameters
-    ----------
-    plan
-        The plan.
-    operands
-        Operands of the plan's shapes; at least one is a tensor of PyTorch.
-    packed
-        The same operands if they are packed already, else None.
-    threads
-        See `Plan.run`.
-
-    Raises
-    ------
-    OperandError
-        If the tensors are on several devices, or see `Plan.run`.
+    At least one operand is a tensor of PyTorch; `packed` are the same operands if they are packed already. Raises
+    OperandError for tensors on several devices, or as `Plan.run` does.
     """
     devices = {x.device for x in operands if is_tensor(x)}
     if len(devices) > 1:

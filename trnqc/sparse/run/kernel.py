@@ -60,15 +60,7 @@ def compiled(nest: Nest) -> Kernel:
 
 @dataclass(eq=False)
 class Kernel:
-    """A program that can be called.
-
-    Parameters
-    ----------
-    program
-        The functions.
-    loaded
-        The library of the functions, if they were compiled together with others.
-    """
+    """A program that can be called; `loaded` is its library if it was compiled together with others."""
 
     program: Program
     loaded: Library | None = None
@@ -85,27 +77,11 @@ class Kernel:
         return self.loaded or library(Recipe.of(*functions, name="sparse"))
 
     def __call__(self, operands: Sequence[SparseTensor], threads: int = 1) -> np.ndarray | SparseTensor:
-        """Compute the nest.
+        """Compute the nest from operands packed in its formats, with axes in the order of their subscripts.
 
-        Parameters
-        ----------
-        operands
-            Packed in the formats of the nest, with axes in the order of their subscripts.
-        threads
-            Number of threads that share the outermost loops.
-
-        Returns
-        -------
-        numpy.ndarray or SparseTensor
-            An array with axes in the order of the output if the format of the result is dense, else a tensor in this
-            format.
-
-        Raises
-        ------
-        OperandError
-            If operands have other shapes or formats.
-        MemoryLimit
-            If a workspace or the result exceeds the memory.
+        Returns an array in the order of the output if the format of the result is dense, else a tensor in this format.
+        Raises OperandError for operands of other shapes or formats, MemoryLimit if a workspace or the result exceeds
+        the memory.
         """
         arguments = self._operands(operands)
         try:

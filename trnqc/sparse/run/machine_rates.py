@@ -85,15 +85,8 @@ def machine_rates() -> Rates:
 def measure_and_keep(attempts: int = ATTEMPTS) -> Rates | None:
     """Measure the rates of this machine, and keep them in the user's cache directory.
 
-    Parameters
-    ----------
-    attempts
-        How often to try while other programs disturb the measurement.
-
-    Returns
-    -------
-    Rates or None
-        The rates, also if another process has kept them meanwhile; None if all attempts were disturbed.
+    Returns the rates, also if another process has kept them meanwhile, or None if other programs disturbed all
+    attempts.
     """
     typical, path = _typical_rates(), _kept_file()
     try:
@@ -112,7 +105,7 @@ def measure_and_keep(attempts: int = ATTEMPTS) -> Rates | None:
 
 
 def is_plausible(rates: Rates, typical: Rates) -> bool:
-    """Return whether all rates are finite numbers, and those of TYPICAL within FACTOR of typical ones."""
+    """Return whether all rates are finite, and the rates in TYPICAL within FACTOR of their typical values."""
     numbers = [getattr(rates, field.name) for field in fields(Rates) if field.name != "source"]
     if not all(isinstance(x, (int, float)) and math.isfinite(x) and x >= 0 for x in numbers):
         return False

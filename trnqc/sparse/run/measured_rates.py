@@ -49,20 +49,8 @@ PAIRS: Tree = ((0, 1), 2)
 def measured_rates(known: Rates) -> Rates | None:
     """Measure the rates of this machine, in about a second of CPU time, a third of it in the compiler.
 
-    Parameters
-    ----------
-    known
-        Rates with the sizes of this machine's caches.
-
-    Returns
-    -------
-    Rates or None
-        None if something disturbed the measurement, see DISTURBED.
-
-    Raises
-    ------
-    CompilerError
-        If the probes cannot be compiled.
+    `known` has the sizes of this machine's caches. Returns None if something disturbed the measurement, see DISTURBED.
+    Raises CompilerError if the probes cannot be compiled.
     """
     chosen = list(probes())
     works = _compiled([empty_probe(), *chosen])

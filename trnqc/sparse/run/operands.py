@@ -22,24 +22,8 @@ from trnqc.sparse.tensors.storage import SparseTensor
 class Operands:
     """The tensors of one network, in the order of its operands, and their packed copies.
 
-    Copies are kept as long as their tensor is alive. After an array was changed in place, new Operands are needed.
-
-    Parameters
-    ----------
-    network
-        The product of the tensors.
-    tensors
-        One tensor for each operand.
-
-    Attributes
-    ----------
-    repacked, seconds, bytes
-        Number of copies, the time that packing took, and the memory of the copies.
-
-    Raises
-    ------
-    OperandError
-        If a tensor does not have the shape of its operand.
+    Raises OperandError for other shapes. Copies are kept as long as their tensor is alive. After an array was changed
+    in place, new Operands are needed. The copies were packed in `seconds` and take `bytes`.
     """
 
     def __init__(self, network: Network, tensors: Sequence[SparseTensor]) -> None:
@@ -81,7 +65,7 @@ class Operands:
         return kept[key]
 
     def for_nest(self, formats: Sequence[Format]) -> tuple[SparseTensor, ...]:
-        """Return all operands in the formats of a nest, whose last format is that of the result."""
+        """Return all operands in the formats of a nest, whose last format belongs to the result."""
         return tuple(self.packed(number, formats[number]) for number in range(len(self.tensors)))
 
     def __str__(self) -> str:
@@ -89,26 +73,10 @@ class Operands:
 
 
 def packed(tensor: SparseTensor, labels: Indices, layout: Format) -> SparseTensor:
-    """Pack a tensor in a format. The copy has values unless the format is that of a 0/1 map.
+    """Return a tensor with modes `labels` in a format, itself if it has this format already.
 
-    Parameters
-    ----------
-    tensor
-        The tensor.
-    labels
-        The indices of its modes.
-    layout
-        The format.
-
-    Returns
-    -------
-    SparseTensor
-        The tensor itself if it has this format already.
-
-    Raises
-    ------
-    OperandError
-        If the format is that of a 0/1 map and a stored element is not 1, as the zeros of a dense last level.
+    Copies have values unless the format is a 0/1 map. Raises OperandError if it is one and a stored element is not 1,
+    as the zeros of a dense last level.
     """
     copy = tensor.repack([labels.index(index) for index in layout.order], layout.kinds)
     if not layout.ones:

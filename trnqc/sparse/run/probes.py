@@ -71,7 +71,7 @@ def probes() -> Iterator[Probe]:
 
 
 def empty_probe() -> Probe:
-    """A probe of one element, whose time is that of a call."""
+    """A probe of one element, whose time is the time of the call itself."""
     return _probe("ij,j->i", (_rows(1, 1, 1), _full(1)), ["ij"])
 
 

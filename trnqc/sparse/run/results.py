@@ -20,28 +20,17 @@ from trnqc.sparse.tensors.storage import SparseTensor
 
 @dataclass(frozen=True)
 class Leading:
-    """The operand whose outermost index is that of the result, and how many of its levels bound the result."""
+    """The operand with the outermost index of the result, and the number of its levels that bound the result."""
 
     operand: int
     levels: int
 
 
 def most_elements(nest: Nest, operands: Sequence[SparseTensor]) -> tuple[int, Leading | None]:
-    """Return an upper bound of the number of elements of a sparse result.
+    """Return an upper bound of the number of elements of a sparse result, and an operand or None.
 
     The bound is the number of elements that operands store over some of its indices, times the extents of the others.
-
-    Parameters
-    ----------
-    nest
-        The nest.
-    operands
-        Its operands, packed in its formats.
-
-    Returns
-    -------
-    (int, Leading or None)
-        The bound, and the operand that enters it with a dense outermost level over the outermost index of the result.
+    The operand enters the bound with a dense outermost level over the outermost index of the result.
     """
     network, bound, left = nest.network, 1, set(nest.network.output)
     covers: list[tuple[Indices, int, int]] = [((x,), network.extents[x], -1) for x in network.output]
@@ -73,16 +62,9 @@ class ResultPart:
 
     @classmethod
     def empty(cls, appended: Appended, capacities: Sequence[int], prefix: np.ndarray) -> list[ResultPart]:
-        """Reserve parts that follow one another in memory.
+        """Reserve parts that follow one another in memory, with `capacities` of entries in every level.
 
-        Parameters
-        ----------
-        appended
-            The levels of the result.
-        capacities
-            For each part the number of entries that every level can hold.
-        prefix
-            The counts under the dense levels, int64, which all parts share.
+        They share `prefix`, the int64 counts under the dense levels.
         """
         edges = np.concatenate([[0], np.cumsum(capacities)])
         whole: dict[str, np.ndarray] = {VALUES.name: np.empty(edges[-1])}
@@ -108,16 +90,9 @@ class ResultPart:
 
 
 def joined(shape: tuple[int, ...], modes: tuple[int, ...], parts: Sequence[ResultPart]) -> SparseTensor:
-    """Return the tensor of consecutive parts.
+    """Return the tensor of consecutive parts, which are in the order of the outermost coordinates.
 
-    Parameters
-    ----------
-    shape
-        The extents of the modes.
-    modes
-        The mode of each level, outermost first.
-    parts
-        In the order of the outermost coordinates.
+    `modes` has the mode of each level, outermost first.
     """
     appended = parts[0].appended
     levels: list[Level] = []

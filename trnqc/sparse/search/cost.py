@@ -26,18 +26,11 @@ DENSE_ELEMENT, STORED_ELEMENT = 8, 12
 
 @dataclass(frozen=True)
 class Access:
-    """A tensor as one assignment reads or writes it.
+    """A tensor, as one assignment reads or writes it, with its levels outermost first.
 
-    Parameters
-    ----------
-    operands
-        The operands of the network that the tensor is a product of.
-    order, kinds
-        Its levels, outermost first.
-    entry
-        Seconds of an update to enter its coordinate in a list or hash table, or of a read to look it up.
-    outer
-        Number of leading levels that a workspace does not store, because every turn of their loops clears it.
+    `operands` are those of the network that the tensor is a product of; `entry` the seconds of an update to enter its
+    coordinate in a list or hash table, or of a read to look it up. A workspace does not store the first `outer` levels,
+    because every turn of their loops clears it.
     """
 
     operands: tuple[int, ...]
@@ -57,20 +50,10 @@ class Access:
 
 @dataclass(frozen=True)
 class Enclosing:
-    """The loops around a piece of code.
+    """The loops around a piece of code, outermost first; the code inside all of them runs `turns` times.
 
-    Parameters
-    ----------
-    loops
-        Their indices, outermost first.
-    turns
-        Number of times that the code inside all of them runs.
-    reached
-        Number of times that each of the loops is started.
-    driven
-        Whether each of the loops runs over stored coordinates.
-    depths
-        Tensors that restrict the loops, and the number of their levels whose loops are among these.
+    Each loop is started `reached` times, and `driven` if it runs over stored coordinates. `depths` has the tensors that
+    restrict the loops, and the number of their levels whose loops are among these.
     """
 
     loops: Indices = ()
@@ -154,17 +137,7 @@ class Model:
     def own_loops(
         self, around: Enclosing, order: Indices, reads: Sequence[Access], target: Access
     ) -> tuple[float, float]:
-        """Return seconds and multiply-adds of the loops that one assignment does not share.
-
-        Parameters
-        ----------
-        around
-            The shared loops.
-        order
-            The indices of its own loops, outermost first.
-        reads, target
-            The tensors that it reads and writes.
-        """
+        """Return seconds and multiply-adds of the unshared loops `order` (outermost first) of an assignment."""
         seconds, rates = 0.0, self.rates
         for index in order[:-1]:
             around, more = self.outer_loop(around, index, reads)
@@ -236,16 +209,7 @@ class Model:
         """Return the tensor to which the last assignment adds.
 
         Elements of a sparse result that are not computed in its order are collected first: in a list if some of their
-        indices are scattered, else in a row of which all elements are computed.
-
-        Parameters
-        ----------
-        layout
-            The format of the result.
-        loops
-            The loops of the last assignment.
-        scattered
-            Indices of which only some values may occur, see `network.loops.scattered`.
+        indices are `scattered` (see `network.loops.scattered`), else in a row of which all elements are computed.
         """
         everything = tuple(range(len(self.statistics.network.inputs)))
         depth = in_order(layout.order, loops)

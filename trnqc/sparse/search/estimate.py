@@ -16,19 +16,7 @@ from trnqc.sparse.search.statistics import product
 
 @dataclass(frozen=True)
 class Estimate:
-    """The cost of a nest.
-
-    Parameters
-    ----------
-    seconds
-        Time on one core.
-    work
-        Multiply-adds.
-    bytes
-        Memory of all workspaces together.
-    order
-        The largest number of indices of a workspace.
-    """
+    """The cost of a nest: seconds on one core, multiply-adds, bytes of workspaces, most indices of a workspace."""
 
     seconds: float
     work: float
@@ -55,14 +43,8 @@ def estimate(nest: Nest, model: Model) -> Estimate:
 class Walk:
     """The shared loops of a nest, from the outside in, and the tensors as its assignments access them.
 
-    Attributes
-    ----------
-    leaves
-        For each tensor the operands that it is a product of.
-    enclosing
-        For each assignment the loops that it shares with others.
-    shared_seconds
-        The cost of all shared loops, and of clearing workspaces in them.
+    By tensor `leaves` has its operands, by assignment `enclosing` the loops shared with others; `shared_seconds`
+    includes clearing workspaces in shared loops.
     """
 
     def __init__(self, nest: Nest, model: Model) -> None:
@@ -77,7 +59,7 @@ class Walk:
         self._run(0, len(nest.assignments) - 1, Enclosing())
 
     def fused(self, t: int) -> int:
-        """Return how many outermost loops the maker of an intermediate shares with its reader."""
+        """Return the number of outermost loops that the maker of an intermediate shares with its reader."""
         return min(self.nest.shared[t - self.count : self._readers[t]])
 
     def _run(self, first: int, last: int, around: Enclosing) -> None:
@@ -140,18 +122,9 @@ class Walk:
         return Access((t,), self.nest.formats[t].order, self.nest.formats[t].kinds)
 
     def space(self, t: int, order: Indices, entry: float = 0.0, listed: bool = False) -> Access:
-        """Return an intermediate as it is accessed in its workspace.
+        """Return intermediate `t` as it is accessed in its workspace of indices `order`; for `entry` see `Access`.
 
-        Parameters
-        ----------
-        t
-            Its number.
-        order
-            The indices of the workspace, outermost first.
-        entry
-            See `Access`.
-        listed
-            Whether the loops over these indices run over the list of elements that were written.
+        With `listed`, the loops over these indices run over the list of elements that were written.
         """
         labels = (*self.outer(t), *order)
         outer = len(labels) - len(order)

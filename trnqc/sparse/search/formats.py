@@ -31,14 +31,8 @@ LARGEST = 2**25
 class Choices:
     """Decisions about storage that are made before the loops are known.
 
-    Parameters
-    ----------
-    dense
-        Operands that are stored dense in all levels.
-    out
-        Storage of the result.
-    dense_workspace
-        Elements of the largest workspace that is an array; a larger one is a hash table.
+    Operands in `dense` are stored dense in all levels; a workspace of more than `dense_workspace` elements is a hash
+    table, not an array.
     """
 
     dense: frozenset[int] = frozenset()
@@ -67,17 +61,7 @@ class Formats:
         return size <= LARGEST and fill >= least and self.operand(operand, labels, False).sparse
 
     def operand(self, operand: int, loops: Sequence[str], dense: bool) -> Format:
-        """Return the format of an operand.
-
-        Parameters
-        ----------
-        operand
-            Its number.
-        loops
-            The loops of the assignment that reads it, which order the levels.
-        dense
-            Whether all levels are dense.
-        """
+        """Return the format of an operand, with levels in the order of the loops that read it, all dense if `dense`."""
         order = tuple(index for index in loops if index in self.network.inputs[operand])
         if (operand, order, dense) not in self._formats:
             kinds = _full(len(order)) if dense else self._kinds((operand,), order, ELEMENTS)

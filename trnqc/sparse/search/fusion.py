@@ -26,16 +26,9 @@ STEPS_PER_SECOND = 4_000_000
 
 @dataclass(frozen=True)
 class Fusion:
-    """The loops that contractions share.
+    """The loops that contractions, run in this sequence, share with their readers, outermost first.
 
-    Parameters
-    ----------
-    order
-        The largest number of indices of a workspace.
-    sequence
-        The numbers of the contractions, in the order in which they run.
-    fused
-        For every contraction but the last, the loops that it shares with its reader, outermost first.
+    `order` is the largest number of indices of a workspace.
     """
 
     order: int

@@ -100,7 +100,7 @@ class Nests:
         return self._inside(nest, Walk(nest, self.model), len(nest.assignments) - 1, choices)
 
     def _inside(self, nest: Nest, walk: Walk, k: int, choices: Choices) -> Iterator[Nest]:
-        """Order the loops of assignments k, k - 1, ..., 0; those after k are in order."""
+        """Order the loops of assignments k, k - 1, ..., 0; the loops of later assignments are in order."""
         if k < 0:
             yield self.formats.lay_out(sharing(nest), choices)
             return

@@ -31,26 +31,12 @@ class Step:
 
 
 def form(name: str, network: Network, tree: Tree, full: Collection[int] = (), sparse: bool = True) -> tuple[Step, ...]:
-    """Return the steps of a form.
+    """Return the steps of a form, with operands `full` stored dense; intermediates of unfused forms are always sparse.
 
-    Parameters
-    ----------
-    name
-        ``"nary"``: one nest over all indices, those of the result outermost, so that elements are computed in order
-        and no workspace is needed. ``"unfused"``: one nest for each contraction of the tree, summed indices innermost
-        (inner products). ``"unfused-rows"``: the same with the summed indices around the innermost index of each
-        result, whose row is summed in a workspace.
-    network, tree
-        The product, and the order of its contractions.
-    full
-        Operands that are stored dense.
-    sparse
-        Whether the result is stored sparse. Intermediates of unfused forms always are.
-
-    Raises
-    ------
-    ExpressionError
-        If no form has this name.
+    ``"nary"``: one nest over all indices, those of the result outermost, so that elements are computed in order and no
+    workspace is needed. ``"unfused"``: one nest for each contraction of the tree, summed indices innermost (inner
+    products). ``"unfused-rows"``: the same with the summed indices around the innermost index of each result, whose row
+    is summed in a workspace. Raises ExpressionError for another name.
     """
     if name == "nary":
         return (Step(nary(network, full=full, sparse=sparse), tuple(range(len(network.inputs)))),)
@@ -60,18 +46,9 @@ def form(name: str, network: Network, tree: Tree, full: Collection[int] = (), sp
 
 
 def nary(network: Network, loops: Indices = (), full: Collection[int] = (), sparse: bool = True) -> Nest:
-    """Return the nest of one assignment over all operands.
+    """Return the nest of one assignment over all operands, of which those in `full` are stored dense.
 
-    Parameters
-    ----------
-    network
-        The product.
-    loops
-        Indices, outermost first; by default those of the result, then the summed ones.
-    full
-        Operands that are stored dense.
-    sparse
-        Whether the result is stored sparse.
+    The loops, outermost first, are by default those of the indices of the result, then of the summed indices.
     """
     everything = tuple(range(len(network.inputs)))
     return fused(network, everything, [loops or network.output + network.summed], full, sparse)
@@ -121,14 +98,9 @@ def fused(
 
 
 def unfused(network: Network, tree: Tree, full: Collection[int], sparse: bool, rows: bool) -> tuple[Step, ...]:
-    """Return one step for each contraction. Each result is stored in the order in which the next step reads it.
+    """Return one step for each contraction, whose result is stored in the order in which the next step reads it.
 
-    Parameters
-    ----------
-    network, tree, full, sparse
-        See `form`.
-    rows
-        Whether the summed loops are around the innermost index of the result (``"unfused-rows"``).
+    With `rows`, the summed loops are around the innermost index of the result (``"unfused-rows"``); see `form`.
     """
     nodes, n = contractions(network, tree), len(network.inputs)
     orders, loops = [node.kept for node in nodes], [node.loops for node in nodes]

@@ -37,19 +37,9 @@ class Samples:
         self._rows: dict[int, Coordinates] = {}
 
     def count(self, operands: Mapping[int, float], indices: frozenset[str]) -> float | None:
-        """Estimate the number of distinct coordinates that a product of operands has in some of its indices.
+        """Estimate the number of distinct coordinates in some indices of a product of operands (number -> elements).
 
-        Parameters
-        ----------
-        operands
-            Numbers of the operands -> numbers of their elements.
-        indices
-            Some indices of the product.
-
-        Returns
-        -------
-        float or None
-            None if none of the indices is one of the largest operand, or if too many coordinates would be joined.
+        Returns None if none of the indices is one of the largest operand, or if too many coordinates would be joined.
         """
         largest = max(operands, key=lambda t: (operands[t], -t))
         sampled = [x for x in self._network.inputs[largest] if x in indices]

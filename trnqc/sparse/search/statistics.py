@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class Counted(Protocol):
-    """What the statistics read of an operand; `SparseTensor` has these members."""
+    """The members of an operand that the statistics read; `SparseTensor` has these members."""
 
     @property
     def ones(self) -> bool:
@@ -43,17 +43,9 @@ class Counted(Protocol):
 
 
 class Statistics:
-    """Counts and estimates for one network. A tensor is denoted by the operands that it is a product of.
+    """Counts and estimates for one network, with the thread's CPU `seconds` spent so far on reading stored elements.
 
-    Parameters
-    ----------
-    network, operands
-        The product and its operands.
-
-    Attributes
-    ----------
-    seconds
-        CPU time that this thread has spent so far on reading stored elements.
+    A tensor is denoted by the operands that it is a product of.
     """
 
     def __init__(self, network: Network, operands: Sequence[Counted]) -> None:
@@ -108,12 +100,7 @@ class Statistics:
     def crowded(self, order: Indices, depth: int) -> bool:
         """Return whether many elements of the parts of a sparse result that are computed out of order occur.
 
-        Parameters
-        ----------
-        order
-            The indices of the result in stored order.
-        depth
-            How many of them, from the first, are computed in order.
+        The first `depth` indices of the stored order are computed in order.
         """
         everything = tuple(range(len(self.network.inputs)))
         size = product(self.extents, order[depth:])
@@ -124,7 +111,7 @@ class Statistics:
         )
 
     def _pattern(self, operand: int, indices: frozenset[str]) -> Pattern:
-        """Return the counts of an operand's coordinates in those of the indices that it has."""
+        """Return the counts of an operand's coordinates, for the given indices that the operand has."""
         labels = tuple(index for index in self.network.inputs[operand] if index in indices)
         each = tuple(self.count((operand,), frozenset(index)) for index in labels)
         return labels, self.count((operand,), frozenset(labels)), each

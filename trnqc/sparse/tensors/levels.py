@@ -32,14 +32,9 @@ class Dense:
 
 @dataclass(frozen=True, eq=False)
 class Compressed:
-    """A level with some coordinates under every parent.
+    """A level with some coordinates under every parent, int64 positions [parents + 1].
 
-    Parameters
-    ----------
-    positions
-        int64 [parents + 1].
-    coordinates
-        [positions[-1]] of int32, or of int64 if the extent needs it.
+    Coordinates [positions[-1]] are int32, or int64 if the extent needs it.
     """
 
     positions: np.ndarray
@@ -50,19 +45,10 @@ Level = Dense | Compressed
 
 
 def join(rows: Sequence[np.ndarray] | np.ndarray, extents: Sequence[int]) -> tuple[np.ndarray, int]:
-    """Return an integer key for each element, in the same order as the coordinates, and a bound of the keys.
+    """Return an int64 key for each element, in the same order as the coordinates, and a bound of the keys.
 
-    Parameters
-    ----------
-    rows
-        The coordinates in each mode, outermost first; at least one row.
-    extents
-        The extents of the modes. If their product overflows, the keys so far are replaced by their ranks.
-
-    Returns
-    -------
-    (numpy.ndarray, int)
-        Keys, int64, all of which are smaller than the bound.
+    Keys are smaller than the bound. Coordinates and extents have the outermost mode first; if the product of the
+    extents overflows, the keys so far are replaced by their ranks.
     """
     keys, bound = np.asarray(rows[0], np.int64), extents[0]
     for row, extent in zip(rows[1:], extents[1:]):
@@ -93,16 +79,9 @@ def _stable_order(keys: np.ndarray, bound: int) -> np.ndarray:
 def ordered(
     rows: list[np.ndarray], extents: list[int], values: np.ndarray | None, count: int
 ) -> tuple[list[np.ndarray], np.ndarray | None]:
-    """Sort coordinates in increasing order and remove duplicates, whose values are added in their original order.
+    """Sort coordinates in increasing order, outermost mode first, and remove duplicates.
 
-    Parameters
-    ----------
-    rows, extents
-        The coordinates in each mode and the extents, outermost mode first.
-    values
-        The values of the elements; None for a 0/1 map.
-    count
-        Number of elements.
+    Their values, None for a 0/1 map, are added in their original order.
     """
     if count < 2:
         return rows, values
@@ -122,21 +101,10 @@ def ordered(
 def pack(
     extents: Sequence[int], kinds: Sequence[Kind], rows: list[np.ndarray], values: np.ndarray | None, elements: int
 ) -> tuple[tuple[Level, ...], np.ndarray | None]:
-    """Return the levels of sorted, distinct coordinates, and the values by position.
+    """Return the levels of sorted, distinct coordinates, outermost mode first, and the values by position.
 
-    Parameters
-    ----------
-    extents, kinds, rows
-        The extent, the kind of level, and the coordinates of all elements, for every mode, outermost first.
-    values
-        The values of the elements; None for a 0/1 map, which gets values only if a dense last level pads it with zeros.
-    elements
-        Number of elements.
-
-    Raises
-    ------
-    MemoryLimit
-        If a dense level exceeds the memory.
+    A 0/1 map (values None) gets values only if a dense last level pads it with zeros. Raises MemoryLimit if a dense
+    level exceeds the memory.
     """
     # The position of every element in the last level so far, and the number of positions.
     at, size = np.zeros(elements, np.int64), 1

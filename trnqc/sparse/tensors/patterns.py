@@ -15,15 +15,7 @@ from trnqc.sparse.tensors.storage import SparseTensor, from_coo
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """The coordinates of a sparse tensor.
-
-    Parameters
-    ----------
-    shape
-        The extents of the modes.
-    coordinates
-        Distinct coordinates, int64 [modes, n], in the order of the values [n].
-    """
+    """The distinct coordinates of a sparse tensor, int64 [modes, n], in the order of the values [n]."""
 
     shape: tuple[int, ...]
     coordinates: np.ndarray

@@ -22,21 +22,7 @@ from trnqc.gen.values import fma
 
 @dataclass(frozen=True)
 class Combination:
-    """The map M of one path.
-
-    Parameters
-    ----------
-    mixes : bool
-        Whether each channel of z is a sum over all pairs.
-    weighted : bool
-        Whether the path has weights.
-    shared : bool
-        Whether edges share weights, so that gradients of the weights are added up.
-    pairs : int
-        Number of pairs of channels.
-    channels : Channels
-        Channels of the path's slot of z.
-    """
+    """The map M of one path: whether it mixes pairs of channels, has weights, shares them; and the channels of z."""
 
     mixes: bool
     weighted: bool

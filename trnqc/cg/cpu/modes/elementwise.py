@@ -164,7 +164,7 @@ def gather(source: Planes, to: Planes, first: bool) -> st.Function:
 
 @cache
 def scatter(to: Planes, source: Planes, first: bool) -> st.Function:
-    """Return the function that adds gradients of the pairs to those of the channels u (if `first`) or v."""
+    """Return the function that adds gradients of the pairs to the gradients of the channels u (if `first`) or v."""
     b, gx, g = Builder(), shared("gx", to.size, to.dtype), shared("g", source.size, source.dtype)
     with _each_u(b, to.mul, to.lanes) as (u, q, block):
         exists = lt(lane(), (to.mul - 1) - u - block * to.lanes)

@@ -31,21 +31,9 @@ UNROLLED = 8
 
 @dataclass(frozen=True)
 class Mixing:
-    """Extents of the mixing of one path.
+    """Extents of the mixing of one path, for `edges` edges at once.
 
-    Parameters
-    ----------
-    mul1, mul2, mul3 : int
-        Extents of the weights: channels of x, y and z.
-    dim : int
-        Number of components of z.
-    edges : int
-        Number of edges that are computed together.
-    lanes : int
-        Number of elements in a vector.
-    dtype : {"f64", "f32"}
-    shared : bool
-        Whether gradients of the weights are added to those in memory, because edges share them, instead of stored.
+    Gradients of shared weights are added to those in memory.
     """
 
     mul1: int

@@ -40,7 +40,7 @@ class Group:
 
     @property
     def gathers(self) -> bool:
-        """Whether the pairs are those with u < v."""
+        """Whether the pairs are the pairs with u < v."""
         return MODES[self.paths[0].connection_mode].pairs == "u<v"
 
     @property

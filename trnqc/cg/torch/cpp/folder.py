@@ -36,21 +36,7 @@ VERSION = 2
 
 @dataclass(frozen=True)
 class Entry:
-    """A kernel of the index.
-
-    Parameters
-    ----------
-    name : str
-        Name of the function.
-    dtype : {"float32", "float64"}
-        Type of its operands.
-    built : Path
-        The compiled file.
-    sizes : tuple of int
-        The five sizes of the problem, which kernels.h describes.
-    problem : str
-        The problem as text.
-    """
+    """A kernel of the index, with its compiled file and the five sizes of its problem, which kernels.h describes."""
 
     name: str
     dtype: str
@@ -165,12 +151,9 @@ LINKED = ("-ltorch", "-ltorch_cpu", "-lc10")
 
 
 def operators_library() -> Path:
-    """Return the path of the library of operators in the cache. It is compiled at the first call.
+    """Return the library of operators in the cache, compiled at the first call.
 
-    Raises
-    ------
-    CompilerError
-        If there is no C++ compiler, or if it fails.
+    Raises CompilerError if there is no C++ compiler, or if the compiler fails.
     """
     version = f'-DTRNQC_TORCH="{torch.__version__}"'
     flags = ("-fopenmp", "-DAT_PARALLEL_OPENMP=1", version, *torch_defines())

@@ -40,13 +40,9 @@ def fingerprint(*words: str, **operands: Any) -> str:
 class Journal:
     """The work directory, as a context manager.
 
-    After an error the directory is removed. After an interrupt or a kill it stays, and the next run with the same key
-    finds `passes` and `turns` done. With another key its contents are removed.
-
-    Raises
-    ------
-    CheckpointError
-        If another process holds the directory.
+    Raises CheckpointError if another process holds the directory. After an error the directory is removed. After an
+    interrupt or a kill it stays, and the next run with the same key finds `passes` and `turns` done. With another key
+    its contents are removed.
     """
 
     def __init__(self, directory: Path, key: str) -> None:

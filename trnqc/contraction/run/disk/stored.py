@@ -41,24 +41,12 @@ def einsum_stored(
     memory_limit: int | None = None,
     check_finite: bool = True,
 ) -> Any:
-    """Return the tree's result for operands on disk.
+    """Return the tree's result for h5py datasets and NumPy arrays by name of leaf.
 
-    Parameters
-    ----------
-    operands : mapping
-        By name of leaf, h5py datasets and NumPy arrays.
-    out : h5py.Dataset, path, array or None
-        A dataset is overwritten in place; a path names a new file, whose dataset `result` it becomes; None stands for a
-        new array. Temporaries are stored only beside an `out` on disk.
-    memory_limit : int, optional
-        Bytes, of which 4 MB, or half of a limit below 8 MB, are left to HDF5 and Python.
-
-    Raises
-    ------
-    InputError
-        If operands or `out` have a wrong shape, type or kind.
-    MemoryLimit
-        If no passes keep the limit.
+    A dataset `out` is overwritten in place; a path names a new file, whose dataset `result` it becomes; None stands for
+    a new array. Temporaries are stored only beside an `out` on disk. Of `memory_limit` bytes, 4 MB, or half of a limit
+    below 8 MB, are left to HDF5 and Python. Raises InputError if operands or `out` have a wrong shape, type or kind,
+    MemoryLimit if no passes keep the limit.
     """
     datasets = {name: x for name, x in operands.items() if isinstance(x, h5py.Dataset)}
     arrays = {name: np.asarray(x) for name, x in operands.items() if name not in datasets}
@@ -111,7 +99,7 @@ def _check_out(out: Any, shape: tuple[int, ...], dtype: Any, operands: Mapping[s
 
 
 def _warn(plan: Passes, free: Passes, memory_limit: int | None) -> None:
-    """Issue a SlowPlanWarning if the passes take much longer than those without a limit."""
+    """Issue a SlowPlanWarning if the passes take much longer than passes without a limit."""
     rates = machine_rates()
     taken, least = (
         sum(quick_seconds(one.schedule.nest, one.schedule.scratch, rates) for one in passes.passes)

@@ -45,32 +45,12 @@ def hidden_network(network: Network) -> Network:
 
 
 class FirstConvolution:
-    """The programs of `first` for a convolution, with an exact radial network or with splines of its hidden layer.
+    """The programs of `first` for a convolution for which `applies` holds: `functions`, forward and reverse.
 
-    Parameters
-    ----------
-    convolution : Convolution
-        One for which `applies` holds.
-    basis : RadialBasis
-    sent : numpy.ndarray
-        What atoms of each element of the model send, [elements, channels].
-    present : sequence of int
-        Numbers of the elements that occur.
-    dtype : {"f32", "f64"}
-    splines : SplineTables, optional
-        Those of `hidden_network` of this and other convolutions. By default, the network is evaluated.
-    which : int
-        The number of the table.
-
-    Attributes
-    ----------
-    functions : (CompiledFunction, CompiledFunction)
-        The programs, forward and reverse.
-
-    Notes
-    -----
-    The matrices of the products are, for each path, the weights of the last layer times what the elements send,
-    [elements, hidden outputs, channels], packed, and their transposes.
+    Atoms of each element of the model send `sent`, [elements, channels]; `present` are the numbers of the elements that
+    occur. Without splines of `hidden_network`, of which `which` is the table's number, the network is evaluated. The
+    matrices of the products are, for each path, the weights of the last layer times `sent`, [elements, hidden outputs,
+    channels], packed, and their transposes.
     """
 
     def __init__(
@@ -106,11 +86,11 @@ class FirstConvolution:
 
     @property
     def sent_bytes(self) -> int:
-        """Size of what an atom sends."""
+        """Bytes of the vectors that an atom sends."""
         return self.layout.padded * np.dtype(self.dtype).itemsize
 
     def scratch_bytes(self, copies: int) -> dict[str, int]:
-        """Sizes of the scratch arrays of a share by name, for the forward program (1 copy) or the other one (2)."""
+        """Bytes of a share's scratch arrays by name, for the forward (1 copy) or the reverse program (2)."""
         moments = programs.NODES * self.layout.dims[1] * self.kinds * self.hidden * self.layout.lanes
         sizes = self._scratch(copies).bytes(self.layout.lanes)
         return sizes | {"moments": moments * np.dtype(self.dtype).itemsize}

@@ -35,33 +35,18 @@ KINDS, KIND = Var("kinds", "i64"), Array("kind", "i64")
 def forward(layout: Layout, source: Weights, hidden: int, tile: Tile) -> st.Function:
     """Return the program of z[receiver] = sum over edges, whose shares write rows of their own.
 
-    Parameters
-    ----------
-    layout : Layout
-        The paths; features have one component.
-    source : Weights
-        The last hidden layer.
-    hidden : int
-        Number of vectors of its outputs.
-    tile : Tile
-
-    Returns
-    -------
-    Function
-        Its parameters are those of `trnqc.mace.edges.layer.forward`, with ``kinds``, ``kind`` [elements], ``matrices``
-        (see `kernels.FirstConvolution`) and the scratch ``moments`` in place of ``x``.
+    Features have one component; `source` is the last hidden layer, with `hidden` vectors of outputs. Its parameters are
+    those of `trnqc.mace.edges.layer.forward`, with ``kinds``, ``kind`` [elements], ``matrices`` (see
+    `kernels.FirstConvolution`) and the scratch ``moments`` in place of ``x``.
     """
     return _Program(layout, source, hidden, tile, slopes=False).forward()
 
 
 def reverse(layout: Layout, source: Weights, hidden: int, tile: Tile) -> st.Function:
-    """Return the program of the gradients of the harmonics and lengths. For the arguments see `forward`.
+    """Return the program of the gradients of the harmonics and lengths.
 
-    Returns
-    -------
-    Function
-        Its parameters are those of `forward` with ``slopes``, the gradient ``g_z`` in place of z, and the results
-        ``g_harmonics`` [E, d2] and ``g_lengths`` [E], to which it adds.
+    Its parameters are those of `forward` with ``slopes``, the gradient ``g_z`` in place of z, and the results
+    ``g_harmonics`` [E, d2] and ``g_lengths`` [E], to which it adds.
     """
     return _Program(layout, source, hidden, tile, slopes=True).reverse()
 

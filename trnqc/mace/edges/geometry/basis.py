@@ -27,16 +27,9 @@ class Slope:
 
 
 def functions(b: Builder, basis: RadialBasis, r: Value, radii: Value | None) -> tuple[list[Slope], Slope]:
-    """Return the radial functions of an edge, and its cutoff function.
+    """Return the radial functions and the cutoff function of an edge of length r in Angstrom.
 
-    Parameters
-    ----------
-    b : Builder
-    basis : RadialBasis
-    r : Value
-        Length in Angstrom.
-    radii : Value, optional
-        Sum of the covalent radii of the two atoms in Angstrom, needed by a transform.
+    A transform needs `radii`, the sum of the covalent radii of the two atoms in Angstrom.
     """
     u = Slope(r, const(1.0))
     if basis.transform is not None:

@@ -24,18 +24,9 @@ Basis = RadialBasis | Knots
 class EdgeValues:
     """What the layers read of each edge, [rows, ...].
 
-    Parameters
-    ----------
-    lengths : numpy.ndarray
-        float64 [rows], in Angstrom.
-    harmonics : numpy.ndarray
-        [rows, (degree + 1)^2].
-    radial, slopes : numpy.ndarray
-        Radial functions and their derivatives by the length, [rows, size].
-    cutoff : numpy.ndarray
-        Cutoff function and its derivative, [rows, 2]; zero if it does not multiply weights, and for splines.
-    intervals : numpy.ndarray
-        int64 [rows], the interval of a spline; zero for a basis.
+    Lengths are float64 in Angstrom, harmonics [rows, (degree + 1)^2], radial functions and their slopes by the length
+    [rows, size]. The cutoff function and its derivative, [rows, 2], are zero if the function does not multiply weights,
+    and for splines; the intervals of splines are int64 [rows], zero for a basis.
     """
 
     lengths: np.ndarray
@@ -47,24 +38,10 @@ class EdgeValues:
 
 
 class Geometry:
-    """The programs of `geometry` for a basis.
+    """The programs of `geometry` for a basis: `functions`, forward and reverse, with `lanes` edges a group.
 
-    Parameters
-    ----------
-    basis : RadialBasis or Knots
-        Radial functions for exact networks, or the intervals of splines.
-    degree : int
-        Highest degree of the harmonics.
-    dtype : {"f32", "f64"}
-
-    Attributes
-    ----------
-    functions : (CompiledFunction, CompiledFunction)
-        The programs, forward and reverse.
-    lanes : int
-        Number of edges of a group.
-    radii : numpy.ndarray
-        Covalent radii of the elements in Angstrom, or one number if there is no transform.
+    `basis` is the radial functions for exact networks, or the intervals of splines; `degree` the highest degree of the
+    harmonics; `radii` the covalent radii of the elements in Angstrom, or one number if there is no transform.
     """
 
     def __init__(self, basis: Basis, degree: int, dtype: str) -> None:
@@ -80,7 +57,7 @@ class Geometry:
         self.radii = np.zeros(1) if transform is None else np.ascontiguousarray(transform.radii, np.float64)
 
     def forward(self, edges: Edges, threads: int = 1) -> EdgeValues:
-        """Compute what the layers read of the edges."""
+        """Compute the values of the edges that the layers read."""
         rows, size = edges.rows, self.basis.size
         columns = {"harmonics": programs.harmonics_size(self.degree), "radial": size, "slopes": size, "cutoff": 2}
         arrays = {name: empty((rows, n), self.dtype) for name, n in columns.items()}
@@ -103,7 +80,7 @@ class Geometry:
         g_vectors: np.ndarray,
         threads: int = 1,
     ) -> None:
-        """Add to the gradient of the vectors, float64 [E, 3], what follows from those of harmonics and lengths."""
+        """Add the part of the gradients of harmonics and lengths to that of the vectors, float64 [E, 3]."""
         arrays = {
             "vectors": edges.vectors,
             "lengths": values.lengths,

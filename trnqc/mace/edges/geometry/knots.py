@@ -36,15 +36,7 @@ class Knots:
 
 
 def b_splines(t: Any, degree: int = DEGREE, keep: Callable[[Any], Any] = lambda value: value) -> list[Any]:
-    """Return the B-splines of an interval at 0 <= t < 1.
-
-    Parameters
-    ----------
-    t : Value or numpy.ndarray
-    degree : int
-    keep : callable
-        Applied to all intermediate results; a program names them in this way.
-    """
+    """Return the B-splines of an interval at 0 <= t < 1; programs name all intermediate results by `keep`."""
     b: list[Any] = [1.0]
     for d in range(1, degree + 1):
         terms = [[(t + float(d - k)) * b[k - 1]] if k else [] for k in range(d + 1)]

@@ -38,26 +38,12 @@ def harmonics_size(degree: int) -> int:
 
 
 def forward(basis: RadialBasis | Knots, degree: int, dtype: str, lanes: int) -> st.Function:
-    """Return the program of the geometry.
+    """Return the program of the geometry, for radial functions or B-splines and harmonics up to `degree`.
 
-    Parameters
-    ----------
-    basis : RadialBasis or Knots
-        Radial functions for networks, or B-splines.
-    degree : int
-        Highest degree of the harmonics.
-    dtype : {"f32", "f64"}
-        Type of the results that layers read.
-    lanes : int
-        Number of lanes, which is the number of edges of a group.
-
-    Returns
-    -------
-    Function
-        Its parameters are ``edges, vectors`` [E, 3], the results ``lengths`` [E], ``harmonics`` [E,
-        (degree + 1)^2], ``radial`` and ``slopes`` [E, size], ``cutoff`` [E, 2] (value and slope, if it multiplies
-        weights) and ``intervals`` [E] (of B-splines only), and ``senders, receivers`` [E], ``elements`` [N] and
-        ``radii`` [elements], which only a transform reads.
+    Its parameters are ``edges, vectors`` [E, 3], the results ``lengths`` [E], ``harmonics`` [E, (degree + 1)^2],
+    ``radial`` and ``slopes`` [E, size], ``cutoff`` [E, 2] (value and slope, if it multiplies weights) and ``intervals``
+    [E] (of B-splines only), and ``senders, receivers`` [E], ``elements`` [N] and ``radii`` [elements], which only a
+    transform reads. A group has an edge for each lane; layers read the results in `dtype`.
     """
     b = Builder()
     y = Array("harmonics", dtype, (None, harmonics_size(degree)))
@@ -89,15 +75,9 @@ def forward(basis: RadialBasis | Knots, degree: int, dtype: str, lanes: int) -> 
 def reverse(degree: int, dtype: str, lanes: int) -> st.Function:
     """Return the program that adds to the gradient of the vectors.
 
-    Returns
-    -------
-    Function
-        Its parameters are ``edges, vectors, lengths``, ``g_harmonics`` [E, (degree + 1)^2] and ``g_lengths`` [E], the
-        gradients with respect to harmonics and lengths, and ``g_vectors`` [E, 3], to which it adds.
-
-    Notes
-    -----
-    With v = sum_lk g_lk grad S_lk(u), the gradient is (v - (u v) u) / r + g_r u.
+    With v = sum_lk g_lk grad S_lk(u), the gradient is (v - (u v) u) / r + g_r u. Its parameters are ``edges, vectors,
+    lengths``, ``g_harmonics`` [E, (degree + 1)^2] and ``g_lengths`` [E], the gradients with respect to harmonics and
+    lengths, and ``g_vectors`` [E, 3], to which it adds.
     """
     b = Builder()
     g_y, g_r = Array("g_harmonics", dtype, (None, harmonics_size(degree))), Array("g_lengths", dtype)

@@ -47,7 +47,7 @@ class Weights(Protocol):
         """Number of vectors of scratch for each row."""
 
     def program(self, slopes: bool, listed: bool = False) -> st.Function:
-        """The program, with derivatives if `slopes` is true. Its parameters are those of `params`."""
+        """The program, with derivatives if `slopes` is true. For its parameters see `params`."""
 
 
 def params(dtype: str, size: int, slopes: bool, listed: bool = False) -> dict[str, Value | Array]:

@@ -17,22 +17,10 @@ from trnqc.mace.model import Network
 class NetworkWeights:
     """Weights by a network; what its program depends on.
 
-    Parameters
-    ----------
-    widths : tuple of int
-        Numbers of inputs and of the outputs of each layer, the last one in whole vectors.
-    bias, silu : tuple of bool
-        Whether each layer has a bias and an activation function.
-    norms : tuple of float or None
-        The epsilon of the layer normalisation of each layer that has one.
-    elements : int
-        Number of elements on which the first layer depends, 0 if it does not.
-    cutoff : bool
-        Whether the cutoff function multiplies the outputs.
-    tile : Tile
-    dtype : {"f32", "f64"}
-    edges : int
-        Largest number of edges of a block, a multiple of the rows of a tile.
+    `widths` are the inputs and the outputs of each layer, the last one in whole vectors; `norms` the epsilon of each
+    layer normalisation; `elements` the number of elements on which the first layer depends, 0 if it does not. The
+    cutoff function multiplies the outputs if `cutoff`. A block has at most `edges` edges, a multiple of the rows of a
+    tile.
     """
 
     widths: tuple[int, ...]
@@ -112,12 +100,7 @@ def network_weights(network: Network, columns: int, cutoff: bool, tile: Tile, dt
 def parameters(shape: NetworkWeights, network: Network, last: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
     """Return the parameters of a network as vectors, in the order of `NetworkWeights.offsets`.
 
-    Parameters
-    ----------
-    shape : NetworkWeights
-    network : Network
-    last, bias : numpy.ndarray
-        Weights and bias of the last layer with the columns of the outputs, instead of those of the network.
+    Weights and bias of the last layer are `last` and `bias`, with the columns of the outputs.
     """
     tile, parts = shape.tile, []
     for n, layer in enumerate(network.layers):

@@ -17,20 +17,7 @@ from trnqc.gen.values import sqrt
 
 @dataclass(frozen=True)
 class Row:
-    """A row in memory, whose lanes beyond its width are zero.
-
-    Parameters
-    ----------
-    b : Builder
-    array : Array
-        An array of lanes.
-    first : Value
-        The first vector of the row.
-    below : Value, optional
-        The first vector of the derivative of the row.
-    vectors, width, lanes : int
-        Numbers of vectors, of elements, and of elements of a vector.
-    """
+    """A row in memory, whose lanes beyond its width are zero; `below` is the first vector of its derivative, if any."""
 
     b: Builder
     array: Array

@@ -120,7 +120,7 @@ class Program:
         return self.shape.bias[n] or bool(n == 0 and self.shape.elements)
 
     def _added(self, n: int, row: Value, v: Value) -> Value:
-        """The bias and what the elements of the edge add to a vector of layer n."""
+        """The sum of the bias and the contributions of the edge's elements to a vector of layer n."""
         parts, vectors = self.shape.offsets[n], self.shape.vectors[n]
         terms = [self.parameters[parts["bias"] + v]] if "bias" in parts else []
         if "sender" in parts:

@@ -28,16 +28,10 @@ INTERVALS = (48, 64, 96, 128, 160, 192, 256, 320, 384, 512, 768, 1024)
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Splines of weights.
+    """Splines of weights: float64 coefficients [rows, columns] and the largest error of weights or derivatives.
 
-    Parameters
-    ----------
-    knots : Knots
-    table : numpy.ndarray
-        Coefficients [rows, columns], float64.
-    error : float
-        Largest error of weights or derivatives between SHORTEST and r_max, relative to the largest weights or
-        derivatives there, as norms over the columns.
+    The error is over lengths from SHORTEST to r_max, relative to the largest weights or derivatives there, as norms
+    over the columns.
     """
 
     knots: Knots
@@ -46,23 +40,10 @@ class Fit:
 
 
 def fit(weights: Callable[[np.ndarray], Sampled], r_max: float, tolerance: float, least: int = 0) -> Fit:
-    """Fit splines to functions of the length of an edge.
+    """Fit splines to functions of the length (Angstrom, 0 to r_max), with at least `least` intervals.
 
-    Parameters
-    ----------
-    weights : callable
-        Returns values and derivatives [lengths, columns] at lengths in Angstrom, between 0 and r_max.
-    r_max : float
-        In Angstrom.
-    tolerance : float
-        Largest relative error of values and derivatives.
-    least : int
-        Smallest number of intervals.
-
-    Raises
-    ------
-    InputError
-        If the largest number of intervals does not meet the tolerance.
+    `weights` returns values and derivatives [lengths, columns], whose relative errors are at most `tolerance`. Raises
+    InputError if the largest number of intervals does not meet the tolerance.
     """
     errors = []
     for intervals in (n for n in INTERVALS if n >= least):
@@ -99,7 +80,7 @@ def factors(knots: Knots) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _error(knots: Knots, table: np.ndarray, weights: Callable[[np.ndarray], Sampled]) -> float:
-    """The relative error at points other than those of the fit."""
+    """The relative error at points other than the points of the fit."""
     r = _samples(knots, np.arange(-0.5, SAMPLES))
     r = r[r >= SHORTEST]
     errors = []

@@ -23,16 +23,7 @@ def sampled_density(
 def sampled(network: Network, basis: RadialBasis, radial: Sampled, cutoff: Sampled, pair: tuple[int, int]) -> Sampled:
     """Return the outputs of a network, times the cutoff function where the basis asks for that.
 
-    Parameters
-    ----------
-    network : Network
-    basis : RadialBasis
-    radial : Sampled
-        Radial functions [samples, size].
-    cutoff : Sampled
-        Cutoff function [samples].
-    pair : (int, int)
-        Numbers of the elements of receiver and sender.
+    Radial functions are [samples, size]; `pair` are the elements of receiver and sender.
     """
     return _cut(basis, *_outputs(network, radial, pair), cutoff)
 

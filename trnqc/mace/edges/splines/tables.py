@@ -27,18 +27,11 @@ Curves = Callable[[np.ndarray], Sampled]
 
 @dataclass(frozen=True, eq=False)
 class SplineTables:
-    """Splines of the outputs of several networks.
+    """Splines of the outputs of several networks, for each float64 [pairs, rows, columns].
 
-    Parameters
-    ----------
-    knots : Knots
-    pairs : numpy.ndarray
-        int64 [elements^2], the number of the table of each pair of elements of receiver and sender; -1 for a pair
-        without one. If no network depends on elements, there is one table, and the array has one number.
-    tables : tuple of numpy.ndarray
-        For each network, float64 [pairs, rows, columns].
-    error : float
-        Largest relative error of any table, see `fitting.Fit`.
+    `pairs`, int64 [elements^2], has the number of the table of each pair of elements of receiver and sender, -1 for a
+    pair without one. If no network depends on elements, there is one table, and the array has one number. `error` is
+    the largest relative error of any table, see `fitting.Fit`.
     """
 
     knots: Knots
@@ -69,23 +62,8 @@ def spline_tables(
 ) -> SplineTables:
     """Fit splines to the outputs of networks, and to the parts of edges in densities.
 
-    Parameters
-    ----------
-    functions : sequence of Network or Density
-    basis : RadialBasis
-    elements : sequence of int
-        Numbers of the elements that occur.
-    count : int
-        Number of elements of the model.
-    tolerance : float
-        Largest relative error of weights and of their derivatives.
-    dtype : {"f32", "f64"}
-        Type in which the splines will be evaluated.
-
-    Raises
-    ------
-    InputError
-        If the tolerance cannot be met.
+    `elements` are the numbers of the elements that occur, of `count` elements of the model; the splines will be
+    evaluated in `dtype`. Raises InputError if weights and their derivatives cannot meet the relative tolerance.
     """
     if not tolerance >= LEAST[dtype]:
         raise InputError(

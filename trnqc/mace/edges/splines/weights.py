@@ -25,19 +25,10 @@ WIDTH = 4
 
 @dataclass(frozen=True)
 class SplineWeights:
-    """Weights by B-splines; what their program depends on.
+    """Weights by B-splines (`rows` of a table); what their program depends on.
 
-    Parameters
-    ----------
-    rows : int
-        Number of B-splines, which are the rows of a table.
-    vectors : int
-        Number of vectors of weights of an edge.
-    elements : int
-        Number of elements of the model if there is a table for each pair of them, else 0.
-    dtype : {"f32", "f64"}
-    edges : int
-        Largest number of edges of a block.
+    `elements` is the number of elements of the model if there is a table for each pair of them, else 0; a block has at
+    most `edges` edges.
     """
 
     rows: int
