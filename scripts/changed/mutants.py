@@ -1,0 +1,162 @@
+"""Whether the quick tests see the defects that all tests see: small changes of the sources, drawn over all rooms.
+
+    python -m scripts.changed.mutants [--count 50] [--seed 1] [--rooms cg sparse] [--minutes 5]
+
+A mutant changes one comparison, sum, product, number or connective inside a function. The tests that the changed file
+reaches run on it, first the quick ones and, if these pass, all but slow ones. The record is
+profiles/counted/test_mutants.json; a mutant that neither sees is equivalent or shows a missing test, and is looked at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from scripts import ROOT
+from scripts.changed.graph import read, tests_of
+from scripts.measuring import heading, machine, write_json
+
+RECORD = ROOT / "profiles/counted/test_mutants.json"
+SWAPS: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Add,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A change of a source, by the place and the text before and after."""
+
+    file: str
+    line: int
+    before: str
+    after: str
+
+
+def mutants_of(file: str, text: str) -> Iterator[tuple[Mutant, str]]:
+    """Yield the mutants of a source with their whole texts."""
+    tree = ast.parse(text)
+    for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+        for statement in function.body:
+            for node in ast.walk(statement):
+                if not isinstance(node, ast.expr) or (changed := _changed(node)) is None:
+                    continue
+                before, after = ast.get_source_segment(text, node) or "", ast.unparse(changed)
+                if "\n" in before or isinstance(statement, ast.FunctionDef | ast.Raise):
+                    continue
+                lines = text.splitlines(keepends=True)
+                row, first, last = lines[node.lineno - 1].encode(), node.col_offset, node.end_col_offset
+                lines[node.lineno - 1] = (row[:first] + f"({after})".encode() + row[last:]).decode()
+                yield Mutant(file, node.lineno, before, after), "".join(lines)
+
+
+def _changed(node: ast.expr) -> ast.expr | None:
+    """A copy of an expression with one operator or number changed, or None."""
+    match node:
+        case ast.Compare(ops=[op]) if type(op) in SWAPS:
+            return ast.Compare(node.left, [SWAPS[type(op)]()], node.comparators)  # type: ignore[list-item]
+        case ast.BinOp() if type(node.op) in SWAPS and not isinstance(node.right, ast.Constant | ast.JoinedStr):
+            return ast.BinOp(node.left, SWAPS[type(node.op)](), node.right)  # type: ignore[arg-type]
+        case ast.BoolOp():
+            return ast.BoolOp(SWAPS[type(node.op)](), node.values)  # type: ignore[arg-type]
+        case ast.Constant(value=int() as value) if not isinstance(value, bool):
+            return ast.Constant(value + 1)
+    return None
+
+
+def drawn(count: int, seed: int, rooms: Sequence[str]) -> list[tuple[Mutant, str]]:
+    """Draw mutants, as many from each room as from any other."""
+    chance = random.Random(seed)
+    by_room: dict[str, list[Path]] = {}
+    for path in sorted((ROOT / "trnqc").rglob("*.py")):
+        room = path.relative_to(ROOT / "trnqc").parts[0]
+        if room.endswith(".py") or (rooms and room not in rooms):
+            continue
+        by_room.setdefault(room, []).append(path)
+    chosen: list[tuple[Mutant, str]] = []
+    while len(chosen) < count:
+        path = chance.choice(by_room[chance.choice(sorted(by_room))])
+        if found := list(mutants_of(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))):
+            chosen.append(chance.choice(found))
+    return chosen
+
+
+def killed(tree: Path, files: Sequence[str], quick: bool, minutes: float) -> str:
+    """The first test that fails on the sources in a folder, "time" if they take too long, "" if all pass."""
+    options = [*["--quick"] * quick, "-m", "not slow", "-x", "-q", "-p", "no:cacheprovider"]
+    environment = os.environ | {"PYTHONPATH": str(tree), "TRNQC_CACHE_DIR": str(tree / ".cache")}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *options, *files],
+            cwd=tree,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60 * minutes,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return "time"
+    if done.returncode == 0:
+        return ""
+    found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, flags=re.MULTILINE)
+    return found[1] if found else f"status {done.returncode}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--count", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rooms", nargs="*", default=[])
+    parser.add_argument("--minutes", type=float, default=10.0, help="the longest time of the tests of a mutant")
+    parser.add_argument("--out", type=Path, default=RECORD)
+    args = parser.parse_args(argv)
+    sources, console, rows = read(ROOT), Console(), []
+    with tempfile.TemporaryDirectory(prefix="trnqc-mutants-") as folder:
+        tree = Path(folder)
+        tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        for name in filter(None, tracked.split("\0")):
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, tree / name)
+        for number, (mutant, text) in enumerate(drawn(args.count, args.seed, args.rooms), 1):
+            original = (tree / mutant.file).read_text(encoding="utf-8")
+            (tree / mutant.file).write_text(text, encoding="utf-8")
+            files = tests_of([mutant.file], sources)
+            quick = killed(tree, files, True, args.minutes)
+            rows.append({**asdict(mutant), "quick": quick, "all": quick or killed(tree, files, False, args.minutes)})
+            (tree / mutant.file).write_text(original, encoding="utf-8")
+            said = "quick tests" if quick else "all tests" if rows[-1]["all"] else "none"
+            console.print(f"{number}/{args.count} {mutant.file}:{mutant.line}: {said}", markup=False, highlight=False)
+            write_json({**heading(), "machine": machine(), "rows": rows}, args.out)
+    table = Table("seen by", "mutants")
+    table.add_row("quick tests", str(sum(bool(row["quick"]) for row in rows)))
+    table.add_row("all tests only", str(sum(bool(row["all"]) and not row["quick"] for row in rows)))
+    table.add_row("none", str(sum(not row["all"] for row in rows)))
+    console.print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
