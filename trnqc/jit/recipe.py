@@ -7,7 +7,6 @@ recipe, target -> key of the sources -> cached file, if there is one
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,7 +18,7 @@ from trnqc.gen.statements import Function
 from trnqc.jit.cache import digest_of, key_of, library_cache
 from trnqc.jit.compiler import find_compiler, shipped_compiler, used_shipment
 from trnqc.jit.load import Library
-from trnqc.jit.show import VARIABLE, show
+from trnqc.jit.show import show
 from trnqc.jit.signature import Signature
 from trnqc.jit.sources import sources
 
@@ -192,8 +191,7 @@ def stored(recipe: Recipe, target: Target, *, text: str = "", take_turns: bool =
     """
     text = text or ("" if recipe.module else _text(recipe, target))
     file = partial(_file, recipe, target, text, take_turns)
-    if os.environ.get(VARIABLE):
-        show(recipe.name, target.suffix, recipe.functions, lambda: text or _text(recipe, target), file)
+    show(recipe.name, target.suffix, recipe.functions, lambda: text or _text(recipe, target), file)
     return file()
 
 

@@ -11,7 +11,7 @@ import pyscf
 
 from trnqc.host.blas import numpy_blas
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis
-from trnqc.mp2.factors.factors import Factors, SpinFactors
+from trnqc.mp2.factors.factors import Factors, SpinFactors, by_spin
 from trnqc.mp2.pairs.pairs import PairStep
 from trnqc.mp2.reference.molecule import Geometry, basis_name, describe
 from trnqc.mp2.reference.orbitals import ActiveOrbitals, kind_of_reference
@@ -50,7 +50,7 @@ def result_of_molecule(
         Other fields of MP2Result: scs, sos, comparisons, e_singles.
     """
     mol, kind = mf.mol, kind_of_reference(mf)
-    first = factors if isinstance(factors, Factors) else factors[0]
+    first = by_spin(factors)[0]
     fitted = getattr(mf, "with_df", None)
     reference = f"density-fitted ({basis_name(mf.with_df.auxbasis)})" if fitted else "conventional"
     system = System(
@@ -91,7 +91,7 @@ def sizes_of(factors: Factors | SpinFactors, nao: int | None = None, nmo: int | 
 def _timings(factors: Factors | SpinFactors) -> dict[str, float]:
     """Wall seconds by stage, added up over the spins."""
     total: dict[str, float] = {}
-    for part in (factors,) if isinstance(factors, Factors) else factors:
+    for part in by_spin(factors):
         for stage, seconds in part.timings.items():
             total[stage] = total.get(stage, 0.0) + seconds
     return total

@@ -30,7 +30,7 @@ from trnqc.errors import CheckpointError, StorageError
 from trnqc.host.files import Records, hold, write_aside
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis
-from trnqc.mp2.factors.factors import Factors, SpinFactors
+from trnqc.mp2.factors.factors import Factors, SpinFactors, by_spin
 from trnqc.mp2.reference.molecule import basis_name, describe
 from trnqc.mp2.reference.orbitals import SpinFrozen, frozen_by_spin
 from trnqc.mp2.storage.store import Array, Store
@@ -201,7 +201,7 @@ def _frozen(frozen: SpinFrozen) -> Any:
 
 def job_of_factors(factors: Factors | SpinFactors, execution: Execution) -> dict[str, Any]:
     """The description of a job with the caller's own factors, with a digest for which B is read once."""
-    parts = (factors,) if isinstance(factors, Factors) else factors
+    parts = by_spin(factors)
     digest = hashlib.sha256(b"".join(part.eps_occ.tobytes() + part.eps_vir.tobytes() for part in parts))
     for part in parts:
         for i in range(len(part.eps_occ)):

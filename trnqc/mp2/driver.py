@@ -30,7 +30,7 @@ from trnqc.mp2.density.sets import LEAST_GAP, PairMemory, least_width
 from trnqc.mp2.execution import Choice, Execution
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis, auxiliary_basis
 from trnqc.mp2.factors.build import build_spin_factors
-from trnqc.mp2.factors.factors import Factors, SpinFactors
+from trnqc.mp2.factors.factors import Factors, SpinFactors, by_spin
 from trnqc.mp2.pairs.pairs import PairStep, pair_step_bytes, run_pairs
 from trnqc.mp2.reference.orbitals import ActiveOrbitals, SpinFrozen, correlated_orbitals, kind_of_reference
 from trnqc.mp2.reference.semicanonical import semicanonical_orbitals
@@ -134,25 +134,20 @@ def density_of(
     work: Correlation, factors: Factors | SpinFactors, execution: Execution, **options: Any
 ) -> CorrelationDensity:
     """Compute the density, relaxed or unrelaxed; `options` are further arguments of `correlation_density`."""
-    by_spin, auxmol = parts_of(factors), work.auxiliary.auxmol
+    parts, auxmol = by_spin(factors), work.auxiliary.auxmol
     if work.fock is not None:
-        return restricted_open_density(work.mf, work.spins, by_spin, auxmol, execution, **options)
-    return correlation_density(work.mf, work.all_spins, by_spin, auxmol, execution, **options)
+        return restricted_open_density(work.mf, work.spins, parts, auxmol, execution, **options)
+    return correlation_density(work.mf, work.all_spins, parts, auxmol, execution, **options)
 
 
 def relaxation_of(
     work: Correlation, factors: Factors | SpinFactors, execution: Execution, **options: Any
 ) -> Relaxation:
     """Compute the relaxed density and the other quantities of gradients; `options` are further arguments of `relax`."""
-    by_spin, auxmol = parts_of(factors), work.auxiliary.auxmol
+    parts, auxmol = by_spin(factors), work.auxiliary.auxmol
     if work.fock is not None:
-        return relax_restricted_open(work.mf, work.spins, by_spin, auxmol, execution, **options)
-    return relax(work.mf, work.all_spins, by_spin, auxmol, execution, **options)
-
-
-def parts_of(factors: Factors | SpinFactors) -> tuple[Factors, ...]:
-    """The factors of a closed shell (one entry), or of alpha and beta spin."""
-    return (factors,) if isinstance(factors, Factors) else tuple(factors)
+        return relax_restricted_open(work.mf, work.spins, parts, auxmol, execution, **options)
+    return relax(work.mf, work.all_spins, parts, auxmol, execution, **options)
 
 
 def _elsewhere(execution: Execution, choice: Choice) -> Execution:

@@ -14,6 +14,7 @@ from pyscf import gto, lib
 
 from trnqc.errors import InputError
 from trnqc.host.memory import release_freed_memory
+from trnqc.host.threads import thread_count
 from trnqc.mp2.dfmp2 import DFMP2
 from trnqc.mp2.execution import Execution, Progress, choose
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis, auxiliary_basis
@@ -31,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 def run(job: Job, progress: Progress | None = None, ranks: Ranks = ALONE, schedule: str = "dynamic") -> MP2Result:
     """Compute the energy of a job; arguments and errors as of `method_of`."""
-    with lib.with_omp_threads(execution_of(job).threads):
+    with lib.with_omp_threads(thread_count(job.threads, lib.num_threads)):
         mp2 = method_of(job, progress, ranks, schedule)
         drop_integrals(mp2._scf)
         release_freed_memory()

@@ -124,3 +124,8 @@ def _check_finite(name: str, values: np.ndarray) -> None:
             f"{name} must be finite, found {values[tuple(bad[0])]} at index {bad[0].tolist()} "
             f"({len(bad)} such numbers in all)"
         )
+
+
+def by_spin(factors: Factors | SpinFactors) -> tuple[Factors, ...]:
+    """The factors of a closed shell (one entry), or of alpha and beta spin."""
+    return (factors,) if isinstance(factors, Factors) else tuple(factors)

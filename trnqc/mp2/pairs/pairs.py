@@ -14,7 +14,7 @@ import numpy as np
 
 from trnqc.errors import CheckpointError, TrnqcError
 from trnqc.mp2.execution import Execution
-from trnqc.mp2.factors.factors import Factors, SpinFactors
+from trnqc.mp2.factors.factors import Factors, SpinFactors, by_spin
 from trnqc.mp2.pairs.accuracy import ErrorEstimate, estimate_error, require_promise
 from trnqc.mp2.pairs.block_energies import widest
 from trnqc.mp2.pairs.block_loop import pairs_by_blocks
@@ -132,7 +132,7 @@ def warn(messages: tuple[str, ...]) -> None:
 def _pair_energies(
     sector: Sector, factors: Factors | SpinFactors, execution: Execution, store: Store | None
 ) -> PairEnergies:
-    in_memory = sum(part.bytes_in_memory for part in ((factors,) if isinstance(factors, Factors) else factors))
+    in_memory = sum(part.bytes_in_memory for part in by_spin(factors))
     if execution.ranks.size > 1:
         return pairs_on_ranks(sector, execution, lambda: _width(sector, execution, store, in_memory), store)
     if store is None and in_memory and in_memory + _bytes_at_once(sector, execution) <= execution.memory:

@@ -14,7 +14,7 @@ from trnqc.errors import InputError, UnsupportedError
 from trnqc.mp2.dfmp2 import DFMP2
 from trnqc.mp2.execution import Progress
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis
-from trnqc.mp2.factors.factors import Factors
+from trnqc.mp2.factors.factors import Factors, by_spin
 from trnqc.mp2.reference.orbitals import SpinFrozen, chemical_core, kind_of_reference
 from trnqc.mp2.result import SOS
 from trnqc.mp2.rings.energies import RingEnergy, opposite_spin_energy, rpa_energy
@@ -97,8 +97,7 @@ class RingMethod(ABC):
 
     def ao2mo(self) -> tuple[Factors, ...]:
         """Compute the fitted integrals of a closed shell (one entry), or of alpha and beta spin."""
-        factors = self._mp2.ao2mo()
-        return (factors,) if isinstance(factors, Factors) else tuple(factors)
+        return by_spin(self._mp2.ao2mo())
 
     def kernel(self, eris: tuple[Factors, ...] | None = None) -> float:
         """Compute the correlation energy, Hartree.
