@@ -3,8 +3,9 @@
     python -m scripts.changed.mutants [--count 50] [--seed 1] [--rooms cg sparse] [--minutes 5]
 
 A mutant changes one comparison, sum, product, number or connective inside a function. The tests that the changed file
-reaches run on it, first the quick ones and, if these pass, all but slow ones. The record is
+reaches run on it, those of its own folder first: the quick ones and, if these pass, all but slow ones. The record is
 profiles/counted/test_mutants.json; a mutant that neither sees is equivalent or shows a missing test, and is looked at.
+Tests that exceed the limit of time have not seen a mutant, unless it loops for ever; the record says "time" for them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -125,6 +127,19 @@ def killed(tree: Path, files: Sequence[str], quick: bool, minutes: float) -> str
     return found[1] if found else f"status {done.returncode}"
 
 
+def nearest_first(tests: Sequence[str], file: str) -> list[str]:
+    """Test files, those first whose folders mirror most of the changed file's path."""
+    mirrored = set(Path("tests", *Path(file).parts[1:]).parents)
+    return sorted(tests, key=lambda test: -len(mirrored.intersection(Path(test).parents)))
+
+
+def seen_by(quick: str, every: str) -> str:
+    """Which tests saw a mutant, in words, from the first test that failed in either run."""
+    if "time" in (quick, every):
+        return "none within the limit of time"
+    return "quick tests" if quick else "all tests only" if every else "none"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--count", type=int, default=50)
@@ -143,17 +158,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         for number, (mutant, text) in enumerate(drawn(args.count, args.seed, args.rooms), 1):
             original = (tree / mutant.file).read_text(encoding="utf-8")
             (tree / mutant.file).write_text(text, encoding="utf-8")
-            files = tests_of([mutant.file], sources)
+            files = nearest_first(tests_of([mutant.file], sources), mutant.file)
             quick = killed(tree, files, True, args.minutes)
             rows.append({**asdict(mutant), "quick": quick, "all": quick or killed(tree, files, False, args.minutes)})
             (tree / mutant.file).write_text(original, encoding="utf-8")
-            said = "quick tests" if quick else "all tests" if rows[-1]["all"] else "none"
-            console.print(f"{number}/{args.count} {mutant.file}:{mutant.line}: {said}", markup=False, highlight=False)
+            where = f"{number}/{args.count} {mutant.file}:{mutant.line}"
+            console.print(f"{where}: {seen_by(quick, rows[-1]['all'])}", markup=False, highlight=False)
             write_json({**heading(), "machine": machine(), "rows": rows}, args.out)
     table = Table("seen by", "mutants")
-    table.add_row("quick tests", str(sum(bool(row["quick"]) for row in rows)))
-    table.add_row("all tests only", str(sum(bool(row["all"]) and not row["quick"] for row in rows)))
-    table.add_row("none", str(sum(not row["all"] for row in rows)))
+    for name, count in Counter(seen_by(row["quick"], row["all"]) for row in rows).most_common():
+        table.add_row(name, str(count))
     console.print(table)
     return 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 
-from scripts.changed.mutants import drawn, mutants_of
+from scripts.changed.mutants import drawn, mutants_of, nearest_first, seen_by
 
 SOURCE = '''"""A module with 1 number."""
 
@@ -38,3 +38,14 @@ def test_rooms_get_equal_shares_and_a_seed_repeats_them():
     rooms = Counter(mutant.file.split("/")[1] for mutant, _ in chosen)
     assert set(rooms) == {"sparse", "ranks"} and min(rooms.values()) > 15
     assert [mutant for mutant, _ in drawn(60, 5, ("sparse", "ranks"))] == [mutant for mutant, _ in chosen]
+
+
+def test_the_folder_of_a_changed_file_is_tested_first():
+    tests = ["tests/cg/test_api.py", "tests/eri/jk/test_builder.py", "tests/eri/test_api.py", "tests/test_map.py"]
+    ordered = nearest_first(tests, "trnqc/eri/jk/builder.py")
+    assert ordered == [tests[1], tests[2], tests[0], tests[3]]
+
+
+def test_tests_that_run_out_of_time_have_seen_nothing():
+    assert seen_by("time", "time") == seen_by("", "time") == "none within the limit of time"
+    assert [seen_by("a", "a"), seen_by("", "b"), seen_by("", "")] == ["quick tests", "all tests only", "none"]
