@@ -7,10 +7,13 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import trnqc
+from tests.mace.descriptions import description
 from trnqc.cli import _parser
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,16 +30,24 @@ def test_python_blocks_run(tmp_path, monkeypatch, kernels):
     """Without waiting for kernels, as at a user's first call, and slowly with all of them compiled."""
     monkeypatch.setenv("TRNQC_KERNELS", kernels)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) >= 2
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
+    trnqc.mace.save(description(), "my.model")
+    names: dict[str, Any] = {}
     for block in blocks:
         exec(compile(block, "README.md", "exec"), names)
-    result = names["result"]
-    assert isinstance(result, trnqc.MP2Result)
-    assert result.e_corr == pytest.approx(names["e_corr"], abs=1e-6)
-    assert trnqc.MP2Result.load("water.json").e_corr == names["e_corr"]
+    reference = names["mol"].RKS(xc="b3lyp").density_fit().run()
+    assert names["mf"].e_tot == pytest.approx(reference.e_tot, abs=1e-9)
+    assert names["forces"] == pytest.approx(-reference.nuc_grad_method().kernel(), abs=1e-6)
+    assert names["mp2"].e_corr == pytest.approx(names["mp2"].e_corr_os + names["mp2"].e_corr_ss, abs=1e-12)
+    assert names["r"] == pytest.approx(np.einsum("ijef,abef->ijab", names["t"], names["v"]), rel=1e-12)
+
+
+def test_the_readme_is_short_and_says_first_what_the_package_says():
+    first = "trnqc makes the expensive steps of quantum chemistry and atomistic machine learning fast"
+    assert len((ROOT / "README.md").read_bytes()) <= 6000
+    for name, words in (("README.md", "# trnqc"), ("docs/index.md", "# trnqc"), ("pyproject.toml", "description = ")):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert text[text.index(words) + len(words) :].strip('\n "').startswith(first)
 
 
 def test_the_documents_name_commands():

@@ -154,7 +154,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
         for name in filter(None, tracked.split("\0")):
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, tree / name)
+            shutil.copy2(ROOT / name, tree / name, follow_symlinks=False)
         for number, (mutant, text) in enumerate(drawn(args.count, args.seed, args.rooms), 1):
             original = (tree / mutant.file).read_text(encoding="utf-8")
             (tree / mutant.file).write_text(text, encoding="utf-8")

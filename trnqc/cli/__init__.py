@@ -99,7 +99,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 def _parser(argv: Sequence[str]) -> _Parser:
     parser = _Parser(
         prog="trnqc",
-        description="Quantum chemistry on accelerators and laptops.",
+        description="Makes the expensive steps of quantum chemistry and atomistic machine learning fast.",
         epilog=EXIT_STATUSES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
