@@ -23,6 +23,7 @@ from trnqc.version import __version__
 
 # The module and the line of help of each command.
 COMMANDS = {
+    "scf": ("trnqc.cli.scf", "Hartree-Fock and DFT of molecules: energies, geometries, vibrations, excited states"),
     "mp2": ("trnqc.cli.mp2", "DF-MP2 of molecules: energies, gradients, optimised geometries, interaction energies"),
     "eri": ("trnqc.cli.eri", "compile the integral kernels of a basis set in advance, or list compiled kernels"),
     "mace": ("trnqc.cli.mace", "describe a MACE model, compile its kernels, write a file that needs no PyTorch"),

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from importlib.resources import files
 
 from trnqc.interfaces.optimization import Optimization
 from trnqc.profiling.page.lanes import ticks
-from trnqc.profiling.page.markup import Markup, element, table
-from trnqc.version import __version__
+from trnqc.profiling.page.markup import Markup, document, element, table
 
 # Size and margins of each plot in pixels.
 WIDTH, HEIGHT = 860, 260
@@ -35,17 +33,8 @@ def page(optimization: Optimization, title: str) -> str:
         _section("Energy above the last step / millihartree", plot(above, "energy")),
         _section("Largest force / Hartree/Bohr", plot(forces, "force", powers=True, limit=math.log10(THRESHOLD))),
         _section("Steps", table(HEAD, rows, "Energy in Hartree, forces in Hartree/Bohr, wall time in seconds")),
-        element("footer", f"trnqc {__version__}"),
     ]
-    style = files("trnqc.profiling.page").joinpath("page.css").read_text(encoding="utf-8")
-    head = [
-        element("meta", charset="utf-8"),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("title", f"{title} – geometry optimisation"),
-        element("style", Markup(style + OWN_STYLE)),
-    ]
-    html = element("html", element("head", *head), element("body", element("main", *body)), lang="en")
-    return f"<!DOCTYPE html>\n{html}\n"
+    return document(f"{title} – geometry optimisation", body, OWN_STYLE)
 
 
 # Exponents of the powers of ten on an axis.
@@ -58,7 +47,9 @@ OWN_STYLE = """
 """
 
 
-def plot(values: Sequence[float], name: str, *, powers: bool = False, limit: float | None = None) -> Markup:
+def plot(
+    values: Sequence[float], name: str, *, powers: bool = False, limit: float | None = None, axis: str = "step"
+) -> Markup:
     """Draw values by step as SVG.
 
     Parameters
@@ -71,6 +62,8 @@ def plot(values: Sequence[float], name: str, *, powers: bool = False, limit: flo
         Whether the values are logarithms, so that the axis has powers of ten.
     limit
         Where geomeTRIC's threshold is drawn as a dashed line.
+    axis
+        What is counted: steps, or cycles.
     """
     low, high = min([*values, *([] if limit is None else [limit])]), max(values)
     low, high = (math.floor(low), math.ceil(high + 1e-9)) if powers else (min(low, 0.0), high or 1.0)
@@ -90,8 +83,8 @@ def plot(values: Sequence[float], name: str, *, powers: bool = False, limit: flo
     points = [(x(n), y(value)) for n, value in enumerate(values, start=1)]
     course = element("polyline", points=" ".join(f"{a:.1f},{b:.1f}" for a, b in points), class_="course")
     dots = [element("circle", cx=a, cy=b, r=3.5, class_="dot") for a, b in points]
-    label = element("text", "step", x=(LEFT + WIDTH) / 2, y=HEIGHT - 8, class_="label", text_anchor="middle")
-    title = element("title", f"{name} of {len(values)} steps")
+    label = element("text", axis, x=(LEFT + WIDTH) / 2, y=HEIGHT - 8, class_="label", text_anchor="middle")
+    title = element("title", f"{name} of {len(values)} {axis}s")
     return element("svg", title, *grid, *threshold, course, *dots, label, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img")
 
 

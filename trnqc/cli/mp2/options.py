@@ -6,10 +6,9 @@ import argparse
 from pathlib import Path
 
 from trnqc import backends
+from trnqc.cli.molecule_options import add_geometry, add_geometry_tasks, add_limits, add_molecule, add_output
 from trnqc.interfaces.extrapolation import HF_ERRORS
-from trnqc.interfaces.optimization import MAX_STEPS
 from trnqc.mp2.reference.orbitals import REFERENCES
-from trnqc.mp2.reference.xyz import UNITS
 from trnqc.mp2.result import SCS, SOS
 from trnqc.mp2.scf.hartree_fock import SOURCES
 from trnqc.ranks import SCHEDULES, TRANSPORTS
@@ -18,33 +17,16 @@ from trnqc.types import PRECISIONS
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options, in the groups that the help prints."""
-    parser.add_argument(
-        "geometry",
-        nargs="?",
-        default="benzene",
-        help="an xyz file, or a molecule known by name: benzene, caffeine, water, ... (default: %(default)s)",
-    )
-    _molecule(parser.add_argument_group("molecule"))
+    add_geometry(parser)
+    add_molecule(parser, basis="cc-pvdz")
     _reference(parser.add_argument_group("reference"))
     _correlation(parser.add_argument_group("correlation"))
     _task(parser.add_argument_group("task", "what is computed (default: the energy)"))
     _machine(parser.add_argument_group("machine"))
     _ranks(parser.add_argument_group("ranks", "for jobs started by torchrun --nproc-per-node N -m trnqc mp2 ..."))
-    _output(parser.add_argument_group("output"))
-
-
-def _molecule(group: argparse._ArgumentGroup) -> None:
-    add = group.add_argument
-    add("--charge", type=int, default=0, help="charge of the molecule (default: 0)")
-    add("--spin", type=int, help="number of unpaired electrons, 2S as in PySCF (default: 0, or 1 for an odd number)")
-    add(
-        "--unit",
-        type=str.lower,
-        choices=tuple(UNITS),
-        default="angstrom",
-        help="unit of the coordinates in the file (default: angstrom)",
-    )
-    add("--basis", default="cc-pvdz", help="orbital basis (default: %(default)s)")
+    output = parser.add_argument_group("output")
+    add_output(output)
+    output.add_argument("--pairs", action="store_true", help="print the energy of every pair")
 
 
 def _reference(group: argparse._ArgumentGroup) -> None:
@@ -110,10 +92,7 @@ def _task(group: argparse._ArgumentGroup) -> None:
         default="karton-martin",
         help="extrapolation of the Hartree-Fock energy (default: %(default)s)",
     )
-    add("--gradient", action="store_true", help="the gradient too")
-    add("--optimize", action="store_true", help="optimise the geometry by geomeTRIC (extra 'optimize')")
-    add("--max-steps", type=int, default=MAX_STEPS, metavar="N", help="largest number of steps (default: %(default)s)")
-    add("--trajectory", type=Path, metavar="FILE", help="extended xyz file of the steps, written after each step")
+    add_geometry_tasks(group)
     add("--plot", type=Path, metavar="FILE", help="HTML page with energies and forces by step")
 
 
@@ -143,12 +122,7 @@ def _machine(group: argparse._ArgumentGroup) -> None:
         metavar="BACKEND[:PRECISION]",
         help="compute the same pairs on this backend too and print the differences; may be repeated",
     )
-    add("--threads", type=int, metavar="N", help="default: OMP_NUM_THREADS, else all cores")
-    add(
-        "--max-memory",
-        metavar="SIZE",
-        help="4G, 500M, or a number of MB (default: most of the free memory); larger data are kept on disk, in TMPDIR",
-    )
+    add_limits(group)
     add(
         "--checkpoint",
         type=Path,
@@ -179,24 +153,3 @@ def _ranks(group: argparse._ArgumentGroup) -> None:
         metavar="SECONDS",
         help="how long ranks wait for another; one without heartbeat for a quarter of this (at most 30) ends the job",
     )
-
-
-def _output(group: argparse._ArgumentGroup) -> None:
-    add = group.add_argument
-    add(
-        "--json",
-        type=Path,
-        metavar="FILE",
-        help="write the whole result with all digits; a list if the file has several frames; - for standard output",
-    )
-    add("--xyz", type=Path, metavar="FILE", help="write an extended xyz file with energies, and forces if computed")
-    add("--pairs", action="store_true", help="print the energy of every pair")
-    loud = group.add_mutually_exclusive_group()
-    loud.add_argument(
-        "-v",
-        "--verbose",
-        action="count",
-        default=0,
-        help="say what is done, with PySCF's SCF output; -vv: details and tracebacks of errors too",
-    )
-    loud.add_argument("-q", "--quiet", action="store_true", help="print only one line with the energies")

@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from trnqc.cli.tables import facts, times_table
 from trnqc.mp2.result import MP2Result
 from trnqc.mp2.result_parts import Comparison, Pairs, Run, System
 
@@ -27,19 +28,10 @@ def report(result: MP2Result, pairs: bool = False) -> Group:
     """
     parts: list[RenderableType] = [_what(result), _energies(result), _how(result)]
     parts += [_comparison(result, other) for other in result.comparisons]
-    parts.append(_times(result))
+    parts.append(times_table(result.timings))
     if pairs:
         parts.append(_pairs(result))
     return Group(*(item for part in parts for item in (part, Text())))
-
-
-def _facts(title: str, rows: dict[str, str]) -> Table:
-    table = Table(title=title, title_justify="left", show_header=False, box=None, pad_edge=False, title_style="bold")
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in rows.items():
-        table.add_row(name, Text(value))
-    return table
 
 
 def _what(result: MP2Result) -> Table:
@@ -47,12 +39,12 @@ def _what(result: MP2Result) -> Table:
     occupied, virtual = _spins(s.nocc, s.nocc_beta), _spins(s.nvir, s.nvir_beta)
     sizes = f"{occupied} correlated occupied, {virtual} virtual, {s.naux} auxiliary"
     if system is None:
-        return _facts("DF-MP2", {"sizes": sizes})
+        return facts("DF-MP2", {"sizes": sizes})
     g = system.geometry
     ghosts = f" and {g.ghosts} ghost atom{'s' * (g.ghosts > 1)}" if g.ghosts else ""
     spin = f", {g.spin} unpaired electron{'s' * (g.spin > 1)}" if g.spin else ""
     square = "" if system.spin_square is None else f", <S^2> = {system.spin_square:.4f}"
-    return _facts(
+    return facts(
         f"DF-MP2 of {g.name}",
         {
             "molecule": f"{g.formula}, {len(g.symbols) - g.ghosts} atoms{ghosts}, charge {g.charge:+d}{spin}",
@@ -125,7 +117,7 @@ def _reference(result: MP2Result) -> str:
 def _how(result: MP2Result) -> Table:
     e = result.error
     estimate = f"{e.corr:.1e} Hartree ({e.sampled} of {e.pairs} pairs computed again in fp64)"
-    return _facts("Pair step", _where(result.run) | {"selected because": result.run.note, "estimated error": estimate})
+    return facts("Pair step", _where(result.run) | {"selected because": result.run.note, "estimated error": estimate})
 
 
 def _where(run: Run) -> dict[str, str]:
@@ -156,17 +148,7 @@ def _comparison(main: MP2Result, other: Comparison) -> Group:
     ):
         table.add_row(name, _energy(mine), _energy(theirs), f"{difference:+.1e}")
     where = _where(other.run) | {"estimated error": f"{other.estimated_error:.1e} Hartree"}
-    return Group(_facts(title, where), table)
-
-
-def _times(result: MP2Result) -> Table:
-    table = Table(title="Wall time / s", title_justify="left", title_style="bold", show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    for stage, seconds in result.timings.items():
-        table.add_row(stage, f"{seconds:.3f}")
-    table.add_row("all", f"{sum(result.timings.values()):.3f}", end_section=True)
-    return table
+    return Group(facts(title, where), table)
 
 
 def _pairs(result: MP2Result) -> Table:

@@ -17,7 +17,8 @@ from rich.console import Console, Group, RenderableType
 
 from trnqc.cli.mp2.jobs import below_checkpoint
 from trnqc.cli.mp2.report import brief, report
-from trnqc.cli.mp2.tables import energy_table, gradient_table, interaction_table, positions_table, steps_table
+from trnqc.cli.mp2.tables import energy_table, interaction_table
+from trnqc.cli.tables import gradient_table, positions_table, steps_table
 from trnqc.errors import InputError, NotConverged
 from trnqc.host.files import write_aside
 from trnqc.interfaces.counterpoise import check_fragments, counterpoise, parse_fragments

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from importlib.resources import files
+
+from trnqc.version import __version__
 
 
 class Markup(str):
@@ -33,7 +36,7 @@ def element(name: str, /, *children: object, **attributes: object) -> Markup:
 
 
 # Elements that need no closing tag.
-EMPTY = ("rect", "line", "path", "circle", "br", "meta", "polyline")
+EMPTY = ("rect", "line", "path", "circle", "br", "meta", "polyline", "input")
 
 
 def join(parts: Iterable[object]) -> Markup:
@@ -72,6 +75,21 @@ def table(head: Sequence[object], rows: Iterable[Sequence[object]], caption: str
         role="region",
         aria_label=caption,
     )
+
+
+def document(title: str, body: Iterable[object], style: str = "", script: str = "") -> str:
+    """Return a whole page in one file, in the style of all pages, with the version at its end."""
+    shared = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
+    head = [
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("title", title),
+        element("style", Markup(shared + style)),
+    ]
+    parts = [*body, element("footer", f"trnqc {__version__}")]
+    scripts = [element("script", Markup(script))] if script else []
+    html = element("html", element("head", *head), element("body", element("main", *parts), *scripts), lang="en")
+    return f"<!DOCTYPE html>\n{html}\n"
 
 
 def _short(number: float) -> str:

@@ -1,0 +1,154 @@
+"""``trnqc scf``: the numbers of PySCF, every task, the files, and one clear error where a job is not possible."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from pyscf import dft, gto, scf
+from pyscf.data.nist import HARTREE2EV
+from pyscf.hessian import thermo
+
+H2 = "2\n\nH 0 0 0\nH 0 0 {}\n"
+WATER = "3\n\nO 0 0 0.117\nH 0 0.757 -0.470\nH 0 -0.757 -0.470\n"
+SMALL = ("--basis", "sto-3g", "--threads", "1")
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def to(name, text):
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return to
+
+
+def mole(**options):
+    atoms = "O 0 0 0.117; H 0 0.757 -0.470; H 0 -0.757 -0.470"
+    return gto.M(**{"atom": atoms, "basis": "sto-3g", "verbose": 0} | options)
+
+
+def result_of(trnqc, *words):
+    status, out, err = trnqc("scf", *words, *SMALL, "--json", "-")
+    assert status == 0, err
+    return json.loads(out)
+
+
+@pytest.mark.parametrize(
+    "words, peer",
+    [
+        (["--direct"], lambda: scf.RHF(mole())),
+        (["--xc", "pbe0"], lambda: dft.RKS(mole(), xc="pbe0").density_fit()),
+        (["--charge", "1", "--xc", "b3lyp"], lambda: dft.UKS(mole(charge=1, spin=1), xc="b3lyp").density_fit()),
+        (["--charge", "1", "--reference", "rohf"], lambda: scf.ROHF(mole(charge=1, spin=1)).density_fit()),
+    ],
+    ids=["direct", "fitted", "open shell", "restricted open shell"],
+)
+def test_numbers_are_those_of_pyscf(trnqc, write, words, peer):
+    found, mf = result_of(trnqc, write("water.xyz", WATER), *words, "--gradient"), peer().run()
+    assert found["e_tot"] == pytest.approx(mf.e_tot, abs=2e-8)
+    assert sum(found["parts"].values()) == pytest.approx(found["e_tot"], abs=1e-9)
+    assert found["dipole"] == pytest.approx(mf.dip_moment(verbose=0), abs=1e-4)
+    assert np.array(found["gradient"]) == pytest.approx(mf.nuc_grad_method().kernel(), abs=1e-5)
+    assert len(found["charges"]["Mulliken"]) == 3
+    total = -sum(found["charges"]["Mulliken"]) + ("--charge" in words)
+    assert total == pytest.approx(0, abs=1e-8)
+    if mf.mol.spin:
+        assert found["spin_square"] == pytest.approx(mf.spin_square()[0], abs=1e-5)
+
+
+def test_vibrations_and_excited_states_are_those_of_pyscf(trnqc, write, monkeypatch):
+    monkeypatch.setenv("TRNQC_KERNELS", "cached")  # Kernels of Hessians take a minute to compile, and have tests.
+    found = result_of(trnqc, write("water.xyz", WATER), "--direct", "--frequencies", "--tddft", "2", "--triplets")
+    mf = scf.RHF(mole()).run()
+    expected = thermo.harmonic_analysis(mf.mol, mf.Hessian().kernel(), imaginary_freq=False)
+    assert found["vibrations"]["wavenumbers"] == pytest.approx(list(expected["freq_wavenumber"]), abs=0.1)
+    energies = thermo.thermo(mf, expected["freq_au"])
+    assert found["vibrations"]["thermochemistry"]["Gibbs energy"][0] == pytest.approx(energies["G_tot"][0], abs=1e-6)
+    states = mf.TDHF().set(nstates=2, singlet=False)
+    states.kernel()
+    energies = [state["energy"] for state in found["excitations"]["states"]]
+    assert energies == pytest.approx(list(states.e * HARTREE2EV), abs=1e-4)
+
+
+def test_a_saddle_point_has_imaginary_frequencies_and_says_so(trnqc, write, monkeypatch):
+    monkeypatch.setenv("TRNQC_KERNELS", "cached")
+    linear = write("linear.xyz", "3\n\nO 0 0 0\nH 0 0 0.95\nH 0 0 -0.95\n")
+    status, out, err = trnqc("scf", linear, *SMALL, "--frequencies")
+    assert status == 0
+    assert "2 imaginary frequencies" in err
+    assert "-" in out[out.index("Vibrations") : out.index("Thermochemistry")]
+
+
+def test_an_optimisation_gives_a_minimum_and_its_files(trnqc, write, tmp_path):
+    words = ("--optimize", "--frequencies", "--tddft", "1", "--html", "h2.html", "--molden", "h2.molden")
+    files = ("--cube", "homo", "density", "--trajectory", "steps.xyz", "--xyz", "last.xyz", "--checkpoint", "h2.chk")
+    status, out, err = trnqc("scf", write("h2.xyz", H2.format(0.8)), *SMALL, *words, *files)
+    assert status == 0 and "Optimised geometry" in out
+    assert (tmp_path / "steps.xyz").read_text().count("energy=") == err.count("largest force")
+    assert "forces:R:3" in (tmp_path / "last.xyz").read_text()
+    assert (tmp_path / "h2.molden").read_text().startswith("[Molden Format]")
+    assert (tmp_path / "h2-homo.cube").exists() and (tmp_path / "h2-density.cube").exists()
+    page = (tmp_path / "h2.html").read_text()
+    data = json.loads(page.split('id="molecule">')[1].split("</script>")[0])
+    assert len(data["frames"]) > 1 and data["bonds"] == [[0, 1]] and len(data["modes"]) == 1
+    assert "http" not in page.replace("http://www.w3.org", "")
+
+
+def test_a_checkpoint_begins_with_converged_orbitals(trnqc, write):
+    path = write("water.xyz", WATER)
+    first = result_of(trnqc, path, "--checkpoint", "water.chk")
+    second = result_of(trnqc, path, "--checkpoint", "water.chk")
+    assert len(second["cycles"]) < len(first["cycles"])
+    assert second["e_tot"] == pytest.approx(first["e_tot"], abs=1e-8)
+    status, _, err = trnqc("scf", write("h2.xyz", H2.format(0.8)), *SMALL, "--checkpoint", "water.chk")
+    assert status == 2 and "expected those of H H" in err
+
+
+def test_frames_give_a_list(trnqc, write):
+    path = write("curve.xyz", H2.format(0.7) + H2.format(0.8) + "\n")
+    found = result_of(trnqc, path)
+    assert [one["geometry"]["name"] for one in found] == ["curve-1", "curve-2"]
+    assert "curve-2" in trnqc("scf", path, *SMALL)[1]
+
+
+def test_solvents_lower_the_energy_of_a_polar_molecule(trnqc, write):
+    path = write("water.xyz", WATER)
+    gas = result_of(trnqc, path)
+    pcm = result_of(trnqc, path, "--solvent", "water", "--solvent-model", "c-pcm")
+    mf = mole().RHF().density_fit().PCM()
+    mf.with_solvent.method, mf.with_solvent.eps = "C-PCM", 78.355
+    assert pcm["e_tot"] == pytest.approx(mf.kernel(), abs=2e-8)
+    assert pcm["e_tot"] < gas["e_tot"] - 1e-3
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--xc", "b3lpy"], "unknown functional 'b3lpy'"),
+        (["--xc", "b2plyp"], "double hybrid"),
+        (["--solvent", "watr"], "did you mean water"),
+        (["--spin", "2", "--reference", "rhf"], "use uhf or rohf"),
+        (["--charge", "1", "--triplets", "--tddft", "1"], "closed shell"),
+        (["--tda"], "which is missing"),
+        (["--trajectory", "a.xyz"], "which is missing"),
+        (["--grid", "12"], "0 to 9"),
+        (["--max-cycle", "1"], "allow more by --max-cycle"),
+        (["--exchange", "seminumerical", "--gradient"], "no gradients"),
+        (["--tddft", "-1"], "must not be negative"),
+        (["--html", "no/such/place.html"], "cannot be written"),
+    ],
+)
+def test_what_is_not_possible_is_one_error(trnqc, write, words, message):
+    status, out, err = trnqc("scf", write("water.xyz", WATER), *SMALL, *words)
+    assert (status, out) == (2, "")
+    assert message in err and err.count("\n") == 1
+
+
+def test_a_geometry_that_does_not_converge_keeps_the_last_step(trnqc, write):
+    status, out, err = trnqc("scf", write("water.xyz", WATER), *SMALL, "--optimize", "--max-steps", "1")
+    assert status == 0 and "has not converged after 1 steps" in err and "Optimised geometry" in out

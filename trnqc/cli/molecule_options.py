@@ -1,0 +1,75 @@
+"""Options that commands for molecules share: the molecule, tasks on its geometry, memory, threads and output."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from trnqc.interfaces.optimization import MAX_STEPS
+from trnqc.mp2.reference.xyz import UNITS
+
+
+def add_geometry(parser: argparse.ArgumentParser) -> None:
+    """Declare the file or the name of the molecule."""
+    parser.add_argument(
+        "geometry",
+        nargs="?",
+        default="benzene",
+        help="an xyz file, or a molecule known by name: benzene, caffeine, water, ... (default: %(default)s)",
+    )
+
+
+def add_molecule(parser: argparse.ArgumentParser, basis: str) -> None:
+    """Declare the group of the molecule, with the default of its basis."""
+    add = parser.add_argument_group("molecule").add_argument
+    add("--charge", type=int, default=0, help="charge of the molecule (default: 0)")
+    add("--spin", type=int, help="number of unpaired electrons, 2S as in PySCF (default: 0, or 1 for an odd number)")
+    add(
+        "--unit",
+        type=str.lower,
+        choices=tuple(UNITS),
+        default="angstrom",
+        help="unit of the coordinates in the file (default: angstrom)",
+    )
+    add("--basis", default=basis, help="orbital basis (default: %(default)s)")
+
+
+def add_geometry_tasks(group: argparse._ArgumentGroup) -> None:
+    """Declare gradients and optimisations."""
+    add = group.add_argument
+    add("--gradient", action="store_true", help="the gradient too")
+    add("--optimize", action="store_true", help="optimise the geometry by geomeTRIC (extra 'optimize')")
+    add("--max-steps", type=int, default=MAX_STEPS, metavar="N", help="largest number of steps (default: %(default)s)")
+    add("--trajectory", type=Path, metavar="FILE", help="extended xyz file of the steps, written after each step")
+
+
+def add_limits(group: argparse._ArgumentGroup) -> None:
+    """Declare threads and the limit of memory."""
+    add = group.add_argument
+    add("--threads", type=int, metavar="N", help="default: OMP_NUM_THREADS, else all cores")
+    add(
+        "--max-memory",
+        metavar="SIZE",
+        help="4G, 500M, or a number of MB (default: most of the free memory); larger data are kept on disk, in TMPDIR",
+    )
+
+
+def add_output(group: argparse._ArgumentGroup) -> None:
+    """Declare the files of results and how much is printed."""
+    add = group.add_argument
+    add(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="write the whole result with all digits; a list if the file has several frames; - for standard output",
+    )
+    add("--xyz", type=Path, metavar="FILE", help="write an extended xyz file with energies, and forces if computed")
+    loud = group.add_mutually_exclusive_group()
+    loud.add_argument(
+        "-v",
+        "--verbose",
+        action="count",
+        default=0,
+        help="say what is done, with PySCF's SCF output; -vv: details and tracebacks of errors too",
+    )
+    loud.add_argument("-q", "--quiet", action="store_true", help="print only one line with the energies")

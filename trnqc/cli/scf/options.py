@@ -1,0 +1,147 @@
+"""The options of ``trnqc scf``, in the groups that its help prints, and the job and tasks that they describe."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from trnqc.cli.molecule_options import add_geometry, add_geometry_tasks, add_limits, add_molecule, add_output
+from trnqc.cli.mp2.jobs import check_target, positive
+from trnqc.errors import InputError
+from trnqc.host.memory import parse_memory
+from trnqc.interfaces.mean_field.job import SOLVENT_MODELS, Job
+from trnqc.interfaces.mean_field.run import Tasks
+from trnqc.mp2.reference.molecule import load_geometries
+from trnqc.mp2.reference.orbitals import REFERENCES
+from trnqc.mp2.scf.hartree_fock import SOURCES
+
+# What `--cube` can write.
+CUBES = ("homo", "lumo", "density")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    add_geometry(parser)
+    add_molecule(parser, basis="def2-svp")
+    _method(parser.add_argument_group("method"))
+    tasks = parser.add_argument_group("task", "what is computed (default: energy, orbitals, dipole and charges)")
+    add_geometry_tasks(tasks)
+    _tasks(tasks)
+    machine = parser.add_argument_group("machine")
+    add_limits(machine)
+    machine.add_argument(
+        "--checkpoint",
+        type=Path,
+        metavar="FILE",
+        help="PySCF's file of orbitals: the SCF begins with them if it exists, and writes its own there",
+    )
+    output = parser.add_argument_group("output")
+    add_output(output)
+    _files(output)
+
+
+def jobs_from(args: argparse.Namespace) -> tuple[Job, ...]:
+    """The jobs that the options describe, one for each frame of the file. Raises InputError, MoleculeError."""
+    for option in ("json", "xyz", "trajectory", "html", "molden"):
+        check_target(f"--{option}", getattr(args, option))
+    for prefix in filter(None, [args.cube_prefix]):
+        check_target("--cube-prefix", Path(f"{prefix}-density.cube"))
+    geometries = load_geometries(args.geometry, args.charge, args.spin, args.unit)
+    if len(geometries) > 1:
+        for option in ("optimize", "html", "molden", "cube", "checkpoint"):
+            if getattr(args, option):
+                raise InputError(f"--{option} takes one geometry; {args.geometry} has {len(geometries)} frames")
+    if args.trajectory and not args.optimize:
+        raise InputError("--trajectory shows the steps of --optimize, which is missing")
+    if (args.tda or args.triplets) and not args.tddft:
+        raise InputError("--tda and --triplets describe the excited states of --tddft N, which is missing")
+    return tuple(
+        Job(
+            geometry=geometry,
+            basis=args.basis,
+            xc=args.xc,
+            reference=args.reference,
+            direct=args.direct,
+            auxbasis=args.auxbasis,
+            dispersion=args.dispersion,
+            solvent=args.solvent,
+            solvent_model=args.solvent_model,
+            grid=args.grid,
+            exchange=args.exchange,
+            scf=args.scf,
+            conv_tol=positive("--conv-tol", args.conv_tol),
+            max_cycle=positive("--max-cycle", args.max_cycle),
+            memory=parse_memory(args.max_memory) if args.max_memory else None,
+            checkpoint=args.checkpoint,
+            verbose=4 if args.verbose else 0,
+        )
+        for geometry in geometries
+    )
+
+
+def tasks_from(args: argparse.Namespace) -> Tasks:
+    """The tasks that the options describe. Raises InputError."""
+    return Tasks(
+        gradient=args.gradient,
+        optimize=args.optimize,
+        frequencies=args.frequencies,
+        max_steps=positive("--max-steps", args.max_steps),
+        temperature=positive("--temperature", args.temperature),
+        pressure=positive("--pressure", args.pressure),
+        states=args.tddft,
+        tda=args.tda,
+        triplets=args.triplets,
+    )
+
+
+def _method(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--xc", default="hf", help="hf, or a functional by PySCF's names: b3lyp, pbe0, r2scan, wb97x_v (default: hf)")
+    add(
+        "--reference",
+        choices=tuple(kind.lower() for kind in REFERENCES),
+        help="restricted, unrestricted or restricted open shell, also for functionals (default: rhf for closed "
+        "shells, uhf for open shells)",
+    )
+    add("--direct", action="store_true", help="exact integrals in every cycle (default: density fitting)")
+    add("--auxbasis", metavar="SET", help="fitting functions of J and K (default: the JK set of the orbital basis)")
+    add("--dispersion", metavar="VERSION", help="d3bj, d3zero or d4 (extra 'dispersion')")
+    add("--solvent", metavar="NAME", help="a solvent by name, such as water or toluene")
+    add(
+        "--solvent-model",
+        choices=tuple(SOLVENT_MODELS),
+        default="smd",
+        help="model of the solvent (default: %(default)s)",
+    )
+    add("--grid", type=int, default=3, metavar="LEVEL", help="quadrature grid, 0 to 9 (default: %(default)s)")
+    add(
+        "--exchange",
+        choices=("fitted", "direct", "seminumerical", "auto"),
+        help="how K is computed (default: as J); seminumerical for large molecules, energies only",
+    )
+    add("--conv-tol", type=float, default=1e-9, metavar="HARTREE", help="SCF threshold (default: %(default)s)")
+    add("--max-cycle", type=int, default=100, metavar="N", help="largest number of SCF cycles (default: %(default)s)")
+    add(
+        "--scf",
+        choices=SOURCES,
+        default="trnqc",
+        help="integrals and quadrature by trnqc, or by PySCF to compare (default: %(default)s)",
+    )
+
+
+def _tasks(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--frequencies", action="store_true", help="harmonic vibrations and thermochemistry, after --optimize if given")
+    add("--temperature", type=float, default=298.15, metavar="K", help="(default: %(default)s)")
+    add("--pressure", type=float, default=101325.0, metavar="PA", help="(default: %(default)s)")
+    add("--tddft", type=int, default=0, metavar="N", help="the N lowest excited states by TDDFT or TDHF")
+    add("--tda", action="store_true", help="excited states in the Tamm-Dancoff approximation")
+    add("--triplets", action="store_true", help="triplet instead of singlet states of a closed shell")
+
+
+def _files(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--html", type=Path, metavar="FILE", help="a page with structure, convergence, orbitals and spectra")
+    add("--molden", type=Path, metavar="FILE", help="orbitals in Molden's format")
+    add("--cube", nargs="+", choices=CUBES, default=(), metavar="WHAT", help=f"cube files: {', '.join(CUBES)}")
+    add("--cube-prefix", metavar="PATH", help="cube files are PATH-homo.cube and so on (default: the molecule's name)")

@@ -1,0 +1,223 @@
+"""The description of a Hartree-Fock or Kohn-Sham job, and the PySCF object that follows from it.
+
+Job -> Mole -> RHF, RKS, ... with fitting, solvent and dispersion -> `trnqc.accelerate`
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyscf import df, dft, gto, lib, scf
+from pyscf.solvent import smd
+
+from trnqc.errors import InputError, UnsupportedError
+from trnqc.host.memory import available_memory
+from trnqc.mp2.hybrids.recipes import RECIPES
+from trnqc.mp2.job import SHARE_OF_FREE_MEMORY
+from trnqc.mp2.reference.molecule import Geometry, build_mole
+from trnqc.mp2.reference.orbitals import REFERENCES
+from trnqc.mp2.scf.hartree_fock import SOURCES
+from trnqc.pyscf.accelerate import accelerate
+
+# Solvent models by name, with PySCF's name of the continuum model; SMD has its own class.
+SOLVENT_MODELS = {"smd": "SMD", "c-pcm": "C-PCM", "ief-pcm": "IEF-PCM", "ss(v)pe": "SS(V)PE", "cosmo": "COSMO"}
+# The column of the relative permittivity in the table of solvents of SMD.
+_PERMITTIVITY = 5
+
+
+@dataclass(frozen=True)
+class Job:
+    """A description of what is computed, and how.
+
+    Attributes
+    ----------
+    geometry, basis
+        The molecule and its orbital basis. Elements get the effective core potential that belongs to the basis.
+    xc
+        "hf", or a functional in PySCF's notation.
+    reference
+        "rhf", "uhf" or "rohf", also for functionals; by default RHF for closed shells and UHF for open shells.
+    direct
+        Whether J and K are computed from exact integrals instead of density-fitted ones.
+    auxbasis
+        Fitting functions; by default those that PySCF takes for the basis.
+    dispersion
+        Version of a dispersion correction, such as "d3bj" or "d4", as ``mf.disp`` of PySCF.
+    solvent, solvent_model
+        Name of a solvent, as in PySCF's table of SMD, and one of SOLVENT_MODELS.
+    grid
+        Level of the quadrature grid, 0 to 9, as ``mf.grids.level``.
+    exchange
+        How K is computed, as in `trnqc.accelerate`.
+    scf
+        "trnqc", or "pyscf" for J, K and quadrature by unchanged PySCF, to compare.
+    conv_tol, max_cycle
+        Threshold of the energy in Hartree, and the largest number of cycles.
+    memory
+        Bytes that the job may add to the process; None for most of the free memory.
+    checkpoint
+        PySCF's file of orbitals, from which the job begins if it exists and to which it writes them.
+    verbose
+        PySCF's verbosity.
+    """
+
+    geometry: Geometry
+    basis: str = "def2-svp"
+    xc: str = "hf"
+    reference: str | None = None
+    direct: bool = False
+    auxbasis: str | None = None
+    dispersion: str | None = None
+    solvent: str | None = None
+    solvent_model: str = "smd"
+    grid: int = 3
+    exchange: str | None = None
+    scf: str = "trnqc"
+    conv_tol: float = 1e-9
+    max_cycle: int = 100
+    memory: float | None = None
+    checkpoint: str | Path | None = None
+    verbose: int = 0
+
+
+def name_of(job: Job) -> str:
+    """The method in words, such as "B3LYP-D3BJ/def2-svp in water (SMD)"."""
+    xc = "HF" if is_hartree_fock(job) else job.xc.upper()
+    dispersion = f"-{job.dispersion.upper()}" if job.dispersion else ""
+    solvent = f" in {job.solvent} ({SOLVENT_MODELS[job.solvent_model]})" if job.solvent else ""
+    return f"{xc}{dispersion}/{job.basis}{solvent}"
+
+
+def is_hartree_fock(job: Job) -> bool:
+    """Whether a job has no functional."""
+    return job.xc.lower() == "hf"
+
+
+def check(job: Job) -> None:
+    """Check a job before anything is computed. Raises InputError, UnsupportedError."""
+    kind_of(job)
+    if job.scf not in SOURCES:
+        raise InputError(f"the source of integrals must be one of {', '.join(SOURCES)}, found {job.scf!r}")
+    if not 0 <= job.grid <= 9:
+        raise InputError(f"the level of the grid must be 0 to 9, found {job.grid}")
+    if job.solvent_model not in SOLVENT_MODELS:
+        raise InputError(f"the solvent model must be one of {', '.join(SOLVENT_MODELS)}, found {job.solvent_model!r}")
+    if job.solvent is not None:
+        solvent_of(job.solvent)
+    if not is_hartree_fock(job):
+        _check_functional(job.xc)
+
+
+def kind_of(job: Job) -> str:
+    """The reference of a job: "R", "U" or "RO"."""
+    if job.reference is None:
+        return "U" if job.geometry.spin else "R"
+    name = job.reference.upper()
+    if name not in REFERENCES:
+        raise InputError(f"the reference must be one of {', '.join(REFERENCES).lower()}, found {job.reference!r}")
+    if name == "RHF" and job.geometry.spin:
+        raise UnsupportedError(
+            f"{job.geometry.name} has {job.geometry.spin} unpaired electrons, which a restricted closed shell cannot "
+            "describe: use uhf or rohf"
+        )
+    return name.removesuffix("HF")
+
+
+def solvent_of(name: str) -> str:
+    """The name of a solvent in PySCF's table. Raises InputError."""
+    if name.lower() in smd.solvent_db:
+        return name.lower()
+    near = difflib.get_close_matches(name.lower(), smd.solvent_db, n=3)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    raise InputError(
+        f"unknown solvent {name!r}; {hint}the {len(smd.solvent_db)} names are those of pyscf.solvent.smd.solvent_db"
+    )
+
+
+def _check_functional(xc: str) -> None:
+    """Raise InputError for a functional that PySCF does not know, and UnsupportedError for a double hybrid."""
+    if xc.lower() in (one.name.lower() for one in RECIPES):
+        raise UnsupportedError(
+            f"{xc} is a double hybrid, which trnqc scf does not compute: use trnqc.DH(mol, xc={xc!r}) in Python"
+        )
+    try:
+        dft.libxc.parse_xc(xc)
+    except (KeyError, ValueError, AttributeError) as error:
+        raise InputError(f"unknown functional {xc!r}: {error}; names are those of PySCF and libxc, or hf") from None
+
+
+def method_of(job: Job, mol: gto.Mole | None = None) -> Any:
+    """The object of a job, which has not been run: PySCF's class with our integrals.
+
+    Parameters
+    ----------
+    job
+        What is computed, and how.
+    mol
+        The molecule, if it exists already.
+
+    Raises
+    ------
+    TrnqcError
+        If the job is not possible; see `check`.
+    """
+    check(job)
+    mol = mol or molecule_of(job)
+    if is_hartree_fock(job):
+        mf = getattr(scf, f"{kind_of(job)}HF")(mol)
+    else:
+        mf = getattr(dft, f"{kind_of(job)}KS")(mol, xc=job.xc)
+        mf.grids.level = job.grid
+    mf.chkfile = mf._chkfile = None
+    if not job.direct:
+        mf = mf.density_fit(auxbasis=job.auxbasis or df.make_auxbasis(mol))
+    if job.dispersion:
+        mf.disp = job.dispersion
+    if job.solvent:
+        mf = _dissolved(mf, job)
+    if job.scf == "trnqc":
+        mf = accelerate(mf, exchange=job.exchange)
+    mf.conv_tol, mf.max_cycle = job.conv_tol, job.max_cycle
+    _use_checkpoint(mf, job)
+    return mf
+
+
+def molecule_of(job: Job) -> gto.Mole:
+    """PySCF's molecule of a job, with its memory limit."""
+    mol = build_mole(job.geometry, job.basis)
+    mol.verbose = job.verbose
+    # PySCF's limit in MB is for the whole process; ours is for the memory that the job adds.
+    mol.max_memory = (job.memory or SHARE_OF_FREE_MEMORY * available_memory()) / 1e6 + lib.current_memory()[0]
+    return mol
+
+
+def _dissolved(mf: Any, job: Job) -> Any:
+    assert job.solvent is not None
+    solvent = solvent_of(job.solvent)
+    if job.solvent_model == "smd":
+        mf = mf.SMD()
+        mf.with_solvent.solvent = solvent
+        return mf
+    mf = mf.PCM()
+    mf.with_solvent.method = SOLVENT_MODELS[job.solvent_model]
+    mf.with_solvent.eps = smd.solvent_db[solvent][_PERMITTIVITY]
+    return mf
+
+
+def _use_checkpoint(mf: Any, job: Job) -> None:
+    """Begin with the orbitals of the checkpoint if there are any, and write the orbitals there."""
+    if job.checkpoint is None:
+        return
+    path = Path(job.checkpoint)
+    if path.exists():
+        try:
+            symbols = scf.chkfile.load_mol(str(path)).elements
+        except Exception as error:
+            raise InputError(f"{path}: no file of orbitals that PySCF can read ({error}); name another") from error
+        if symbols != mf.mol.elements:
+            raise InputError(f"{path}: orbitals of {' '.join(symbols)}; expected those of {' '.join(mf.mol.elements)}")
+        mf.init_guess = "chkfile"
+    mf.chkfile = str(path)

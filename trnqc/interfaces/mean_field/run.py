@@ -1,0 +1,283 @@
+"""Runs Hartree-Fock and Kohn-Sham jobs.
+
+Job -> SCF -> [optimised geometry] -> [gradient, vibrations, excitations] -> SCFResult
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from pyscf import gto, scf
+from pyscf.data.nist import HARTREE2EV
+from pyscf.hessian import thermo
+
+from trnqc.errors import InputError, NotConverged, UnsupportedError
+from trnqc.interfaces.mean_field.job import Job, kind_of, method_of, molecule_of, name_of
+from trnqc.interfaces.mean_field.result import Cycle, Excitation, Orbitals, SCFResult, Vibrations
+from trnqc.interfaces.optimization import MAX_STEPS, Optimization, Step, optimize
+from trnqc.mp2.execution import Progress
+from trnqc.mp2.reference.molecule import describe
+
+# Parts of the energy in PySCF's `scf_summary`, with the names that are shown.
+PARTS = {
+    "nuc": "nuclear repulsion",
+    "e1": "one electron",
+    "coul": "Coulomb",
+    "exc": "exchange-correlation",
+    "e2": "two electrons",
+    "dispersion": "dispersion",
+    "e_solvent": "solvent",
+}
+# Results of PySCF's thermochemistry that are kept, with the names that are shown.
+THERMOCHEMISTRY = {
+    "temperature": "temperature",
+    "pressure": "pressure",
+    "ZPE": "zero-point energy",
+    "E_0K": "energy at 0 K",
+    "E_tot": "internal energy",
+    "H_tot": "enthalpy",
+    "G_tot": "Gibbs energy",
+    "S_tot": "entropy",
+    "Cv_tot": "heat capacity at constant volume",
+}
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """What is computed beside the energy.
+
+    Attributes
+    ----------
+    gradient, optimize, frequencies
+        Whether the gradient, an optimum and vibrations at the (optimised) geometry are computed.
+    max_steps
+        Largest number of steps of the optimisation.
+    temperature, pressure
+        Of the thermochemistry, in K and Pa.
+    states
+        Number of excited states; 0 for none.
+    tda, triplets
+        Whether the Tamm-Dancoff approximation is made, and whether the states of a closed shell are triplets.
+    """
+
+    gradient: bool = False
+    optimize: bool = False
+    frequencies: bool = False
+    max_steps: int = MAX_STEPS
+    temperature: float = 298.15
+    pressure: float = 101325.0
+    states: int = 0
+    tda: bool = False
+    triplets: bool = False
+
+
+class Clock:
+    """Wall seconds by part, and the progress that is shown while a part runs."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self.progress, self.seconds = progress, dict[str, float]()
+
+    @contextmanager
+    def measure(self, part: str) -> Iterator[None]:
+        """Add the time that the context takes to a part."""
+        if self.progress:
+            self.progress(part, 0, 0)
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - start
+
+
+def check_tasks(job: Job, tasks: Tasks) -> None:
+    """Check that the tasks fit the job, before anything is computed. Raises InputError, UnsupportedError."""
+    if tasks.max_steps < 1:
+        raise InputError(f"the largest number of steps must be positive, found {tasks.max_steps}")
+    if tasks.states < 0:
+        raise InputError(f"the number of excited states must not be negative, found {tasks.states}")
+    if tasks.triplets and kind_of(job) != "R":
+        raise InputError("triplet excitations are those of a closed shell; an open shell has states of both kinds")
+    if tasks.states and kind_of(job) == "RO":
+        raise UnsupportedError("PySCF has no excited states of restricted open shells: use --reference uhf")
+    if tasks.frequencies and kind_of(job) == "RO":
+        raise UnsupportedError("PySCF has no Hessian of restricted open shells: use --reference uhf")
+    if job.exchange == "seminumerical" and (tasks.gradient or tasks.optimize or tasks.frequencies):
+        raise UnsupportedError("seminumerical exchange has no gradients: use another --exchange")
+
+
+def run(
+    job: Job,
+    tasks: Tasks | None = None,
+    progress: Progress | None = None,
+    on_step: Callable[[int, Step], None] | None = None,
+) -> tuple[SCFResult, Any]:
+    """Carry out a job.
+
+    Parameters
+    ----------
+    job
+        What is computed, and how.
+    tasks
+        What is computed beside the energy.
+    progress
+        Called as progress(stage, done, total).
+    on_step
+        Called as on_step(number, step) after each step of an optimisation.
+
+    Returns
+    -------
+    SCFResult, pyscf.scf.hf.SCF
+        The results, and the converged object at the last geometry.
+
+    Raises
+    ------
+    NotConverged
+        If the SCF has not converged. An optimisation that has not converged ends with its best geometry and a warning.
+    TrnqcError
+        If the job or the tasks are not possible.
+    """
+    tasks = tasks or Tasks()
+    check_tasks(job, tasks)
+    clock, optimum = Clock(progress), None
+    mol = molecule_of(job)
+    if tasks.optimize:
+        optimum = _optimum(job, mol, tasks, clock, on_step)
+        job = replace(job, geometry=replace(optimum.geometry, name=job.geometry.name))
+        mol = molecule_of(job)
+    mf, cycles = _converged(job, mol, clock)
+    result = _energies(job, mf, cycles)
+    if optimum:
+        result = replace(result, steps=optimum.steps, warnings=result.warnings + _doubts(optimum))
+    if tasks.gradient or tasks.optimize:
+        with clock.measure("gradient"):
+            result = replace(result, gradient=mf.nuc_grad_method().kernel())
+    if tasks.frequencies:
+        result = _with_vibrations(result, mf, tasks, clock)
+    if tasks.states:
+        result = _with_excitations(result, mf, tasks, clock)
+    return replace(result, timings=clock.seconds), mf
+
+
+def _converged(job: Job, mol: gto.Mole, clock: Clock) -> tuple[Any, tuple[Cycle, ...]]:
+    """Run the SCF."""
+    mf, cycles = method_of(job, mol), list[Cycle]()
+
+    def record(state: dict[str, Any]) -> None:
+        cycles.append(Cycle(float(state["e_tot"]), float(state["norm_gorb"])))
+        if clock.progress:
+            clock.progress("SCF", state["cycle"] + 1, 0)
+
+    mf.callback = record
+    with clock.measure("SCF"):
+        mf.kernel()
+    mf.callback = None
+    if not mf.converged:
+        raise NotConverged(
+            f"the SCF has not converged within {job.max_cycle} cycles (E = {mf.e_tot:.8f} Hartree, orbital gradient "
+            f"{cycles[-1].orbital_gradient if cycles else float('nan'):.1e}): allow more by --max-cycle, or begin with "
+            "other orbitals (--checkpoint)"
+        )
+    return mf, tuple(cycles)
+
+
+def _optimum(
+    job: Job, mol: gto.Mole, tasks: Tasks, clock: Clock, on_step: Callable[[int, Step], None] | None
+) -> Optimization:
+    method = method_of(job, mol)
+
+    def record(number: int, step: Step) -> None:
+        if clock.progress:
+            clock.progress("geometry", number, 0)
+        if on_step:
+            on_step(number, step)
+
+    with clock.measure("optimisation"):
+        return optimize(method, tasks.max_steps, record)
+
+
+def _doubts(optimum: Optimization) -> tuple[str, ...]:
+    if optimum.converged:
+        return ()
+    return (
+        f"the geometry has not converged after {len(optimum.steps)} steps (largest force "
+        f"{optimum.steps[-1].largest_force:.1e} Hartree/Bohr); the results are those of the last one: allow more by "
+        "--max-steps, or begin with it",
+    )
+
+
+def _energies(job: Job, mf: Any, cycles: tuple[Cycle, ...]) -> SCFResult:
+    summary, density = mf.scf_summary, mf.make_rdm1()
+    spins = [""] if np.ndim(mf.mo_energy) == 1 else ["alpha", "beta"]
+    energies, occupations = np.atleast_2d(mf.mo_energy), np.atleast_2d(mf.mo_occ)
+    names = {key: name for key, name in PARTS.items() if key in summary and not (key == "e2" and "exc" in summary)}
+    return SCFResult(
+        geometry=replace(describe(mf.mol), name=job.geometry.name),
+        method=name_of(job),
+        e_tot=float(mf.e_tot),
+        parts={name: float(summary[key]) for key, name in names.items()},
+        converged=bool(mf.converged),
+        cycles=cycles,
+        orbitals=tuple(Orbitals(s, np.array(e), np.array(o)) for s, e, o in zip(spins, energies, occupations)),
+        dipole=np.array(mf.dip_moment(mf.mol, density, unit="Debye", verbose=0)),
+        charges=_charges(mf, density),
+        spin_square=None if kind_of(job) == "R" else float(mf.spin_square()[0]),
+        ran_on=str(getattr(mf, "ran_on", "PySCF")),
+    )
+
+
+def _charges(mf: Any, density: Any) -> dict[str, np.ndarray]:
+    """Partial charges by Mulliken's analysis, and by that in meta-Loewdin orbitals."""
+    overlap = mf.get_ovlp()
+    total = density if np.ndim(density) == 2 else density[0] + density[1]
+    _, mulliken = scf.hf.mulliken_pop(mf.mol, total, overlap, verbose=0)
+    _, loewdin = scf.hf.mulliken_meta(mf.mol, total, verbose=0, s=overlap)
+    return {"Mulliken": np.array(mulliken), "meta-Löwdin": np.array(loewdin)}
+
+
+def _with_vibrations(result: SCFResult, mf: Any, tasks: Tasks, clock: Clock) -> SCFResult:
+    with clock.measure("Hessian"):
+        hessian = mf.Hessian().kernel()
+    analysis = thermo.harmonic_analysis(mf.mol, hessian, imaginary_freq=False)
+    # PySCF's thermochemistry takes real frequencies; imaginary ones are left out, as is usual, and said.
+    real = analysis["freq_au"][analysis["freq_au"] > 0]
+    found = thermo.thermo(mf, real, tasks.temperature, tasks.pressure)
+    modes = np.array(analysis["norm_mode"])
+    vibrations = Vibrations(
+        wavenumbers=tuple(map(float, analysis["freq_wavenumber"])),
+        modes=modes / np.linalg.norm(modes.reshape(len(modes), -1), axis=1)[:, None, None],
+        reduced_masses=tuple(map(float, analysis["reduced_mass"])),
+        thermochemistry={name: (float(found[key][0]), found[key][1]) for key, name in THERMOCHEMISTRY.items()},
+    )
+    doubts = result.warnings
+    if vibrations.imaginary:
+        doubts += (
+            f"{vibrations.imaginary} imaginary frequencies, shown as negative: the geometry is no minimum, and they "
+            "are left out of the thermochemistry; begin with --optimize",
+        )
+    return replace(result, vibrations=vibrations, warnings=doubts)
+
+
+def _with_excitations(result: SCFResult, mf: Any, tasks: Tasks, clock: Clock) -> SCFResult:
+    response = mf.TDA() if tasks.tda else mf.TDDFT() if hasattr(mf, "xc") else mf.TDHF()
+    response.nstates, response.verbose = tasks.states, mf.verbose
+    closed = mf.mo_coeff.ndim == 2 if isinstance(mf.mo_coeff, np.ndarray) else False
+    if closed:
+        response.singlet = not tasks.triplets
+    with clock.measure("excited states"):
+        response.kernel()
+    strengths = [None] * len(response.e) if tasks.triplets else map(float, response.oscillator_strength())
+    converged = np.broadcast_to(response.converged, len(response.e))
+    states = tuple(Excitation(float(e) * HARTREE2EV, f, bool(c)) for e, f, c in zip(response.e, strengths, converged))
+    kind = "" if not closed else "triplets, " if tasks.triplets else "singlets, "
+    name = kind + ("TDA" if tasks.tda else "TDDFT" if hasattr(mf, "xc") else "TDHF")
+    doubts = result.warnings
+    if not all(state.converged for state in states):
+        doubts += (f"{sum(not s.converged for s in states)} of {len(states)} excited states have not converged",)
+    if len(states) < tasks.states:
+        doubts += (f"{len(states)} excited states exist in this basis, {tasks.states} were asked for",)
+    return replace(result, excitations=states, excitation_method=name, warnings=doubts)
