@@ -34,16 +34,18 @@ def page(optimization: Optimization, title: str) -> str:
         _section("Largest force / Hartree/Bohr", plot(forces, "force", powers=True, limit=math.log10(THRESHOLD))),
         _section("Steps", table(HEAD, rows, "Energy in Hartree, forces in Hartree/Bohr, wall time in seconds")),
     ]
-    return document(f"{title} – geometry optimisation", body, OWN_STYLE)
+    return document(f"{title} – geometry optimisation", body, PLOT_STYLE)
 
 
 # Exponents of the powers of ten on an axis.
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 # Headings of the table of steps.
 HEAD = ("step", "energy", "largest force", "rms force", "time")
-OWN_STYLE = """
+# The style of `plot`. On a narrow screen a drawing scrolls, so that its labels stay readable.
+PLOT_STYLE = """
 .course { fill: none; stroke: var(--accent); stroke-width: 2; } .dot { fill: var(--accent); }
 .limit { stroke: var(--warn); stroke-dasharray: 5 4; }
+.drawing { overflow-x: auto; } .drawing svg { min-width: 560px; display: block; }
 """
 
 
@@ -85,7 +87,12 @@ def plot(
     dots = [element("circle", cx=a, cy=b, r=3.5, class_="dot") for a, b in points]
     label = element("text", axis, x=(LEFT + WIDTH) / 2, y=HEIGHT - 8, class_="label", text_anchor="middle")
     title = element("title", f"{name} of {len(values)} {axis}s")
-    return element("svg", title, *grid, *threshold, course, *dots, label, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img")
+    return drawing(title, *grid, *threshold, course, *dots, label)
+
+
+def drawing(*parts: Markup) -> Markup:
+    """Return parts as a drawing of WIDTH times HEIGHT, which scrolls on narrow screens."""
+    return element("div", element("svg", *parts, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img"), class_="drawing")
 
 
 def _row(y: float, words: str) -> Markup:

@@ -14,7 +14,7 @@ from pyscf.data.nist import BOHR, HARTREE2EV
 from pyscf.data.radii import COVALENT
 
 from trnqc.interfaces.mean_field.result import Excitation, Orbitals, SCFResult
-from trnqc.interfaces.optimization_page import plot
+from trnqc.interfaces.optimization_page import HEIGHT, PLOT_STYLE, WIDTH, drawing, plot
 from trnqc.mp2.reference.molecule import Geometry
 from trnqc.profiling.page.markup import Markup, document, element, table
 
@@ -28,9 +28,9 @@ OTHER_COLOUR = "#d48fb0"
 # Atoms are drawn with this part of their covalent radius; those nearer than this multiple of the sum of both radii are
 # bonded, as in most viewers.
 DRAWN, BONDED = 0.45, 1.25
-# Size of the drawings in pixels, and their margins.
-WIDTH, HEIGHT, MARGIN = 860, 260, 46
-# Width of lines of the spectra: half width at half maximum in 1/cm, standard deviation in eV.
+# Left margin of the drawings in pixels.
+MARGIN = 46
+# Standard deviation of the lines of spectra, eV.
 BROADENING = 0.15
 STYLE = """
 #viewer, .still svg { width: 100%; height: 380px; touch-action: none; cursor: grab; display: none; }
@@ -52,7 +52,7 @@ def page(result: SCFResult) -> str:
         *(element("section", element("h2", heading), *content) for heading, *content in _sections(result)),
     ]
     script = files(__package__).joinpath("viewer.js").read_text(encoding="utf-8")
-    return document(title, body, STYLE, script)
+    return document(title, body, PLOT_STYLE + STYLE, script)
 
 
 def _cards(result: SCFResult) -> Markup:
@@ -194,7 +194,7 @@ def _levels(orbitals: Orbitals) -> Markup:
             left, kind = (MARGIN + 120, "filled") if occupation > 0 else (MARGIN + 380, "empty")
             lines.append(element("line", x1=left, x2=left + 240, y1=y(energy), y2=y(energy), class_=f"level {kind}"))
     name = f"orbital energies {orbitals.spin}".strip()
-    return element("svg", element("title", name), *grid, *lines, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img")
+    return drawing(element("title", name), *grid, *lines)
 
 
 def _spectrum(states: tuple[Excitation, ...]) -> Markup:
@@ -221,4 +221,4 @@ def _spectrum(states: tuple[Excitation, ...]) -> Markup:
     line = element("line", x1=MARGIN, x2=WIDTH - 20, y1=y(0), y2=y(0), class_="grid")
     curve_line = element("polyline", points=points, class_="curve")
     title = element("title", "absorption spectrum")
-    return element("svg", title, line, *sticks, curve_line, *ticks, label, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img")
+    return drawing(title, line, *sticks, curve_line, *ticks, label)

@@ -11,7 +11,7 @@
   // Radii are those that the page was written with, in Angstrom.
   const centre = (xyz) => [0, 1, 2].map((k) => xyz.reduce((sum, p) => sum + p[k], 0) / xyz.length);
   const origin = centre(data.frames[data.frames.length - 1]);
-  const extent = 1.2 + Math.max(...data.frames.flat().map((p) => Math.hypot(...p.map((x, k) => x - origin[k]))));
+  const extent = 0.7 + Math.max(...data.frames.flat().map((p) => Math.hypot(...p.map((x, k) => x - origin[k]))));
 
   function turned(p) {
     const [x, y, z] = p.map((value, k) => value - origin[k]);
