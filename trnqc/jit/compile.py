@@ -1,11 +1,11 @@
 """From a kernel's recipe to the functions that Python calls: all stages, in order.
 
-    recipe   from the room of the kernel                                              recipe.py
-    program  its functions: values, simplified and scheduled, as statements           trnqc.gen, by Recipe.functions
-    text     C or CUDA                                                                trnqc.gen.emit
-    entry    a name with a digest of all that the file depends on                     cache.py, sources.py
-    file     from the installed wheel, from the cache, or from the compiler           shipped.py, cache.py, compiler.py
-    library  the loaded functions                                                     load.py
+    recipe   how to generate a kernel, from its room                             recipe.py
+    program  its functions: values in the order of a schedule, as statements     trnqc.gen, called by Recipe.functions
+    text     C or CUDA                                                           trnqc.gen.emit
+    entry    a name with a digest of all that the file depends on                cache.py, sources.py
+    file     from the installed wheel, from the cache, or from the compiler      shipped.py, cache.py, compiler.py
+    library  the loaded functions                                                load.py
 
 The entry of a recipe with a module is named by the sources of the module, so that nothing is generated if there is such
 a file. Otherwise the program and its text are made, and a file of the same text becomes a hard link. TRNQC_SHOW writes
@@ -110,7 +110,7 @@ class Compilation:
 
     @cached_property
     def program(self) -> Functions:
-        """The functions: values, simplified and scheduled, as statements."""
+        """The generated functions: values in the order of a schedule, as statements."""
         return self.recipe.functions()
 
     @cached_property
