@@ -173,7 +173,7 @@ class Edited(SimulatedDevice):
         self.texts[name] = text
         if self.mutant is None or self.mutant.kernel != name:
             return super().build(recipe, lanes, **options)
-        kernel = emulator.build(replace(recipe, module=""), lanes, text=self.mutant.of(text), **options)
+        kernel = emulator.build(replace(recipe, module="", text=self.mutant.of(text)), lanes, **options)
         return Built(kernel.signature, lanes, kernel)
 
 

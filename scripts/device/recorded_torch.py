@@ -16,9 +16,10 @@ import torch
 from torch.utils._pytree import tree_map
 
 from scripts.device.recording_driver import Call, Graph, RecordedDevice, RecordingDriver
-from trnqc.cg.torch.contraction_operators import EVALUATE
+from trnqc.cg.torch.contraction_operators import CONTRACTION
 from trnqc.cg.torch.engines import cuda_contraction_engine, cuda_engine
-from trnqc.cg.torch.operators import BATCH, CONVOLUTION, OPERATORS, Family
+from trnqc.cg.torch.family import Family
+from trnqc.cg.torch.operators import BATCH, CONVOLUTION
 
 # Address of PyTorch's current stream.
 STREAM = 7
@@ -42,16 +43,12 @@ WAITS = frozenset(
 )
 
 
-def _product(family: Family, direction: str) -> Callable[..., Any]:
-    return lambda *args: family.run(direction, *family.parts(direction, args))
+def _run(family: Family, prefix: str) -> dict[str, Callable[..., Any]]:
+    return {f"{prefix}_{name}": lambda *args, name=name: family.real(name, args) for name in family.operators}
 
 
 # Our own operators by name, which run as they do on a GPU.
-OURS: dict[str, Callable[..., Any]] = {
-    **{f"cg_{direction}": _product(BATCH, direction) for direction in OPERATORS},
-    **{f"cg_conv_{direction}": _product(CONVOLUTION, direction) for direction in OPERATORS},
-    **{f"cg_contraction_{name}": evaluate for name, evaluate in EVALUATE.items()},
-}
+OURS = _run(BATCH, "cg") | _run(CONVOLUTION, "cg_conv") | _run(CONTRACTION, "cg_contraction")
 
 
 class HostWaits(RuntimeError):

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from trnqc.jit import Recipe
+from trnqc.jit.cuda.prepared import Launch, Prepared
 from trnqc.jit.device import Argument, Built, DeviceArray, ExternalStream, no_memory
-from trnqc.jit.prepared import Launch, Prepared
 
 # NVIDIA's A100 with 80 GB, from its data sheet: multiprocessors, bytes of memory, and threads of a block.
 MULTIPROCESSORS, MEMORY, LANES = 108, 80 * 10**9, 1024
@@ -105,7 +105,7 @@ class CountingDevice:
 
 @dataclass(frozen=True, eq=False)
 class _CountedLaunches:
-    """Launches that are counted; see `trnqc.jit.prepared.Prepared`."""
+    """Launches that are counted; see `trnqc.jit.cuda.prepared.Prepared`."""
 
     device: CountingDevice
     launches: Sequence[Launch]

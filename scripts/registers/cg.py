@@ -21,7 +21,7 @@ from rich.table import Table
 from scripts import ROOT
 from scripts.measuring import heading, machine, write_json
 from scripts.workloads.tensor_products import CHANNELWISE, configuration
-from trnqc.cg.cuda.engine import BLOCKS
+from trnqc.cg.cuda.builds import BLOCKS
 from trnqc.cg.cuda.program import program
 from trnqc.cg.cuda.schedule import plan
 from trnqc.cg.programs.directions import DIRECTIONS

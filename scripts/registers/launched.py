@@ -25,10 +25,10 @@ from scripts.workloads.contractions import contraction
 from scripts.workloads.tensor_products import configuration
 from trnqc.backends.cuda import packing, programs
 from trnqc.backends.cuda.formats import DEVICE_FORMATS
-from trnqc.cg.cuda.contraction import KINDS
 from trnqc.cg.cuda.contraction_engine import CudaContractionEngine
 from trnqc.cg.cuda.engine import CudaEngine
 from trnqc.cg.programs.directions import DIRECTIONS
+from trnqc.cg.programs.polynomial import KINDS
 from trnqc.eri.classes import QuartetClass
 from trnqc.eri.cuda.forms import first_sound
 from trnqc.eri.jk.batch import Batch
@@ -101,7 +101,7 @@ def cg(device: Compiled) -> None:
     for label, dtype in itertools.product(LABELS, (np.float32, np.float64)):
         engine = CudaEngine(configuration(label), dtype, device)
         for name in DIRECTIONS:
-            engine._kernel(name)
+            engine.build(name)
             device.rows[-1] |= {"case": label, "dtype": np.dtype(dtype).name}
     for label, dtype in itertools.product(CONTRACTIONS, (np.float32, np.float64)):
         contracts = CudaContractionEngine(contraction(label), dtype, device)

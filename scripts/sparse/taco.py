@@ -258,4 +258,4 @@ def compiled(text: str, flags: tuple[str, ...]) -> Path:
     """Return the library of C text, compiled with the flags of our kernels and `flags`."""
     compiler = find_compiler()
     key = key_of(compiler.identity, *flags, text)
-    return library_cache().get(f"taco-{key}", lambda output: compiler.build(text, output, (), (*flags, "-w")))
+    return library_cache().get(f"taco-{key}", lambda output: compiler.build(text, output, (*flags, "-w")))

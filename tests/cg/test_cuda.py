@@ -234,4 +234,4 @@ def test_a_kernel_that_spills_is_built_again_for_fewer_blocks():
     engine = CudaEngine(problem, np.float64, Spilling(lanes=4))
     inputs = taken(operands(problem, 2), ("x", "y", "w"))
     close((engine.forward(*inputs.values()),), expected(problem, "forward", inputs))
-    assert engine._kernel("forward").stack == 0
+    assert engine.build("forward").stack == 0

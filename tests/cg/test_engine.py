@@ -129,7 +129,7 @@ def test_directions_are_built_when_called_and_once(monkeypatch):
     x, y, w, _ = oracle.arrays(problem, 2, dtype=np.float32)
     engine.forward(x, y, w)
     assert engine.build_report.startswith("forward: ") and "\n" not in engine.build_report
-    monkeypatch.setattr(module, "emit_c", None)
+    monkeypatch.setattr(module, "library", None)
     engine.forward(x, y, w)
     assert "lanes of float32, 1 threads" in engine.ran_on
 

@@ -84,7 +84,7 @@ def test_symmetric_contractions(gpu, label, dtype):
 
 def test_no_kernel_of_the_models_takes_memory_beside_registers(gpu):
     engine = CudaEngine(configuration("mace-large"), np.float32, gpu)
-    assert all(engine._kernel(name).stack == 0 for name in ("forward", "backward", "double_backward"))
+    assert all(engine.build(name).stack == 0 for name in ("forward", "backward", "double_backward"))
 
 
 def test_large_batches(gpu):

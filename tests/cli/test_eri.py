@@ -6,14 +6,14 @@ import os
 
 import pytest
 
-from trnqc.jit import compiler, recipe
+from trnqc.jit import compiler
 
 
 @pytest.fixture(autouse=True)
 def directory(tmp_path, monkeypatch):
     """An empty cache of this test's own; what this process has loaded already is forgotten."""
     monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(recipe, "_loaded", {})
+    monkeypatch.setattr("trnqc.jit.compile._loaded", {})
     return tmp_path / "cache"
 
 
@@ -37,7 +37,7 @@ def test_other_sources_of_the_same_kernels(trnqc, directory, monkeypatch):
     command = ("eri", "build", "--basis", "sto-3g", "--elements", "H")
     _, out, _ = trnqc(*command)
     assert "3 kernels compiled" in out
-    monkeypatch.setattr(recipe, "sources", lambda module: f"{module} with a comment")
+    monkeypatch.setattr("trnqc.jit.compile.sources", lambda module: f"{module} with a comment")
     _, out, _ = trnqc(*command)
     assert "0 kernels compiled" in out and "3 were in the cache" in out
     assert len(list(directory.glob("*.so"))) == 6

@@ -28,7 +28,7 @@ from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.prepare import needs
 from trnqc.eri.shells.pairs import pairs_between, pairs_of
 from trnqc.errors import InputError
-from trnqc.jit import Compiler, find_compiler, recipe
+from trnqc.jit import Compiler, Recipe, find_compiler
 from trnqc.jit.cache import library_cache
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,7 +45,7 @@ def directory(tmp_path, monkeypatch):
     monkeypatch.setattr(background, "_asked", set())
     monkeypatch.setattr(background, "_builders", [])
     monkeypatch.setattr(background, "_warned", None)
-    monkeypatch.setattr(recipe, "_loaded", {})
+    monkeypatch.setattr("trnqc.jit.compile._loaded", {})
     yield tmp_path / "cache"
     for one in background._builders:
         one.process.terminate()
@@ -208,7 +208,7 @@ def test_the_programs_are_those_that_run(kind, monkeypatch):
     fitted |= names(fitting, fitting, fitted=True, same=True, triangular=False)
     fitted |= {"half_transform_f64", "half_transform_f32"}
     assert {p.name for p in needs.for_fitting(mol, aux)} == fitted
-    asked: list[recipe.Recipe] = []
+    asked: list[Recipe] = []
     monkeypatch.setattr(library, "build", lambda programs, what: asked.extend(programs) or 1 / 0)
     basis = derivative_basis(mol)
     with pytest.raises(ZeroDivisionError):

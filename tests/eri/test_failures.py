@@ -18,7 +18,7 @@ from trnqc.eri.api import get_jk
 from trnqc.eri.compiled import programs
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.errors import CompilerError, InputError, MoleculeError, UnsupportedClass, UnsupportedError
-from trnqc.jit import compiler, find_compiler, recipe
+from trnqc.jit import compiler, find_compiler
 
 PLAIN = "H 0 0 0; H 0.1 0 0.74"
 
@@ -49,7 +49,7 @@ def check_s_and_p() -> None:
 def nothing_compiled(tmp_path, monkeypatch) -> Path:
     """An empty cache of this test's own; what this process has loaded is forgotten, before and after."""
     monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(recipe, "_loaded", {})
+    monkeypatch.setattr("trnqc.jit.compile._loaded", {})
     return tmp_path / "cache"
 
 

@@ -14,7 +14,8 @@ from trnqc.eri.compiled import programs
 from trnqc.errors import CompilerError, ProgramError
 from trnqc.gen import Array, Var, emit_c
 from trnqc.gen import statements as st
-from trnqc.jit import Compiler, Recipe, Signature, find_compiler, recipe, sources
+from trnqc.jit import Compiler, Recipe, Signature, find_compiler, sources
+from trnqc.jit import compile as compiling
 
 X, GROUP = Array("x", "f64", (None,)), Var("group", "i64")
 
@@ -30,7 +31,7 @@ def add_one() -> tuple[st.Function, ...]:
 @pytest.fixture(autouse=True)
 def directory(tmp_path, monkeypatch):
     monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(recipe, "_loaded", {})
+    monkeypatch.setattr(compiling, "_loaded", {})
     return tmp_path
 
 
@@ -42,7 +43,7 @@ def test_built_once_and_found_again(directory):
     def unwanted():
         raise AssertionError("made again")
 
-    recipe._loaded.clear()
+    compiling._loaded.clear()
     programs.build([program(unwanted)])["add_one"].add_one(x, 0, 1)
     np.testing.assert_array_equal(x, [1, 1, 1])
     assert len(list(directory.glob("add_one-*.so"))) == 1
@@ -122,7 +123,7 @@ def test_what_programs_share_is_compiled_once(directory, monkeypatch):
     assert len(list(directory.glob("add-*.o"))) == 1
     for path in directory.glob("add-*"):  # a library holds all that it needs
         path.unlink()
-    recipe._loaded.clear()
+    compiling._loaded.clear()
     x = np.zeros(2)
     programs.build([caller("one")])["one"].one(x, 0, 2)
     np.testing.assert_array_equal(x, [3, 3])

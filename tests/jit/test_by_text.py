@@ -20,9 +20,9 @@ from trnqc.gen import Array, Var
 from trnqc.gen import statements as st
 from trnqc.jit import Library, Recipe, Signature, cubin_builder, emulator, sources
 from trnqc.jit.cache import BY_TEXT, Cache
+from trnqc.jit.compile import Compilation, Target, c_library, c_object
 from trnqc.jit.compiler import Compiler
 from trnqc.jit.cubin_builder import CubinBuilder
-from trnqc.jit.recipe import c_library, c_object, is_stored, stored
 
 F = polynomial()
 X, GROUP = Array("x", "f64", (None,), lanes=True), Var("group", "i64")
@@ -67,6 +67,10 @@ def compiled_for(lanes: int = 1):
     return c_library(lanes, ("-O1",))
 
 
+def stored(recipe: Recipe, target: Target) -> Path:
+    return Compilation(recipe, target).file
+
+
 def links(path: Path) -> int:
     return path.stat().st_nlink
 
@@ -75,9 +79,9 @@ def test_a_comment_compiles_nothing(directory, texts):
     generator(directory, "")
     first = stored(recipe(), compiled_for())
     generator(directory, "# Another version.")
-    assert not is_stored(recipe(), compiled_for())
+    assert not Compilation(recipe(), compiled_for()).is_stored
     second = stored(recipe(), compiled_for())
-    assert is_stored(recipe(), compiled_for())
+    assert Compilation(recipe(), compiled_for()).is_stored
     assert first != second and first.samefile(second) and links(first) == 3
     assert len(texts) == 1
     assert {p.suffix for p in directory.glob("polynomial*")} == {".so", ".sha256", BY_TEXT}
@@ -196,8 +200,8 @@ def test_processes_compile_a_text_once(directory, tmp_path):
 import sys, time; sys.path[:0] = [{str(Path(__file__).resolve().parents[2])!r}, {str(tmp_path)!r} + "/" + sys.argv[1]]
 from tests.gen.programs import polynomial
 from trnqc.jit import Recipe, Signature
+from trnqc.jit.compile import Compilation, c_library
 from trnqc.jit.compiler import Compiler
-from trnqc.jit.recipe import c_library, stored
 build = Compiler._compile
 def counted(*args):
     with open({str(tmp_path / "builds")!r}, "a") as log: print("compiled", file=log)
@@ -205,7 +209,8 @@ def counted(*args):
     build(*args)
 Compiler._compile = counted
 f = polynomial()
-print(stored(Recipe(f.name, (Signature.of(f),), lambda: (f,), "made_here"), c_library(1, ("-O1",))))
+recipe = Recipe(f.name, (Signature.of(f),), lambda: (f,), "made_here")
+print(Compilation(recipe, c_library(1, ("-O1",))).file)
 """
     for name in ("one", "two", "three"):
         (tmp_path / name).mkdir()

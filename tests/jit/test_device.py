@@ -16,8 +16,8 @@ from tests.gen.programs import polynomial
 from trnqc.errors import BackendUnavailable, InputError, MemoryLimit
 from trnqc.gen import run
 from trnqc.jit import Recipe, Signature, gpu
+from trnqc.jit.cuda.prepared import Launch
 from trnqc.jit.device import CudaDevice, Device, ExternalStream, cuda_devices
-from trnqc.jit.prepared import Launch
 from trnqc.jit.simulated_device import SimulatedDevice
 
 

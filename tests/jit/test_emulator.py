@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -45,7 +46,7 @@ def on_device(function: st.Function, lanes: int = 4, groups: int = 2, text: str 
     device, given = SimulatedDevice(**more), inputs(lanes, groups, place)
     built = device.build(Recipe.of(function), lanes)
     if text:
-        changed = emulator.build(Recipe.of(function), lanes, text=text)
+        changed = emulator.build(replace(Recipe.of(function), text=text), lanes)
         built = type(built)(changed.signature, lanes, changed)
     there = {name: device.upload(a) if isinstance(a, np.ndarray) else a for name, a in given.items()}
     device.launch(built, groups, there)
@@ -206,6 +207,6 @@ def test_without_a_compiler_the_error_says_what_to_install(monkeypatch):
 
 def test_text_that_is_no_cuda_is_refused_with_its_line():
     signature = Signature.of(neighbours())
-    recipe = Recipe("tried", (signature,), lambda: (neighbours(),))
+    recipe = Recipe("tried", (signature,), text="no kernel")
     with pytest.raises(CompilerError, match=r"tried\.cu:1"):
-        emulator.build(recipe, 4, text="no kernel")
+        emulator.build(recipe, 4)

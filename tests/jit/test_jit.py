@@ -159,6 +159,7 @@ def test_each_text_is_compiled_once(directory, monkeypatch):
         raise AssertionError("compiled again")
 
     monkeypatch.setattr(jit.Compiler, "build", unwanted)
+    monkeypatch.setattr("trnqc.jit.compile._loaded", {})
     assert build().path == first.path
     with pytest.raises(AssertionError, match="compiled again"):
         build(2)
@@ -177,7 +178,8 @@ def test_everything_that_matters_is_in_the_key():
 def test_a_harmed_entry_is_built_again(directory, harm, monkeypatch):
     # Built but not loaded before it is harmed: a process keeps what it has loaded from a path.
     with monkeypatch.context() as patch:
-        patch.setattr(jit, "Library", lambda path, signatures: path)
+        patch.setattr("trnqc.jit.compile.Library", lambda path, signatures: path)
+        patch.setattr("trnqc.jit.compile._loaded", {})
         library = build(5)
     seal, data = library.with_suffix(".sha256"), library.read_bytes()
     if harm.startswith(("trunc", "alter", "empt")):

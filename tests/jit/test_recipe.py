@@ -10,7 +10,7 @@ import pytest
 from tests.gen.programs import gemm, polynomial
 from trnqc.errors import ProgramError
 from trnqc.jit import Parameter, Recipe, Signature, library
-from trnqc.jit.recipe import c_library, c_object, entry_of, is_stored, stored
+from trnqc.jit.compile import Compilation, c_library, c_object
 
 
 @pytest.fixture(autouse=True)
@@ -21,9 +21,11 @@ def directory(tmp_path, monkeypatch):
 
 def test_functions_at_hand(directory):
     recipe, target = Recipe.of(polynomial(), gemm(), name="two"), c_library(4, ("-O1",))
-    assert not is_stored(recipe, target)
+    assert not Compilation(recipe, target).is_stored
     compiled = library(recipe, 4, ("-O1",))
-    assert is_stored(recipe, target) and compiled is library(Recipe.of(polynomial(), gemm(), name="two"), 4, ("-O1",))
+    assert Compilation(recipe, target).is_stored and compiled is library(
+        Recipe.of(polynomial(), gemm(), name="two"), 4, ("-O1",)
+    )
     x, y, z = np.ones((2, 1, 4)), np.zeros((2, 1, 4)), np.zeros((2, 1, 4))
     compiled.polynomial(n=1, x=x, y=y, z=z, groups_begin=1, groups_end=2)
     np.testing.assert_array_equal(y[:, 0], [[0.0] * 4, [2.75] * 4])
@@ -35,7 +37,7 @@ def test_the_key_tells_what_matters():
     by_name = replace(by_text, module="trnqc.gen.values")
     recipes = (by_text, Recipe.of(polynomial((1.0, 2.0))), by_name, replace(by_name, variant="fast"))
     targets = (c_library(4), c_library(8), c_library(4, ("-O1",)), c_object(4))
-    entries = {entry_of(recipe, target) for recipe in recipes for target in targets}
+    entries = {Compilation(recipe, target).entry for recipe in recipes for target in targets}
     assert len(entries) == len(recipes) * len(targets)
     assert by_name == replace(by_name, make=lambda: ()) != replace(by_name, variant="fast")
 
@@ -57,16 +59,16 @@ def test_a_wrong_declaration_is_an_error(change):
     assert [p.written for p in right.parameters] == [False, False, True, True, False, False]
     wrong = replace(recipe, signatures=(Signature(right.name, change(right.parameters)),))
     with pytest.raises(ProgramError, match="polynomial is declared as"):
-        stored(wrong, c_library(1))
+        _ = Compilation(wrong, c_library(1)).file
     with pytest.raises(ProgramError, match="absent is declared as"):
-        stored(replace(recipe, signatures=(Signature("absent"),)), c_library(1))
+        _ = Compilation(replace(recipe, signatures=(Signature("absent"),)), c_library(1)).file
 
 
 def test_more_may_be_declared_as_written():
     recipe = Recipe.of(polynomial())
     (right,) = recipe.signatures
     all_written = tuple(replace(p, written=p.array) for p in right.parameters)
-    stored(replace(recipe, signatures=(Signature(right.name, all_written),)), c_library(1))
+    _ = Compilation(replace(recipe, signatures=(Signature(right.name, all_written),)), c_library(1)).file
 
 
 def test_a_type_must_be_known():

@@ -11,7 +11,7 @@ from tests.gen.programs import polynomial
 from trnqc import jit
 from trnqc.errors import CompilerError
 from trnqc.jit import compiler, shipped
-from trnqc.jit.recipe import c_library, is_stored, stored
+from trnqc.jit.compile import Compilation, c_library
 
 SOURCE = "long long answer(void) { return 42; }"
 SIGNATURE = jit.Signature("answer", returns="i64")
@@ -43,8 +43,8 @@ def wheel(tmp_path, monkeypatch) -> Path:
 
 def test_without_a_compiler_what_the_wheel_has_is_loaded(wheel):
     assert jit.compile_c(SOURCE, [SIGNATURE], name="answer").answer() == 42
-    target = c_library()
-    assert is_stored(POLYNOMIAL, target) and stored(POLYNOMIAL, target).parent == wheel
+    compilation = Compilation(POLYNOMIAL, c_library())
+    assert compilation.is_stored and compilation.file.parent == wheel
     assert jit.library(POLYNOMIAL).polynomial.signature == POLYNOMIAL.signatures[0]
     assert "prebuilt" in jit.find_compiler().label
     assert not list((wheel.parents[1] / "cache").glob("*.so"))

@@ -159,8 +159,8 @@ def test_a_gpu_compiles_no_tensor_product_of_the_bundle(ahead):
     for atomic in (False, True):
         engine = CudaEngine(awkward("uvu-1"), "float64", device, atomic=atomic)
         for name in (*checks.PASSES * (not atomic), *(key for n in ("forward", "backward") for key in CONVOLUTIONS[n])):
-            engine._kernel(name)
-    engine._sum_kernel(sum_segments)
+            engine.build(name)
+    engine.builds.sum(sum_segments, engine.dtype.itemsize)
     assert driver.count("ObjectCode.from_cubin") > 5 and not driver.count("Program.compile")
 
 

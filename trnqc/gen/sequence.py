@@ -1,14 +1,15 @@
-"""Turn a scheduled graph into statements. Every node becomes a variable, in the order of the schedule."""
+"""Turn values, or a scheduled graph, into statements. Every node becomes a variable, in the order of the schedule."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
 from trnqc.errors import ProgramError
-from trnqc.gen.graph import Graph
+from trnqc.gen.graph import FREE, Graph, graph_of
 from trnqc.gen.liveness import Slots
+from trnqc.gen.schedule import best_of
 from trnqc.gen.statements import Assign, Declare, Let, Statement
-from trnqc.gen.values import Value, Var, rebuilt, walk
+from trnqc.gen.values import FLOATS, Value, Var, rebuilt, walk
 
 Finish = Callable[[Value, Value], Statement | Sequence[Statement]]
 
@@ -80,3 +81,13 @@ def straight_line(
             after = finish(value, variable)
             statements += [after] if isinstance(after, Statement) else list(after)
     return statements, variables
+
+
+def straight_line_code(values: Sequence[Value], finish: Finish, method: str = "listed") -> list[Statement]:
+    """Return statements that compute the values and hand each to `finish` as soon as it is known.
+
+    method: an order of `schedule.METHODS`. Floating-point intermediates get names; indices do not.
+    """
+    nodes = [v for v in walk(tuple(values)) if v.dtype in FLOATS and v.op not in FREE]
+    graph = graph_of(values, nodes)
+    return straight_line(graph, best_of(graph, method, draws=1), finish=finish)[0]

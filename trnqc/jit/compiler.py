@@ -96,7 +96,6 @@ class Compiler:
         self,
         source: str,
         output: Path,
-        defines: tuple[str, ...] = (),
         flags: tuple[str, ...] = (),
         objects: tuple[Path, ...] = (),
     ) -> None:
@@ -108,8 +107,6 @@ class Compiler:
             The text.
         output : Path
             The file to write.
-        defines : tuple of str
-            Preprocessor symbols, ``"NAME"`` or ``"NAME=value"``.
         flags : tuple of str
             Compiler options that follow `Compiler.flags`.
         objects : tuple of Path
@@ -120,8 +117,7 @@ class Compiler:
         CompilerError
             If the compiler fails. The message contains the command and its output.
         """
-        symbols = tuple(f"-D{define}" for define in defines)
-        before = (*REQUIRED_FLAGS, *self.flags, *flags, *symbols, "-o", str(output))
+        before = (*REQUIRED_FLAGS, *self.flags, *flags, "-o", str(output))
         self._compile(source, before, (*map(str, objects), "-lm"))
 
     def build_object(self, source: str, output: Path) -> None:

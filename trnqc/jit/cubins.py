@@ -9,7 +9,8 @@ from pathlib import Path
 from trnqc.errors import CompilerError
 from trnqc.gen import emit_cuda
 from trnqc.jit import gpu
-from trnqc.jit.recipe import Recipe, Target, stored
+from trnqc.jit.compile import Compilation, Target
+from trnqc.jit.recipe import Recipe
 
 # The attribute of the section .nv.info with the bytes of local memory of a thread, and the format of attributes with a
 # payload. NVIDIA does not document them; cuobjdump -elf prints them by these names. The driver reports the same number
@@ -60,7 +61,7 @@ def cubin_of(
         lambda functions, _: emit_cuda(*functions, lanes=lanes, accumulate=accumulate, min_blocks=min_blocks),
         compile_text,
     )
-    return stored(recipe, target), bool(compiled)
+    return Compilation(recipe, target).file, bool(compiled)
 
 
 def local_bytes(cubin: bytes) -> int:

@@ -18,7 +18,7 @@ from trnqc.jit import gpu
 from trnqc.jit.cubins import cubin_of
 from trnqc.jit.cuda.copies import CudaCopies
 from trnqc.jit.cuda.graphs import ConvertedLaunch, CudaGraphs, CudaPrepared
-from trnqc.jit.prepared import Launch, Prepared
+from trnqc.jit.cuda.prepared import Launch, Prepared
 from trnqc.jit.recipe import Recipe
 from trnqc.jit.signature import GROUPS, NUMPY, Parameter, Signature
 from trnqc.jit.staging import Staging

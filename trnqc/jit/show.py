@@ -15,13 +15,17 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trnqc.errors import CompilerError, InputError
 from trnqc.gen import listing
 from trnqc.gen.statements import Function
+
+if TYPE_CHECKING:
+    from trnqc.jit.compile import Compilation
 
 VARIABLE = "TRNQC_SHOW"
 STAGES = ("program", "schedule", "text", "asm")
@@ -49,24 +53,19 @@ def wanted(name: str) -> str:
     return stage if fnmatch(name, pattern) else ""
 
 
-def show(
-    name: str,
-    suffix: str,
-    functions: Callable[[], Sequence[Function]],
-    text: Callable[[], str],
-    file: Callable[[], Path],
-) -> None:
-    """Show a kernel once, if it is wanted. Only the stage that is shown is made."""
+def show(compilation: Compilation) -> None:
+    """Write a stage of a compilation once, if it is wanted. Only this stage and those before it are made."""
+    name = compilation.recipe.name
     stage = wanted(name)
-    if not stage or (key := (stage, name, suffix)) in _shown:
+    if not stage or (key := (stage, name, compilation.target.suffix)) in _shown:
         return
     _shown.add(key)
     if stage == "text":
-        body = text()
+        body = compilation.text
     elif stage == "asm":
-        body = _disassembled(file())
+        body = _disassembled(compilation.file)
     else:
-        body = "\n".join(map(listing if stage == "program" else with_live_counts, functions()))
+        body = "\n".join(map(listing if stage == "program" else with_live_counts, compilation.program))
     sys.stderr.write(f"# {stage} of {name}\n{body.rstrip()}\n")
 
 

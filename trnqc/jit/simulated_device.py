@@ -15,8 +15,8 @@ import numpy as np
 
 from trnqc.errors import BackendUnavailable, InputError
 from trnqc.jit import emulator
+from trnqc.jit.cuda.prepared import Launch, Prepared
 from trnqc.jit.device import Argument, Built, DeviceArray, ExternalStream, fitting, no_memory, uploaded
-from trnqc.jit.prepared import Launch, Prepared
 from trnqc.jit.recipe import Recipe
 from trnqc.jit.staging import Staging
 
@@ -147,7 +147,7 @@ class SimulatedDevice:
 
 @dataclass(frozen=True, eq=False)
 class _SimulatedLaunches:
-    """Launches that run in order; see `trnqc.jit.prepared.Prepared`."""
+    """Launches that run in order; see `trnqc.jit.cuda.prepared.Prepared`."""
 
     device: SimulatedDevice
     launches: Sequence[tuple[Launch, Sequence[Any]]]

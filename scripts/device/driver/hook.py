@@ -101,8 +101,7 @@ def _load(address: int) -> int:
         cubin = _cubin_at(address)
         text, built = _place(cubin).read_text(), {}
         for signature, lanes in kernels_of(text):
-            recipe = Recipe(signature.name, (signature,), lambda: ())
-            built[signature.name] = emulator.build(recipe, lanes, text=text)
+            built[signature.name] = emulator.build(Recipe(signature.name, (signature,), text=text), lanes)
         _loaded[len(_loaded) + 1] = built
         _stacks[len(_loaded)] = local_bytes(cubin)
         return len(_loaded)

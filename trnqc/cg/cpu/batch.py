@@ -25,9 +25,10 @@ def program(target: Target, direction: Direction) -> st.Function:
     Its parameters are the operands and, if gw is written, `share`. If all paths are uvw and edges share their weights,
     it computes several edges at a time, unless their scratch is larger than the stack.
     """
-    several = uvw.of_several_edges(target, direction, SHARE)
-    if several is not None and stack.needs(several, target.lanes) <= stack.available():
-        return several
+    if uvw.computes_several(target):
+        several = uvw.of_several_edges(target, direction, SHARE)
+        if stack.needs(several, target.lanes) <= stack.available():
+            return several
     b = Builder()
     edge = edge_writer(b, target, direction, dict.fromkeys("xyzw", E), SHARE)
     edge.load_x()

@@ -15,17 +15,14 @@ Groups write to different elements, so threads can share them and results do not
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from trnqc.cg.problem.contraction import ContractionProblem
+from trnqc.cg.programs import polynomial
 from trnqc.cg.programs.polynomial import Channel
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
 from trnqc.jit import Recipe, Signature
 
-# The kinds of programs.
-KINDS = ("value", "gradient", "gradients")
 # Number of terms, counted for all sets of directions, of a function. The compiler takes longer than linearly.
 TERMS = 1500
 BLOCKS, STEP = Var("blocks", "i64"), Var("step", "i64")
@@ -65,7 +62,7 @@ def program(problem: ContractionProblem, kind: str, directions: int, dtype: str)
     name = kernel_name(kind, directions)
     parts = [
         _part(f"{name}_part{n}", problem, kind, directions, dtype, components, first=n == 1)
-        for n, components in enumerate(_parts(problem, directions), 1)
+        for n, components in enumerate(polynomial.parts(problem, directions, TERMS), 1)
     ]
     if kind == "gradients":
         element, block = b.let("element", ELEMENTS[group // BLOCKS]), b.let("block", group % BLOCKS)
@@ -109,22 +106,7 @@ def _is_output(operand: Array, operands: tuple[Array, ...]) -> bool:
 
 
 def _operands(kind: str, directions: int, dtype: str) -> tuple[Array, ...]:
-    gradient = kind != "value"
-    names = ["c", "x", *(f"h{n}" for n in range(1, directions + 1)), *["gb"] * gradient, "out"]
-    names += ["gc"] * (kind == "gradients")
-    return tuple(Array(name, dtype, lanes=True) for name in names)
-
-
-def _parts(problem: ContractionProblem, directions: int) -> Iterator[range]:
-    """Yield ranges of components of B whose formulas are short enough for one function."""
-    sizes = [sum(1 for _ in node.monomials()) << directions for node in problem.components]
-    first = size = 0
-    for component, own in enumerate(sizes):
-        if size and size + own > TERMS:
-            yield range(first, component)
-            first, size = component, 0
-        size += own
-    yield range(first, len(sizes))
+    return tuple(Array(name, dtype, lanes=True) for name in polynomial.operands(kind, directions))
 
 
 def _part(

@@ -1,6 +1,6 @@
 """A tensor product on the CPU as compiled functions of NumPy arrays.
 
-problem, dtype -> target -> program (batch.py, convolution.py) -> C for this CPU's vectors -> compiler (jit) -> function
+problem, dtype -> target -> recipe (recipe.py) -> library (jit) -> function of a range of a batch, or of shares of nodes
 
 A direction is compiled when it is first called. Threads compute ranges of a batch, or shares of the nodes of a graph.
 """
@@ -10,23 +10,19 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from trnqc.cg.cpu import batch, convolution, stack
 from trnqc.cg.cpu.interpreted import InterpretedEngine
+from trnqc.cg.cpu.recipe import recipe
 from trnqc.cg.cpu.target import Target
 from trnqc.cg.engine import Engine, check_operand
 from trnqc.cg.problem.graph import Graph
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.directions import CONVOLUTIONS, DIRECTIONS
-from trnqc.gen import emit_c
-from trnqc.gen import statements as st
 from trnqc.host.arrays import empty
 from trnqc.host.threads import default_threads, in_parallel, parts_of
-from trnqc.jit import CompiledFunction, Signature, compile_c, find_compiler, lacks_compiler
+from trnqc.jit import CompiledFunction, Library, find_compiler, lacks_compiler, library
 
 Arrays = Sequence[np.ndarray]
 # Smallest number of edges of a batch that a thread computes at a time.
@@ -36,17 +32,6 @@ LEAST_OF_GRAPH = 32
 # Number of partial sums of gradients of shared weights in a batch. It does not depend on the number of threads, so
 # neither do the results.
 SHARES = 16
-
-
-@dataclass(frozen=True)
-class CompiledDirection:
-    """A compiled direction with its file, seconds of generation and compilation, and characters of its source."""
-
-    function: CompiledFunction
-    path: Path
-    generation_time: float
-    compile_time: float
-    size: int
 
 
 class CpuEngine(Engine):
@@ -69,7 +54,8 @@ class CpuEngine(Engine):
         size = np.dtype(dtype).itemsize
         self.lanes = find_compiler().lanes(size)
         self.target = Target(problem, f"f{8 * size}", self.lanes)
-        self._compiled: dict[str, CompiledDirection] = {}
+        self._functions: dict[str, CompiledFunction] = {}
+        self._seconds: dict[str, float] = {}
 
     def __repr__(self) -> str:
         return f"Engine({self.problem}, {self.ran_on})"
@@ -82,11 +68,7 @@ class CpuEngine(Engine):
     @property
     def build_report(self) -> str:
         """One line for each direction that was compiled."""
-        return "\n".join(
-            f"{name}: {compiled.size / 1e3:.0f} kB of C generated in {compiled.generation_time:.2f} s, "
-            f"compiled or loaded in {compiled.compile_time:.2f} s"
-            for name, compiled in self._compiled.items()
-        )
+        return "\n".join(f"{name}: compiled or loaded in {s:.2f} s" for name, s in self._seconds.items())
 
     def _evaluate(
         self, name: str, operands: Arrays, graph: Graph | None = None, out: Arrays | None = None, kahan: bool = False
@@ -118,7 +100,7 @@ class CpuEngine(Engine):
 
     def _run_batch(self, name: str, n: int, arrays: dict[str, np.ndarray]) -> None:
         direction = DIRECTIONS[name]
-        call = self.build(name).function.bind(*(arrays[key] for key in direction.operands))
+        call = self.function(name).bind(*(arrays[key] for key in direction.operands))
         by_share = direction.gradients and self.problem.shared_weights
         parts = SHARES if by_share else parts_of(n, LEAST, self.threads)
 
@@ -133,13 +115,13 @@ class CpuEngine(Engine):
         shares = len(order.shares) - 1
         if not shares:
             return
-        function = self.build(name + "_kahan" * kahan).function
+        function = self.function(name + "_kahan" * kahan)
         operands = [arrays[key] for key in direction.operands]
         call = function.bind(order.shares, order.starts, order.edges, order.far, *operands)
         parts = min(shares, parts_of(len(order.edges), LEAST_OF_GRAPH, self.threads))
         in_parallel(lambda i: call(shares * i // parts, shares * (i + 1) // parts), parts, self.threads)
 
-    def build(self, name: str) -> CompiledDirection:
+    def build(self, name: str) -> Library:
         """Compile a direction, or load it from the cache.
 
         Parameters
@@ -154,24 +136,16 @@ class CpuEngine(Engine):
         MemoryLimit
             If the scratch of the function is larger than a thread's stack.
         """
-        if name not in self._compiled:
-            direction = DIRECTIONS[name.removesuffix("_kahan")]
-            if direction.by:
-                program = convolution.program(self.target, direction, compensated=name.endswith("_kahan"))
-            else:
-                program = batch.program(self.target, direction)
-            stack.require(program, self.lanes, f"{name} of {self.problem.label or self.problem}")
-            self._compiled[name] = _compile(name, program, self.lanes)
-        return self._compiled[name]
+        began = time.perf_counter()
+        built = library(recipe(self.target, name))
+        self._seconds.setdefault(name, time.perf_counter() - began)
+        return built
 
-
-def _compile(name: str, program: st.Function, lanes: int) -> CompiledDirection:
-    began = time.perf_counter()
-    text = emit_c(program, lanes=lanes)
-    generated = time.perf_counter()
-    library = compile_c(text, [Signature.of(program)], name=f"cg-{name}")
-    done = time.perf_counter()
-    return CompiledDirection(getattr(library, name), library.path, generated - began, done - generated, len(text))
+    def function(self, name: str) -> CompiledFunction:
+        """Return the function of a direction, which is built at the first call; for the name see `build`."""
+        if name not in self._functions:
+            self._functions[name] = getattr(self.build(name), name)
+        return self._functions[name]
 
 
 @functools.cache

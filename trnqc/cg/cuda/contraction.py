@@ -19,12 +19,12 @@ Lanes beyond the last channel repeat it and store nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from trnqc.cg.cuda.kernel import GROUP, SEGMENTS
 from trnqc.cg.problem.contraction import ContractionProblem
 from trnqc.cg.problem.polynomials import Monomial
+from trnqc.cg.programs import polynomial
 from trnqc.cg.programs.polynomial import Channel
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
@@ -32,8 +32,6 @@ from trnqc.gen.build import Builder
 from trnqc.gen.values import lane, lt, minimum
 from trnqc.jit import Recipe, Signature
 
-# The kinds of programs.
-KINDS = ("value", "gradient", "gradients")
 # Number of terms, counted for all sets of directions, of a kernel. The compiler takes longer than linearly.
 TERMS = 1000
 # The number of nodes or segments, and the element of each node.
@@ -65,15 +63,13 @@ class Form:
     @property
     def rows(self) -> tuple[str, ...]:
         """The operands with a row for each node, by name."""
-        along = (f"h{n}" for n in range(1, self.directions + 1))
-        return ("x", *along, *["gb"] * (self.kind != "value"), "out")
+        return tuple(name for name in polynomial.operands(self.kind, self.directions) if name not in ("c", "gc"))
 
     @property
     def parameters(self) -> tuple[Value | Array, ...]:
         """The parameters of the kernel: COUNT, the elements or segments of the nodes, and the operands."""
-        gradients = self.kind == "gradients"
-        operands = ("c", *self.rows, *["gc"] * gradients)
-        return (COUNT, *(RANGES if gradients else (ELEMENTS,)), *(Array(name, self.dtype) for name in operands))
+        operands = (Array(name, self.dtype) for name in polynomial.operands(self.kind, self.directions))
+        return (COUNT, *(RANGES if self.kind == "gradients" else (ELEMENTS,)), *operands)
 
     @property
     def components(self) -> range:
@@ -88,17 +84,7 @@ class Form:
 
 def parts(problem: ContractionProblem, directions: int) -> list[range]:
     """Return ranges of components of B whose formulas are short enough for one kernel."""
-    return list(_parts([sum(1 for _ in node.monomials()) << directions for node in problem.components]))
-
-
-def _parts(sizes: list[int]) -> Iterator[range]:
-    first = size = 0
-    for component, own in enumerate(sizes):
-        if size and size + own > TERMS:
-            yield range(first, component)
-            first, size = component, 0
-        size += own
-    yield range(first, len(sizes))
+    return polynomial.parts(problem, directions, TERMS)
 
 
 def recipe(form: Form) -> Recipe:

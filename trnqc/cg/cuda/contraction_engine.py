@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from trnqc import backends
+from trnqc.cg.cuda.builds import Builds
 from trnqc.cg.cuda.contraction import Form, parts, recipe
 from trnqc.cg.cuda.device_graph import device_segments, require_numbers
-from trnqc.cg.cuda.engine import BLOCKS, WARP, least_spilled
-from trnqc.cg.cuda.operands import Operands, operands_of, refuse_capture
+from trnqc.cg.cuda.operands import Operands, operands_of
 from trnqc.cg.cuda.row_sums import sum_segments
 from trnqc.cg.cuda.segments import Segments, segments
 from trnqc.cg.problem.contraction import ContractionProblem
 from trnqc.cg.problem.graph import Graph
 from trnqc.errors import OperandError
-from trnqc.jit import TYPES, Recipe
+from trnqc.jit import TYPES
 from trnqc.jit.device import Built, Device
 
 
@@ -37,8 +37,8 @@ class CudaContractionEngine:
     ) -> None:
         self.problem, self.dtype, self.atomic = problem, np.dtype(dtype), atomic
         self.device: Device = backends.devices("cuda")[0] if device is None else device
-        self.lanes = min(WARP, self.device.most_lanes)
-        self._built: dict[str, Built] = {}
+        self.builds = Builds(self.device)
+        self.lanes = self.builds.lanes
         self._forms: dict[tuple[str, int], list[Form]] = {}
 
     @property
@@ -72,13 +72,7 @@ class CudaContractionEngine:
 
     def build(self, form: Form) -> Built:
         """Return a compiled kernel, which is built at the first call."""
-        if form.name not in self._built:
-            refuse_capture(form.name)
-            variants = (
-                self.device.build(recipe(form), self.lanes, accumulate="plain", min_blocks=blocks) for blocks in BLOCKS
-            )
-            self._built[form.name] = least_spilled(variants)
-        return self._built[form.name]
+        return self.builds.of(form.name, lambda: recipe(form))
 
     def _evaluate(self, kind: str, c: Any, elements: Any, *rows: Any, gb: Any = None) -> tuple[Any, ...]:
         """Return B or gx, and gc for the kind "gradients"."""
@@ -110,7 +104,7 @@ class CudaContractionEngine:
             cut = {name: order[f"cut_{name}"] for name in ("begin", "end", "row")}
             groups = len(parts.cut) * (terms * forms[0].blocks)
             rows = {"columns": terms * padded, "rows": operands.memories["gc"]}
-            operands.launch(self._sum_kernel(), groups, cut | rows)
+            operands.launch(self.builds.sum(sum_segments, self.dtype.itemsize), groups, cut | rows)
         results = operands.results(shapes | {"gc": (count, terms, padded)})
         gc = results["gc"][:, :, : self.problem.channels]
         return results["out"], np.ascontiguousarray(gc) if isinstance(gc, np.ndarray) else gc.contiguous()
@@ -120,14 +114,6 @@ class CudaContractionEngine:
         for form in forms if count else ():
             arguments = {**operands.memories, **order, "count": count}
             operands.launch(self.build(form), count * form.blocks, arguments)
-
-    def _sum_kernel(self) -> Built:
-        name = sum_segments.__name__
-        if name not in self._built:
-            refuse_capture(name)
-            summed = Recipe.of(sum_segments(self.dtype.itemsize, self.lanes))
-            self._built[name] = self.device.build(summed, self.lanes, accumulate="plain")
-        return self._built[name]
 
     def _check(self, arrays: dict[str, Any], elements: Any, nodes: int) -> None:
         """Raise OperandError for an array of another shape or dtype."""

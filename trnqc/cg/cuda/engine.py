@@ -5,16 +5,17 @@ Operands are NumPy arrays, which are copied to the device and back, or PyTorch t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from trnqc import backends
+from trnqc.cg.cuda.builds import Builds
 from trnqc.cg.cuda.device_graph import DeviceGraph
-from trnqc.cg.cuda.operands import Operands, operands_of, refuse_capture
+from trnqc.cg.cuda.operands import Operands, operands_of
 from trnqc.cg.cuda.plan import Plan
-from trnqc.cg.cuda.program import function_name, parameters, program
+from trnqc.cg.cuda.program import recipe
 from trnqc.cg.cuda.row_sums import levels, levels_rows, sum_level, sum_segments
 from trnqc.cg.cuda.schedule import plan
 from trnqc.cg.engine import Engine
@@ -23,31 +24,10 @@ from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.directions import CONVOLUTIONS, DIRECTIONS
 from trnqc.errors import OperandError, UnsupportedError
 from trnqc.gen.statements import Function
-from trnqc.jit import Recipe, Signature
 from trnqc.jit.device import Argument, Built, Device, DeviceArray
 
-# Number of lanes of a warp.
-WARP = 32
-# Blocks per multiprocessor for which the variants of a kernel are compiled, which limits the number of registers. 0
-# leaves the limit to the compiler.
-BLOCKS = (0, 8)
 # Bytes of gradients of shared weights that are stored before they are summed.
 KEPT = 1 << 28
-
-
-def least_spilled(variants: Iterable[Built]) -> Built:
-    """Return the first variant that does not spill registers, else the one that spills least.
-
-    Variants are compiled only until one does not spill.
-    """
-    best: Built | None = None
-    for built in variants:
-        if best is None or built.stack < best.stack:
-            best = built
-        if not best.stack:
-            break
-    assert best is not None
-    return best
 
 
 class CudaEngine(Engine):
@@ -63,9 +43,9 @@ class CudaEngine(Engine):
     ) -> None:
         self.problem, self.dtype = problem, np.dtype(dtype)
         self.device: Device = backends.devices("cuda")[0] if device is None else device
-        self.lanes = min(WARP, self.device.most_lanes)
+        self.builds = Builds(self.device)
+        self.lanes = self.builds.lanes
         self.kahan, self.atomic = kahan, atomic
-        self._built: dict[str, Built] = {}
 
     @property
     def ran_on(self) -> str:
@@ -75,7 +55,10 @@ class CudaEngine(Engine):
     @property
     def build_report(self) -> str:
         """The plans of the kernels that were compiled."""
-        return "\n".join(str(self.plan(name)) for name in self._built if name in DIRECTIONS) or "nothing is built yet"
+        return (
+            "\n".join(str(self.plan(name)) for name in self.builds.built if name in DIRECTIONS)
+            or "nothing is built yet"
+        )
 
     def plan(self, name: str) -> Plan:
         """Return the plan of a direction, by its key in `DIRECTIONS`."""
@@ -106,30 +89,11 @@ class CudaEngine(Engine):
                     f"{tuple(array.shape)}"
                 )
 
-    # Kernels
-
-    def _kernel(self, name: str) -> Built:
-        if name not in self._built:
-            refuse_capture(name)
-            kernel_plan, by = self.plan(name), DIRECTIONS[name].by
-            options = {"kahan": self.kahan and by == "receiver", "atomic": self.atomic and bool(by)}
-            function = function_name(kernel_plan, **options)
-            signature = Signature.declared(function, parameters(kernel_plan), DIRECTIONS[name].writes)
-            recipe = Recipe(function, (signature,), lambda: (program(kernel_plan, **options),))
-            # On a tie the first variant is used, whose number of registers the compiler chose.
-            variants = (self.device.build(recipe, self.lanes, accumulate="plain", min_blocks=n) for n in BLOCKS)
-            self._built[name] = least_spilled(variants)
-        return self._built[name]
-
-    def _sum_kernel(self, function: Callable[[int, int], Function]) -> Built:
-        name = function.__name__
-        if name not in self._built:
-            refuse_capture(name)
-            recipe = Recipe.of(function(self.dtype.itemsize, self.lanes))
-            self._built[name] = self.device.build(recipe, self.lanes, accumulate="plain")
-        return self._built[name]
-
-    # Launches
+    def build(self, name: str) -> Built:
+        """Return the kernel of a direction, by its key in `DIRECTIONS`; it is built at the first call."""
+        by = DIRECTIONS[name].by
+        kahan, atomic = self.kahan and by == "receiver", self.atomic and bool(by)
+        return self.builds.of(name, lambda: recipe(self.plan(name), kahan, atomic))
 
     def _run(
         self,
@@ -166,7 +130,7 @@ class CudaEngine(Engine):
         return operands.results({n: shapes[n] for n in rows})
 
     def _launch(self, name: str, operands: Operands, order: dict[str, DeviceArray], groups: int) -> None:
-        built, weights = self._kernel(name), self.problem.weight_numel
+        built, weights = self.build(name), self.problem.weight_numel
         sums_weights = self.problem.shared_weights and "gw" in built.signature.names and weights > 0
         step = self._groups_together(groups) if sums_weights else groups
         for first in range(0, groups, step):
@@ -196,4 +160,4 @@ class CudaEngine(Engine):
     ) -> None:
         if columns:
             groups = sums * -(-columns // self.lanes)
-            operands.launch(self._sum_kernel(function), groups, {"columns": columns, **arguments})
+            operands.launch(self.builds.sum(function, self.dtype.itemsize), groups, {"columns": columns, **arguments})

@@ -24,10 +24,12 @@ from trnqc.cg.cuda.kernel import DTYPES, FIRST, GROUP, SEGMENTS, Block, Edge, Ke
 from trnqc.cg.cuda.lane_couplings import add_gy, form_couplings
 from trnqc.cg.cuda.paths import PathWriter, Registers
 from trnqc.cg.cuda.plan import Phase, Plan, phase_parts
+from trnqc.cg.problem.text import text_of
 from trnqc.errors import UnsupportedError
 from trnqc.gen import Array, Value, const
 from trnqc.gen import statements as st
 from trnqc.gen.values import lane, lt, minimum
+from trnqc.jit import Recipe, Signature
 
 FIRST_CHANNEL = const(0, "i64")
 
@@ -41,6 +43,14 @@ def parameters(plan: Plan) -> tuple[Value | Array, ...]:
     """Return the parameters of a kernel: FIRST, in a convolution SEGMENTS, and the operands."""
     operands = tuple(Array(name, DTYPES[plan.size]) for name in plan.direction.operands)
     return (FIRST, *(SEGMENTS.values() if plan.direction.by else ()), *operands)
+
+
+def recipe(plan: Plan, kahan: bool = False, atomic: bool = False) -> Recipe:
+    """Return the recipe of `program`, which may raise UnsupportedError when it is generated."""
+    name = function_name(plan, kahan, atomic)
+    signature = Signature.declared(name, parameters(plan), plan.direction.writes)
+    variant = f"{text_of(plan.problem)} {plan.lanes} {plan.phases} {plan.resident}"
+    return Recipe(name, (signature,), lambda: (program(plan, kahan, atomic),), __name__, variant)
 
 
 def program(plan: Plan, kahan: bool = False, atomic: bool = False) -> st.Function:

@@ -103,9 +103,9 @@ def _lower(ctx: Any, *args: Any, call: Call) -> Any:
     """Compile the kernels and call the handler with their files."""
     register(TARGET)
     keys = CONVOLUTIONS[call.direction] if call.convolution else (call.direction,)
+    names = [key + "_kahan" * call.kahan for key in keys]
     engine = compiled_engine(call.problem, str(ctx.avals_in[0].dtype))
-    built = [engine.build(key + "_kahan" * call.kahan) for key in keys]
-    files = "\n".join(f"{direction.path}\t{direction.function.signature.name}" for direction in built)
+    files = "\n".join(f"{engine.build(name).path}\t{name}" for name in names)
     rule = jax.ffi.ffi_lowering(TARGET)
     return rule(ctx, *args, direction=call.direction, kernels=files, shared=call.problem.shared_weights)
 

@@ -19,16 +19,37 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from trnqc.cg.problem.contraction import ContractionProblem
 from trnqc.cg.problem.polynomials import Monomial, Node
 from trnqc.gen import Value
 from trnqc.gen.build import Builder, dot
 from trnqc.gen.values import fma
 
+# The kinds of programs: the value, its gradient with respect to x, and its gradients with respect to x and C.
+KINDS = ("value", "gradient", "gradients")
 # Sets of directions as the bits of a number, and values for some of them.
 Directions = int
 Derivatives = Mapping[Directions, Value]
 # Adds to the gradient of the coefficient of a component of B and a monomial.
 Add = Callable[[int, Monomial, Value], None]
+
+
+def operands(kind: str, directions: int) -> tuple[str, ...]:
+    """Return the operands of a program in the order of its parameters; `out` is the value or gx."""
+    along = (f"h{n}" for n in range(1, directions + 1))
+    return ("c", "x", *along, *["gb"] * (kind != "value"), "out", *["gc"] * (kind == "gradients"))
+
+
+def parts(problem: ContractionProblem, directions: int, terms: int) -> list[range]:
+    """Return ranges of components of B, whose formulas have at most `terms` terms unless it is a single component."""
+    sizes = [sum(1 for _ in node.monomials()) << directions for node in problem.components]
+    ranges, first, size = [], 0, 0
+    for component, own in enumerate(sizes):
+        if size and size + own > terms:
+            ranges.append(range(first, component))
+            first, size = component, 0
+        size += own
+    return [*ranges, range(first, len(sizes))]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ half precision, c and its gradient are float32. See `CONTRACTION`.
 
 # No `from __future__ import annotations`, as in operators.py.
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,9 +18,10 @@ from torch import Tensor
 from trnqc.cg.problem.contraction import ContractionProblem, problem_of_text
 from trnqc.cg.torch.contraction_derivatives import Calls
 from trnqc.cg.torch.engines import contraction_engine_of, cuda_contraction_engine, no_engine
+from trnqc.cg.torch.family import Family
 from trnqc.cg.torch.operators import as_array
 from trnqc.cg.torch.storage import COMPUTED, HALVES, all_widened, check_type, widened
-from trnqc.cg.torch.transforms import active, function_of, refuse_dual_level
+from trnqc.cg.torch.transforms import active, refuse_dual_level
 from trnqc.errors import OperandError
 
 # The operands of each operator that can be differentiated.
@@ -75,10 +76,6 @@ def _gradient(
     return _as_tensor(gx).to(x.dtype), _as_tensor(gc)
 
 
-# The operators on tensors that have data.
-EVALUATE: dict[str, Callable[..., Any]] = {"value": _value, "gradient": _gradient}
-
-
 def _engine(problem: str, tensors: Sequence[Tensor], elements: Tensor) -> Any:
     refuse_dual_level()
     check(problem_of_text(problem), tensors, elements)
@@ -114,7 +111,7 @@ def _fake_gradient(
     return x.new_empty(x.shape), c.new_empty(c.shape if of_c else (0,))
 
 
-class ContractionFamily:
+class ContractionFamily(Family):
     """Both operators with their derivatives.
 
     ``value(c, x, along, elements, problem)`` returns B [nodes, M, channels], and
@@ -122,46 +119,21 @@ class ContractionFamily:
     without numbers if `of_c` is False.
     """
 
+    materialized = False
+
     def __init__(self) -> None:
         rest = "Tensor elements, str problem"
-        self.operators = {
-            "value": self._operator(
-                "value", _value, _fake_value, f"(Tensor c, Tensor x, Tensor along, {rest}) -> Tensor"
-            ),
-            "gradient": self._operator(
-                "gradient",
-                _gradient,
-                _fake_gradient,
-                f"(Tensor c, Tensor x, Tensor along, Tensor gb, {rest}, bool of_c) -> (Tensor, Tensor)",
-            ),
-        }
-        self.functions = {name: function_of(self, name) for name in self.operators}
+        value = f"(Tensor c, Tensor x, Tensor along, {rest}) -> Tensor"
+        gradient = f"(Tensor c, Tensor x, Tensor along, Tensor gb, {rest}, bool of_c) -> (Tensor, Tensor)"
+        super().__init__("cg_contraction", {"value": value, "gradient": gradient})
 
-    def apply(self, name: str, *args: Any) -> Any:
-        """Call an operator, with reverse-mode and forward-mode derivatives of every order."""
-        return self.functions[name].apply(*args) if active() else self.operators[name](*args)
+    def real(self, name: str, args: Sequence[Any]) -> Any:
+        return _value(*args) if name == "value" else _gradient(*args)
 
-    def _operator(self, name: str, real: Any, fake: Any, schema: str) -> Any:
-        def keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-            self.keep(name, ctx, inputs)
-            ctx.set_materialize_grads(False)
-
-        def derivative(ctx: Any, *grad_outputs: Tensor) -> tuple[Any, ...]:
-            return self.gradients(name, ctx.saved_tensors, ctx.options, grad_outputs)
-
-        def over_a_batch(info: Any, in_dims: Sequence[int | None], *args: Any) -> tuple[Any, Any]:
-            return self.batched(self.operators[name], name, info.batch_size, in_dims, args)
-
-        operator = torch.library.custom_op(f"trnqc::cg_contraction_{name}", real, mutates_args=(), schema=schema)
-        operator.register_fake(fake)
-        operator.register_autograd(derivative, setup_context=keep)
-        operator.register_vmap(over_a_batch)
-        for device in ("cpu", "cuda"):
-            operator.register_autocast(device, torch.float32)
-        return operator
+    def fake(self, name: str, args: Sequence[Any]) -> Any:
+        return _fake_value(*args) if name == "value" else _fake_gradient(*args)
 
     def keep(self, name: str, ctx: Any, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
-        """Save the inputs for the derivatives and return the inputs that are tensors."""
         count = len(OPERANDS[name]) + 1
         # Gradients of the coefficients are computed if they, or something above them, is trained.
         ctx.options = (inputs[count], bool(inputs[0].requires_grad) or active(), *inputs[count + 1 :])
@@ -171,7 +143,6 @@ class ContractionFamily:
     def gradients(
         self, name: str, saved: Sequence[Tensor], options: Sequence[Any], grad_outputs: Sequence[Tensor | None]
     ) -> tuple[Any, ...]:
-        """Return the gradients of all inputs that `keep` saved, with None for elements and options."""
         c, x, along, *_, elements = saved
         calls = Calls(self.apply, elements, options[0], options[1])
         if name == "value":
@@ -184,7 +155,6 @@ class ContractionFamily:
     def tangents(
         self, name: str, saved: Sequence[Tensor], options: Sequence[Any], tangents: Sequence[Tensor | None]
     ) -> Any:
-        """Return the tangents of the results from the tangents of the inputs, which are None for a constant input."""
         *operands, elements = saved
         along = [torch.zeros_like(t) if h is None else h for t, h in zip(operands, tangents)]
         calls = Calls(self.apply, elements, options[0], True)

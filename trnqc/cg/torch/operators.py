@@ -23,10 +23,11 @@ from trnqc.cg.derivatives import GRADIENTS, TANGENTS, Calls
 from trnqc.cg.problem.graph import graph_of
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.problem.text import problem_of, weighted_part
-from trnqc.cg.programs.directions import DIRECTIONS
+from trnqc.cg.programs.directions import DIRECTIONS, Direction
 from trnqc.cg.torch.engines import cpu_engine, cuda_engine, nki_engine, no_engine
+from trnqc.cg.torch.family import Family
 from trnqc.cg.torch.storage import COMPUTED, HALVES, all_widened, by_blocks, check_type, rounded
-from trnqc.cg.torch.transforms import active, function_of, refuse_dual_level
+from trnqc.cg.torch.transforms import refuse_dual_level
 from trnqc.errors import EdgeIndexError, OperandError, UnsupportedPrecision
 from trnqc.host.memory import require_memory
 
@@ -186,8 +187,8 @@ def _fake(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], op
     return tuple(results) if len(results) > 1 else results[0]
 
 
-class Family:
-    """The operators of tensor products or of convolutions, registered with their derivatives.
+class ProductFamily(Family):
+    """The operators of tensor products or of convolutions, one for each direction in `OPERATORS`.
 
     Parameters
     ----------
@@ -209,15 +210,8 @@ class Family:
         run: Callable[..., Any] = _run,
     ) -> None:
         self.edges, self.run = edges, run
-        self.tail = ", ".join([*(f"Tensor {name}" for name in edges), *(f"{kind} {name}" for kind, name in options)])
-        self.operators = {direction: self._operator(prefix, direction) for direction in OPERATORS}
-        self.functions = {direction: function_of(self, direction) for direction in OPERATORS}
-
-    def apply(self, direction: str, *args: Any) -> Any:
-        """Call the operator for a direction, with reverse-mode and forward-mode derivatives of every order."""
-        if active():
-            return self.functions[direction].apply(*args)
-        return self.operators[direction](*args)
+        tail = [*(f"Tensor {name}" for name in edges), *(f"{kind} {name}" for kind, name in options)]
+        super().__init__(prefix, {name: _schema(DIRECTIONS[name], tail) for name in OPERATORS})
 
     def parts(self, direction: str, args: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
         """Split the arguments of an operator into operands, edges and options."""
@@ -225,38 +219,13 @@ class Family:
         cut = count + len(self.edges)
         return args[:count], args[count:cut], args[cut:]
 
-    def _operator(self, prefix: str, direction: str) -> Any:
-        reads, results = DIRECTIONS[direction].reads, DIRECTIONS[direction].writes
+    def real(self, direction: str, args: Sequence[Any]) -> Any:
+        return self.run(direction, *self.parts(direction, args))
 
-        def real(*args: Any) -> Any:
-            return self.run(direction, *self.parts(direction, args))
-
-        def fake(*args: Any) -> Any:
-            return _fake(direction, *self.parts(direction, args))
-
-        def keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-            self.keep(direction, ctx, inputs)
-
-        def derivative(ctx: Any, *grad_outputs: Tensor) -> tuple[Any, ...]:
-            # Read `saved_tensors` only once: under checkpointing they are recomputed and can be read a single time.
-            return self.gradients(direction, ctx.saved_tensors, ctx.options, grad_outputs)
-
-        def over_a_batch(info: Any, in_dims: Sequence[int | None], *args: Any) -> tuple[Any, Any]:
-            return self.batched(self.operators[direction], direction, info.batch_size, in_dims, args)
-
-        operands = ", ".join(f"Tensor {name}" for name in reads)
-        returned = "Tensor" if len(results) == 1 else f"({', '.join(['Tensor'] * len(results))})"
-        schema = f"({operands}, {self.tail}) -> {returned}"
-        operator = torch.library.custom_op(f"trnqc::{prefix}_{direction}", real, mutates_args=(), schema=schema)
-        operator.register_fake(fake)
-        operator.register_autograd(derivative, setup_context=keep)
-        operator.register_vmap(over_a_batch)
-        for device in ("cpu", "cuda"):
-            operator.register_autocast(device, torch.float32)
-        return operator
+    def fake(self, direction: str, args: Sequence[Any]) -> Any:
+        return _fake(direction, *self.parts(direction, args))
 
     def keep(self, direction: str, ctx: Any, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
-        """Save the inputs for the derivatives and return the inputs that are tensors."""
         tensors, edges, ctx.options = self.parts(direction, inputs)
         ctx.save_for_backward(*tensors, *edges)
         return (*tensors, *edges)
@@ -264,12 +233,10 @@ class Family:
     def gradients(
         self, direction: str, saved: Sequence[Tensor], options: Any, grad_outputs: Sequence[Any]
     ) -> tuple[Any, ...]:
-        """Return the gradients of all inputs that `keep` saved, with None for edges and options."""
         tensors, calls = self._kept(direction, saved, options)
         return (*GRADIENTS[direction](calls, tensors, grad_outputs), *[None] * len(calls.rest))
 
     def tangents(self, direction: str, saved: Sequence[Tensor], options: Any, tangents: Sequence[Any]) -> Any:
-        """Return the tangents of the results from the tangents of the inputs, which are None for a constant input."""
         tensors, calls = self._kept(direction, saved, options)
         along = [torch.zeros_like(t) if h is None else h for t, h in zip(tensors, tangents)]
         return TANGENTS[direction](calls, tensors, along)
@@ -294,6 +261,14 @@ class Family:
         return tuple(t.reshape(count, rows[0].shape[1], t.shape[-1]) for t in results), (0,) * len(results)
 
 
-BATCH = Family("cg", (), (("str", "problem"),))
-CONVOLUTION = Family("cg_conv", ("rows", "cols"), (("str", "problem"), ("bool", "deterministic"), ("bool", "kahan")))
-NKI_CONVOLUTION = Family("cg_nki_conv", ("rows", "cols"), (("str", "problem"), ("str", "backend")), _run_nki)
+def _schema(direction: Direction, tail: Sequence[str]) -> str:
+    operands = ", ".join([*(f"Tensor {name}" for name in direction.reads), *tail])
+    results = ", ".join(["Tensor"] * len(direction.writes))
+    return f"({operands}) -> " + (f"({results})" if len(direction.writes) > 1 else results)
+
+
+BATCH = ProductFamily("cg", (), (("str", "problem"),))
+CONVOLUTION = ProductFamily(
+    "cg_conv", ("rows", "cols"), (("str", "problem"), ("bool", "deterministic"), ("bool", "kahan"))
+)
+NKI_CONVOLUTION = ProductFamily("cg_nki_conv", ("rows", "cols"), (("str", "problem"), ("str", "backend")), _run_nki)

@@ -14,7 +14,7 @@ from typing import Any
 from trnqc.errors import CompilerError
 from trnqc.host.progress import StageBars
 from trnqc.jit import Library, Recipe, build_all, find_compiler, library
-from trnqc.jit.recipe import c_library, c_object, entry_of, is_stored, stored
+from trnqc.jit.compile import Compilation, c_library, c_object
 
 _log = logging.getLogger(__name__)
 WORDS = {8: "AVX-512", 4: "AVX", 2: "128-bit", 1: "scalar"}
@@ -54,22 +54,22 @@ def parts_of(programs: Sequence[Recipe]) -> tuple[Recipe, ...]:
 
 def is_compiled(program: Recipe) -> bool:
     """Return whether the compiled program is in the cache. Raises CompilerError if there is no compiler."""
-    return is_stored(program, c_library(program.lanes))
+    return Compilation(program, c_library(program.lanes)).is_stored
 
 
 def store(program: Recipe, *, take_turns: bool = True) -> Path:
     """Return the path of a program's library in the cache, compiled if it is missing. take_turns: see `Cache.get`."""
-    return stored(program, c_library(program.lanes), take_turns=take_turns)
+    return Compilation(program, c_library(program.lanes), take_turns).file
 
 
 def store_part(part: Recipe, *, take_turns: bool = True) -> Path:
     """Return the path of a part's object file in the cache, compiled if it is missing."""
-    return stored(part, c_object(lanes()), take_turns=take_turns)
+    return Compilation(part, c_object(lanes()), take_turns).file
 
 
 def entry(program: Recipe) -> str:
     """Return the name of a program's library in the cache."""
-    return entry_of(program, c_library(program.lanes))
+    return Compilation(program, c_library(program.lanes)).entry
 
 
 def words() -> str:

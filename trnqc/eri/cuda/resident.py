@@ -11,8 +11,8 @@ import numpy as np
 from trnqc.eri.cuda.launches import Kernels, Kind, Plan, plan
 from trnqc.eri.jk.tasks import Task
 from trnqc.errors import MemoryLimit
+from trnqc.jit.cuda.prepared import Launch, Prepared
 from trnqc.jit.device import Device, DeviceArray
-from trnqc.jit.prepared import Launch, Prepared
 
 # The buffers of integers.
 INTEGERS = ("queue", "counts")

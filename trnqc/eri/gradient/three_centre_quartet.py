@@ -25,9 +25,9 @@ from trnqc.eri.kernels.angular import Powers, cartesians, raised
 from trnqc.eri.kernels.horizontal import horizontal
 from trnqc.eri.kernels.quartet import bra_primitive, primitive_matters, primitive_quartet
 from trnqc.eri.kernels.recurrence import FITTED, components
-from trnqc.eri.kernels.straight_line import straight_line_code
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
+from trnqc.gen.sequence import straight_line_code
 from trnqc.gen.values import both, fma, le, lt, minimum
 
 # Sums over the targets [e| of one bra primitive: weights of [e| times [e+1_x|, [e+1_y| and [e+1_z|, and times [e|.

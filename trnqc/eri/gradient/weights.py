@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from trnqc.eri.kernels.angular import Powers, cartesians, ncart, raised, spherical
 from trnqc.eri.kernels.recurrence import components
-from trnqc.eri.kernels.straight_line import straight_line_code
 from trnqc.gen import Value, const
 from trnqc.gen import statements as st
 from trnqc.gen.graph import FREE
+from trnqc.gen.sequence import straight_line_code
 from trnqc.gen.values import fma
 
 

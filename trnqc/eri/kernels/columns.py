@@ -19,10 +19,10 @@ from functools import cached_property
 
 from trnqc.eri.kernels.angular import Powers, cartesians, raised
 from trnqc.eri.kernels.recurrence import BRA, HALF_BOTH, HALVES, KET, SHIFTS, components, reduction
-from trnqc.eri.kernels.straight_line import straight_line_code
 from trnqc.eri.kernels.vertical import parameters
 from trnqc.gen import Array, Value, Var
 from trnqc.gen import statements as st
+from trnqc.gen.sequence import straight_line_code
 from trnqc.gen.values import as_value, fma
 
 # Coefficients of a column's function: those of G^(m) and G^(m+1) in SHIFTS, h k, h, and h times f_i.

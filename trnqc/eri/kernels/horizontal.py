@@ -17,10 +17,10 @@ from functools import cache, cached_property
 from trnqc.eri.kernels.angular import Powers, cartesians, ncart, raised
 from trnqc.eri.kernels.harmonics import harmonics
 from trnqc.eri.kernels.recurrence import components
-from trnqc.eri.kernels.straight_line import straight_line_code
 from trnqc.gen import Array, Value, Var
 from trnqc.gen import statements as st
 from trnqc.gen.cost import cost_of_values
+from trnqc.gen.sequence import straight_line_code
 from trnqc.gen.values import fma
 
 Body = Callable[[Sequence[Value]], list[Value]]

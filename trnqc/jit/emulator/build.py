@@ -16,8 +16,9 @@ from trnqc.errors import CompilerError, SimulationError
 from trnqc.gen import emit_cuda
 from trnqc.host.files import temporary_place
 from trnqc.jit.cache import key_of, library_cache
+from trnqc.jit.compile import Compilation, Target
 from trnqc.jit.cpp import cpp_compiler, cpp_version, run
-from trnqc.jit.recipe import Functions, Recipe, Target, stored
+from trnqc.jit.recipe import Functions, Recipe
 from trnqc.jit.signature import GROUPS, Parameter, Signature
 
 FOLDER = Path(__file__).parent
@@ -117,7 +118,6 @@ def build(
     accumulate: str = "fence",
     min_blocks: int = 0,
     checked: bool = True,
-    text: str = "",
 ) -> Emulated:
     """Compile the CUDA text of a recipe's only function for the host, or take the library from the cache.
 
@@ -131,8 +131,6 @@ def build(
         See `trnqc.gen.emit_cuda`.
     checked : bool
         Whether accesses to memory are checked: races, and accesses outside of all arrays.
-    text : str
-        CUDA text that takes the place of the recipe's, which then has no `module`.
 
     Raises
     ------
@@ -145,15 +143,15 @@ def build(
     if lanes > MOST_THREADS:
         raise SimulationError(f"{signature.name}: a block has at most {MOST_THREADS} threads, found {lanes}")
 
-    def emit(functions: Functions, _: Sequence[str] = ()) -> str:
+    def emit(functions: Functions, _: Sequence[str]) -> str:
         return emit_cuda(*functions, lanes=lanes, accumulate=accumulate, min_blocks=min_blocks)
 
     flags = (*FLAGS, *CHECKED * checked)
     key = (cpp_version(), *flags, _ENTRY, *_sources(), str(lanes), accumulate, str(min_blocks))
     target = Target(key, ".so", emit, lambda text, out, _: _compile(text, out, signature, flags))
     runtime()
-    library = _load(stored(recipe, target, text=text))
-    kernel = Emulated(signature, lanes, checked, library, lambda: text or emit(recipe.functions()))
+    compilation = Compilation(recipe, target)
+    kernel = Emulated(signature, lanes, checked, _load(compilation.file), lambda: compilation.text)
     begin, end, *_ = kernel.places
     if end - begin > SHARED_BYTES:
         raise SimulationError(

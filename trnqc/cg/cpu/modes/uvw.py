@@ -114,15 +114,19 @@ def _move_slots(
             b.call(move(slot), start, st.view(scratch[n * slot.size + slots.place[number]]))
 
 
-def of_several_edges(target: Target, direction: Direction, share: Value) -> st.Function | None:
-    """Return the program of a batch that computes several edges together, or None if the problem does not allow it.
+def computes_several(target: Target) -> bool:
+    """Return whether `of_several_edges` computes a batch: all paths are uvw, and edges share their weights."""
+    paths = target.paths("uvw")
+    return target.problem.shared_weights and bool(paths) and target.paths(*MODES) == paths
 
-    All paths have to be uvw, and edges have to share their weights. The parameters are the operands, `share` if gw is
-    written, and the first and last edge of a range; unlike the program of `batch`, this one has no group.
+
+def of_several_edges(target: Target, direction: Direction, share: Value) -> st.Function:
+    """Return the program of a batch that computes several edges together.
+
+    The parameters are the operands, `share` if gw is written, and the first and last edge of a range; unlike the
+    program of `batch`, this one has no group.
     """
     problem, edges = target.problem, Edges(target, TOGETHER)
-    if not problem.shared_weights or not edges.paths or target.paths(*MODES) != edges.paths:
-        return None
     b, (begin, end) = Builder(), (Var(name, "i64") for name in ("begin", "end"))
     rows = {name: memory(name, target.dtype) for name in direction.operands}
     with b.loop("e", end, begin=begin, step=TOGETHER) as e:
