@@ -33,7 +33,7 @@ from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis
 from trnqc.mp2.factors.factors import Factors, SpinFactors, by_spin
 from trnqc.mp2.reference.molecule import basis_name, describe
 from trnqc.mp2.reference.orbitals import SpinFrozen, frozen_by_spin
-from trnqc.mp2.storage.store import Array, Store
+from trnqc.mp2.store import Array, Store
 from trnqc.version import __version__
 
 _log = logging.getLogger(__name__)

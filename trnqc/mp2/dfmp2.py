@@ -50,7 +50,7 @@ from trnqc.mp2.reference.semicanonical import fock_matrices
 from trnqc.mp2.response.zvector import ZVectorOptions
 from trnqc.mp2.result import SCS, SOS, MP2Result, check_scaling
 from trnqc.mp2.scanner import as_scanner
-from trnqc.mp2.storage.store import Store
+from trnqc.mp2.store import Store
 from trnqc.ranks import ALONE, Ranks
 
 
