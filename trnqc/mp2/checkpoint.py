@@ -57,13 +57,24 @@ class Checkpoint(Store):
         self._check_directory()
         self._lock = hold(self.directory)
         try:
-            self._compare({"format": FORMAT, "trnqc": __version__, **job})
-            super().__init__(Records(self.directory / "records.jsonl"))
+            self._begin(job)
             if entries := self.records.entries:
                 _log.info("%s: the job continues after %d records of finished work", self.directory, len(entries))
         except BaseException:
             self._lock.close()
             raise
+
+    def _begin(self, job: Mapping[str, Any]) -> None:
+        self._compare({"format": FORMAT, "trnqc": __version__, **job})
+        super().__init__(Records(self.directory / "records.jsonl"))
+
+    def again(self, job: Mapping[str, Any]) -> Checkpoint:
+        """Begin again with the first decision, as after closing and opening, but without giving up the lock. Raises
+        CheckpointError for another job.
+        """
+        self.records.close()
+        self._begin(job)
+        return self
 
     def __enter__(self) -> Checkpoint:
         return self

@@ -86,13 +86,14 @@ class Correlation:
 def opened(
     work: Correlation,
     execution: Execution,
-    checkpoint: str | Path | None,
+    checkpoint: str | Path | Checkpoint | None,
     scf_settings: Mapping[str, Any],
     on_disk: bool = False,
 ) -> AbstractContextManager[Store | None]:
     """Open the checkpoint, which rank 0 keeps, files without names if factors are kept on disk, or nothing.
 
-    `scf_settings` are the settings of the SCF that the checkpoint compares, if the SCF is part of the job.
+    A checkpoint that is open already remains so. `scf_settings` are the settings of the SCF that the checkpoint
+    compares, if the SCF is part of the job.
     """
     if execution.ranks.rank:
         return nullcontext()
@@ -100,6 +101,8 @@ def opened(
         return nullcontext(Scratch() if on_disk else None)
     kind = kind_of_reference(work.mf)
     about = job_of(work.mol, work.auxiliary, work.frozen, execution, kind) | dict(scf_settings)
+    if isinstance(checkpoint, Checkpoint):
+        return nullcontext(checkpoint.again(about))
     return Checkpoint(checkpoint, about)
 
 
