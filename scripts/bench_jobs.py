@@ -78,6 +78,7 @@ def of_shape(args: argparse.Namespace, cap: float, stages: Stages) -> dict[str, 
     from trnqc.mp2.assembly import assemble
     from trnqc.mp2.execution import Execution, choose
     from trnqc.mp2.factors.build import build_factors
+    from trnqc.mp2.factors.factors import by_spin
     from trnqc.mp2.pairs.pairs import pair_step_bytes, run_pairs
     from trnqc.mp2.reference.orbitals import ActiveOrbitals
     from trnqc.mp2.result_parts import Sizes
@@ -89,7 +90,7 @@ def of_shape(args: argparse.Namespace, cap: float, stages: Stages) -> dict[str, 
     orbitals = ActiveOrbitals(c[:, :96], c[:, 96:], eps[:96], eps[96:], (), ())
     stages.begin("integrals")
     beside = pair_step_bytes([(96, 672)], 2304, execution)
-    factors = build_factors(mol, auxmol, orbitals, execution, beside=beside)
+    (factors,) = by_spin(build_factors(mol, auxmol, (orbitals,), execution, beside=beside))
     step = run_pairs(factors, execution)
     result = assemble(step, factors, sizes=Sizes(*factors.shape, 768, 768), timings=factors.timings)
     return {"timings": factors.timings | step.timings} | facts(result)

@@ -41,18 +41,20 @@ MAY_IMPORT: dict[str, set[str]] = {
     "trnqc.sim": {"trnqc.errors", "trnqc.version"},
     "trnqc.gen": BASE,
     "trnqc.jit": BASE | {"trnqc.gen"},
+    # Density-fitted integrals, whichever room computes them.
+    "trnqc.fitted": BASE,
     "nki_kernels": {"trnqc.sim"},
     "trnqc.tuning": BASE | {"trnqc.jit", "trnqc.sim", "nki_kernels"},
     "trnqc.backends": BASE | {"trnqc.jit", "trnqc.gen", "trnqc.sim", "trnqc.tuning", "nki_kernels"},
-    "trnqc.eri": BASE | {"trnqc.gen", "trnqc.jit", "trnqc.backends"},
+    "trnqc.eri": BASE | {"trnqc.gen", "trnqc.jit", "trnqc.backends", "trnqc.fitted"},
     "trnqc.xc": BASE | {"trnqc.gen", "trnqc.jit", "trnqc.eri"},
     # PySCF's objects are served by integrals and by quadratures.
-    "trnqc.pyscf": BASE | {"trnqc.jit", "trnqc.backends", "trnqc.eri", "trnqc.xc"},
+    "trnqc.pyscf": BASE | {"trnqc.jit", "trnqc.backends", "trnqc.eri", "trnqc.fitted", "trnqc.xc"},
     "trnqc.cg": BASE | {"trnqc.gen", "trnqc.jit", "trnqc.backends", "nki_kernels"},
     "trnqc.mace": BASE | {"trnqc.gen", "trnqc.jit", "trnqc.cg"},
     "trnqc.sparse": BASE | {"trnqc.expression", "trnqc.gen", "trnqc.jit"},
     "trnqc.contraction": BASE | {"trnqc.expression", "trnqc.backends"},
-    "trnqc.mp2": BASE | {"trnqc.backends", "nki_kernels", "trnqc.eri", "trnqc.pyscf"},
+    "trnqc.mp2": BASE | {"trnqc.backends", "nki_kernels", "trnqc.eri", "trnqc.fitted", "trnqc.pyscf"},
 }
 TOP = {
     "trnqc",
@@ -76,6 +78,7 @@ PLACES = {
         "trnqc.bench",
         "trnqc.cli",
         "trnqc.eri",
+        "trnqc.fitted",
         "trnqc.host.thread_pool",
         "trnqc.interfaces",
         "trnqc.pyscf",
@@ -365,7 +368,7 @@ def test_modules_say_what_they_are_for():
 DOCUMENTED = (
     *("trnqc/__init__.py", "trnqc/errors.py", "trnqc/types.py", "trnqc/arrays.py"),
     *("trnqc/backends", "trnqc/blas", "trnqc/cli", "trnqc/eri", "trnqc/expression", "trnqc/host", "trnqc/interfaces"),
-    *("trnqc/mp2", "trnqc/profiling"),
+    *("trnqc/fitted", "trnqc/mp2", "trnqc/profiling"),
     *("trnqc/ranks", "trnqc/sim"),
     *("trnqc/torch_ops", "trnqc/tuning", "trnqc/xc", "nki_kernels", "autotune"),
     *("trnqc/cg/problem/coefficients", "trnqc/cg/problem/irreps", "trnqc/cg/problem/problem"),
@@ -379,6 +382,7 @@ PIPELINES = (
         "trnqc/cli",
         "trnqc/contraction",
         "trnqc/eri",
+        "trnqc/fitted",
         "trnqc/gen",
         "trnqc/interfaces",
         "trnqc/mp2",

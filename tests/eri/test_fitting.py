@@ -13,7 +13,6 @@ from pyscf import df, dft, gto, lib, scf
 import trnqc
 from trnqc.eri.fitting import fitted_integrals, jk
 from trnqc.eri.fitting.file_rows import FileRows
-from trnqc.eri.fitting.fitted_integrals import LowerSolver
 from trnqc.eri.fitting.integrals_to_file import division
 from trnqc.eri.fitting.jk import GROUP
 from trnqc.errors import StorageError
@@ -66,16 +65,6 @@ def test_pairs_without_integrals(max_memory):
     rows, wanted = (np.concatenate(list(fitting.loop())) for fitting in (ours, theirs))
     assert 0.4 < np.mean(rows.any(axis=0)) < 0.6
     np.testing.assert_allclose(rows, wanted, rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize("n", [1, 63, 64, 65, 129, 600])
-def test_triangular_solution_by_blocks(n):
-    rng = np.random.default_rng(n)
-    lower = np.tril(rng.standard_normal((n, n))) / n + 2 * np.eye(n)
-    rows = rng.standard_normal((n, 7))
-    solved = rows.copy()
-    LowerSolver.of(lower).solve(solved)
-    np.testing.assert_allclose(lower @ solved, rows, rtol=0, atol=1e-12)
 
 
 def densities(nao, shape, hermi):

@@ -12,6 +12,7 @@ from pyscf import gto
 
 from tests.mp2.thread_ranks import on_threads, same
 from trnqc.errors import MemoryLimit
+from trnqc.fitted.disk import RowsOnDisk
 from trnqc.mp2.execution import Execution, choose
 from trnqc.mp2.factors.auxiliary_basis import auxiliary_basis
 from trnqc.mp2.factors.build import build_factors
@@ -25,8 +26,7 @@ from trnqc.mp2.pairs.rounds import Rounds
 from trnqc.mp2.pairs.sectors import Sector
 from trnqc.mp2.partition.distribution import Distribution, set_width
 from trnqc.mp2.reference.orbitals import ActiveOrbitals
-from trnqc.mp2.storage.disk_arrays import RowsOnDisk
-from trnqc.mp2.storage.store import Scratch
+from trnqc.mp2.store import Scratch
 
 sizes = some.builds(Distribution, some.integers(1, 90), some.just(7), some.just(11), some.integers(1, 40))
 
@@ -93,7 +93,7 @@ def case():
     c = np.linalg.eigh(mol.intor("int1e_kin"))[1]
     e = np.concatenate([-np.linspace(2, 1, 10), np.linspace(0.2, 3, nao - 10)])
     orbitals = ActiveOrbitals(c[:, :10], c[:, 10:], e[:10], e[10:], (), ())
-    return mol, auxiliary_basis(mol, "weigend").auxmol, orbitals
+    return mol, auxiliary_basis(mol, "weigend").auxmol, (orbitals,)
 
 
 ONE_PROCESS = Execution(choose("cpu", "fp64"), fused=False)

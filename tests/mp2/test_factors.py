@@ -18,13 +18,13 @@ from trnqc.mp2.factors.auxiliary_basis import auxiliary_basis
 from trnqc.mp2.factors.build import build_factors
 from trnqc.mp2.factors.shell_blocks import shell_blocks
 from trnqc.mp2.reference.orbitals import active_orbitals
-from trnqc.mp2.storage.store import Scratch
+from trnqc.mp2.store import Scratch
 
 
 def build(mf, frozen=None, auxbasis=None, store=None, **how):
     o = active_orbitals(mf.mo_coeff, mf.mo_energy, mf.mo_occ, frozen)
     auxmol = auxiliary_basis(mf.mol, auxbasis).auxmol
-    return o, auxmol, build_factors(mf.mol, auxmol, o, Execution(choose("cpu"), **how), store)
+    return o, auxmol, build_factors(mf.mol, auxmol, (o,), Execution(choose("cpu"), **how), store)
 
 
 def repulsion(mf, o, auxmol):

@@ -16,7 +16,7 @@ from tests.mp2.thread_ranks import on_threads, same
 from trnqc.errors import CheckpointError, InputError, MemoryLimit, MoleculeError, UnsupportedError
 from trnqc.mp2.checkpoint import Checkpoint
 from trnqc.mp2.execution import Execution, choose
-from trnqc.mp2.factors.build import build_spin_factors
+from trnqc.mp2.factors.build import build_factors
 from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.pairs.denominators import SMALLEST, denominator_warnings
 from trnqc.mp2.pairs.pairs import run_pairs
@@ -141,7 +141,7 @@ def open_shell():
     auxmol = method.auxiliary_basis().auxmol
     execution = Execution(choose("cpu", "fp64"), fused=False)
     case = method.mol, auxmol, method.orbitals()
-    return case, execution, run_pairs(build_spin_factors(*case, execution), execution).energies
+    return case, execution, run_pairs(build_factors(*case, execution), execution).energies
 
 
 @pytest.mark.parametrize("kept", [False, True])
@@ -153,7 +153,7 @@ def test_ranks_have_the_same_digits(open_shell, size, schedule, kept, tmp_path):
     def work(ranks):
         shared = dataclasses.replace(execution, ranks=ranks, schedule=schedule)
         with Checkpoint(tmp_path, {}) if kept and ranks.rank == 0 else nullcontext() as store:
-            energies = run_pairs(build_spin_factors(*case, shared, store), shared, store).energies
+            energies = run_pairs(build_factors(*case, shared, store), shared, store).energies
         return np.concatenate([energies.aa.ravel(), energies.ab.ravel(), energies.bb.ravel()])
 
     energies = same(on_threads(size, work))

@@ -25,7 +25,7 @@ from trnqc.mp2.dfmp2 import DFMP2
 from trnqc.mp2.factors.memory import FactorMemory
 from trnqc.mp2.job import Job
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
-from trnqc.mp2.run import run
+from trnqc.mp2.run import method_of, run
 from trnqc.mp2.scf.hartree_fock import run_scf
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -284,6 +284,25 @@ def test_two_jobs_on_one_checkpoint(whole, tmp_path):
 
     assert energies(run(job, second)) == energies(whole[1])
     assert met
+
+
+def test_no_other_job_comes_between_scf_and_factors(tmp_path, monkeypatch):
+    job, met = dataclasses.replace(WATER, checkpoint=tmp_path / "kept"), []
+
+    def second(mf):
+        met.append(mf)
+        with pytest.raises(CheckpointError, match=rf"another process \(pid {os.getpid()}\) writes to"):
+            Checkpoint(job.checkpoint, {})
+
+    monkeypatch.setattr("trnqc.mp2.run.drop_integrals", second)
+    run(job)
+    assert len(met) == 1
+    with method_of(job) as mp2:
+        second(mp2)
+        energy, gradient = mp2.compute().e_tot, mp2.nuc_grad_method().kernel()
+    assert mp2.checkpoint == job.checkpoint
+    assert mp2.compute().e_tot == energy
+    np.testing.assert_array_equal(mp2.nuc_grad_method().kernel(), gradient)
 
 
 def test_blocks_found_are_held_to_the_limit(whole, tmp_path):

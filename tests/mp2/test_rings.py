@@ -111,7 +111,7 @@ def channels_of(mf, auxbasis):
     spins = [(mf.mo_coeff, mf.mo_energy, mf.mo_occ)]
     if isinstance(mf, scf.uhf.UHF):
         spins = list(zip(mf.mo_coeff, mf.mo_energy, mf.mo_occ))
-    return [build_factors(mf.mol, auxmol, active_orbitals(*spin, None), execution()) for spin in spins]
+    return [build_factors(mf.mol, auxmol, [active_orbitals(*spin, None)], execution()) for spin in spins]
 
 
 @pytest.mark.parametrize(

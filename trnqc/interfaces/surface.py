@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from pyscf import gto
 
-from trnqc.mp2.checkpoint import Checkpoint, job_of
+from trnqc.mp2.checkpoint import Checkpoint
 from trnqc.mp2.execution import Progress
 from trnqc.mp2.factors.auxiliary_basis import auxiliary_basis
-from trnqc.mp2.job import Job, execution_of, frozen_orbitals, molecule_of, reference_of, scf_settings
+from trnqc.mp2.job import Job, below_checkpoint, execution_of, molecule_of
 from trnqc.mp2.reference.molecule import describe
 from trnqc.mp2.run import method_of
+from trnqc.mp2.scf.of_job import checkpoint_of
 from trnqc.ranks import ALONE, Ranks
 
 # Largest difference of a coordinate, in Bohr, up to which a recorded step is that of a geometry.
@@ -65,12 +65,8 @@ class Surface:
         return energy, np.array(gradient)
 
     def _record(self) -> Any:
-        job, execution = self.job, self.execution
-        if job.checkpoint is None or execution.ranks.rank:
-            return nullcontext()
-        auxiliary, frozen = auxiliary_basis(self.mol, job.auxbasis), frozen_orbitals(job, self.mol)
-        about = job_of(self.mol, auxiliary, frozen, execution, reference_of(job)) | scf_settings(job)
-        return Checkpoint(Path(job.checkpoint) / "steps", about | {"task": "optimisation"})
+        job, auxiliary = below_checkpoint(self.job, "steps"), auxiliary_basis(self.mol, self.job.auxbasis)
+        return checkpoint_of(job, self.mol, auxiliary, self.execution, task="optimisation")
 
     def _recorded(self, coordinates: np.ndarray) -> tuple[float, list[list[float]]] | None:
         for step in self._kept.recorded("step") if self._kept else ():
@@ -80,15 +76,15 @@ class Surface:
 
     def _computed(self, mol: gto.Mole) -> tuple[float, list[list[float]]]:
         job = replace(self.job, geometry=replace(describe(mol), name=self.job.geometry.name), compare_with=())
-        place = None if job.checkpoint is None else Path(job.checkpoint) / f"step-{self._number}"
-        mp2 = method_of(replace(job, checkpoint=place), *self._rest, guess=self._density)
-        energy = mp2.compute().e_tot
-        assert energy is not None
-        gradient = mp2.nuc_grad_method().kernel().tolist()
+        job = below_checkpoint(job, f"step-{self._number}")
+        with method_of(job, *self._rest, guess=self._density) as mp2:
+            energy = mp2.compute().e_tot
+            assert energy is not None
+            gradient = mp2.nuc_grad_method().kernel().tolist()
         self._density = mp2._scf.make_rdm1()
         if self._kept is not None:
             step = {"coordinates": mol.atom_coords().tolist(), "energy": energy, "gradient": gradient}
             self._kept.add("step", step)
-            if place is not None:
-                shutil.rmtree(place, ignore_errors=True)
+            if job.checkpoint is not None:
+                shutil.rmtree(job.checkpoint, ignore_errors=True)
         return energy, gradient

@@ -10,7 +10,7 @@ execution    how a job runs (backend, precision, threads, bytes, ranks); it is c
 reference/   geometry, molecule and the correlated orbitals
 scf/         the Hartree-Fock reference, on one rank or several
 factors/     the fitted three-index integrals in memory, on disk or spread over ranks
-storage/     arrays that a job keeps on disk
+store        arrays and records that a job keeps on disk
 partition/   blocks of pairs, and their distribution over ranks
 pairs/       pair energies on a backend, and the estimated error of its precision
 assembly     builds the result from its parts, which `result_parts` defines

@@ -33,7 +33,7 @@ from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis
 from trnqc.mp2.factors.factors import Factors, SpinFactors, by_spin
 from trnqc.mp2.reference.molecule import basis_name, describe
 from trnqc.mp2.reference.orbitals import SpinFrozen, frozen_by_spin
-from trnqc.mp2.storage.store import Array, Store
+from trnqc.mp2.store import Array, Store
 from trnqc.version import __version__
 
 _log = logging.getLogger(__name__)
@@ -57,13 +57,24 @@ class Checkpoint(Store):
         self._check_directory()
         self._lock = hold(self.directory)
         try:
-            self._compare({"format": FORMAT, "trnqc": __version__, **job})
-            super().__init__(Records(self.directory / "records.jsonl"))
+            self._begin(job)
             if entries := self.records.entries:
                 _log.info("%s: the job continues after %d records of finished work", self.directory, len(entries))
         except BaseException:
             self._lock.close()
             raise
+
+    def _begin(self, job: Mapping[str, Any]) -> None:
+        self._compare({"format": FORMAT, "trnqc": __version__, **job})
+        super().__init__(Records(self.directory / "records.jsonl"))
+
+    def again(self, job: Mapping[str, Any]) -> Checkpoint:
+        """Begin again with the first decision, as after closing and opening, but without giving up the lock. Raises
+        CheckpointError for another job.
+        """
+        self.records.close()
+        self._begin(job)
+        return self
 
     def __enter__(self) -> Checkpoint:
         return self

@@ -50,7 +50,7 @@ from trnqc.mp2.reference.semicanonical import fock_matrices
 from trnqc.mp2.response.zvector import ZVectorOptions
 from trnqc.mp2.result import SCS, SOS, MP2Result, check_scaling
 from trnqc.mp2.scanner import as_scanner
-from trnqc.mp2.storage.store import Store
+from trnqc.mp2.store import Store
 from trnqc.ranks import ALONE, Ranks
 
 
@@ -101,7 +101,7 @@ class DFMP2(lib.StreamObject):
     checkpoint
         A directory which keeps the factors, the energies of finished pairs, and Γ of densities and gradients. An
         interrupted job continues from it with the same digits, if its orbitals are the same to the last digit
-        (docs/jobs.md).
+        (docs/jobs.md). A `Checkpoint` that is open stays so until the end of the context of this object.
     ranks
         The processes that share the work. All of them create this object from the same orbitals and call the same
         methods; `max_memory` is the limit of each process.
@@ -153,7 +153,7 @@ class DFMP2(lib.StreamObject):
         scs: tuple[float, float] = SCS,
         sos: float = SOS,
         progress: Progress | None = None,
-        checkpoint: str | Path | None = None,
+        checkpoint: str | Path | Checkpoint | None = None,
         ranks: Ranks = ALONE,
         schedule: str = "dynamic",
         kohn_sham: bool = False,
@@ -405,6 +405,9 @@ class DFMP2(lib.StreamObject):
 
     def __exit__(self, *error: object) -> None:
         self._t2 = None
+        if isinstance(self.checkpoint, Checkpoint):
+            self.checkpoint.close()
+            self.checkpoint = self.checkpoint.directory
 
     def _computed(self, eris: Factors | SpinFactors | None = None) -> tuple[MP2Result, Factors | SpinFactors]:
         """Compute the result, and return it with the factors."""

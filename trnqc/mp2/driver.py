@@ -29,14 +29,14 @@ from trnqc.mp2.density.restricted_open import relax_restricted_open, restricted_
 from trnqc.mp2.density.sets import LEAST_GAP, PairMemory, least_width
 from trnqc.mp2.execution import Choice, Execution
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis, auxiliary_basis
-from trnqc.mp2.factors.build import build_spin_factors
+from trnqc.mp2.factors.build import build_factors
 from trnqc.mp2.factors.factors import Factors, SpinFactors, by_spin
 from trnqc.mp2.pairs.pairs import PairStep, pair_step_bytes, run_pairs
 from trnqc.mp2.reference.orbitals import ActiveOrbitals, SpinFrozen, correlated_orbitals, kind_of_reference
 from trnqc.mp2.reference.semicanonical import semicanonical_orbitals
 from trnqc.mp2.reference.spins import SpinOrbitals, spin_orbitals
 from trnqc.mp2.scf.hartree_fock import jk_ran_on
-from trnqc.mp2.storage.store import Scratch, Store
+from trnqc.mp2.store import Scratch, Store
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,13 +86,14 @@ class Correlation:
 def opened(
     work: Correlation,
     execution: Execution,
-    checkpoint: str | Path | None,
+    checkpoint: str | Path | Checkpoint | None,
     scf_settings: Mapping[str, Any],
     on_disk: bool = False,
 ) -> AbstractContextManager[Store | None]:
     """Open the checkpoint, which rank 0 keeps, files without names if factors are kept on disk, or nothing.
 
-    `scf_settings` are the settings of the SCF that the checkpoint compares, if the SCF is part of the job.
+    A checkpoint that is open already remains so. `scf_settings` are the settings of the SCF that the checkpoint
+    compares, if the SCF is part of the job.
     """
     if execution.ranks.rank:
         return nullcontext()
@@ -100,6 +101,8 @@ def opened(
         return nullcontext(Scratch() if on_disk else None)
     kind = kind_of_reference(work.mf)
     about = job_of(work.mol, work.auxiliary, work.frozen, execution, kind) | dict(scf_settings)
+    if isinstance(checkpoint, Checkpoint):
+        return nullcontext(checkpoint.again(about))
     return Checkpoint(checkpoint, about)
 
 
@@ -110,7 +113,7 @@ def factors_of(work: Correlation, execution: Execution, store: Store | None) -> 
         store.keep_orbitals(float(work.mf.e_tot), work.mo_energy, work.mo_coeff, work.mo_occ, ran_on)
     sizes = [(spin.nocc, spin.nvir) for spin in work.spins]
     beside = pair_step_bytes(sizes, work.auxiliary.auxmol.nao_nr(), execution)
-    return build_spin_factors(work.mol, work.auxiliary.auxmol, work.spins, execution, store, beside)
+    return build_factors(work.mol, work.auxiliary.auxmol, work.spins, execution, store, beside)
 
 
 def leaves_room_for_densities(work: Correlation, execution: Execution) -> bool:

@@ -22,7 +22,7 @@ from trnqc.mp2.execution import Execution, choose
 from trnqc.mp2.factors.factors import Factors, SpinFactors, checked_factors
 from trnqc.mp2.pairs.pairs import run_pairs, warn
 from trnqc.mp2.result import SCS, SOS, MP2Result, check_scaling
-from trnqc.mp2.storage.store import Store
+from trnqc.mp2.store import Store
 
 
 def mp2_energy(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +87,11 @@ class Job:
     allow_unconverged: bool = False
     stability: bool = False
     verbose: int = 0
+
+
+def below_checkpoint(job: Job, part: str) -> Job:
+    """The same job with its checkpoint, if it has one, in a subdirectory of that name."""
+    return job if job.checkpoint is None else replace(job, checkpoint=Path(job.checkpoint) / part)
 
 
 def execution_of(

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 from pyscf import gto, lib
 
-from trnqc.errors import InputError
+from trnqc.errors import InputError, UnsupportedError
 from trnqc.host.memory import release_freed_memory
 from trnqc.host.threads import thread_count
 from trnqc.mp2.dfmp2 import DFMP2
@@ -24,7 +25,7 @@ from trnqc.mp2.pairs.pairs import pair_step_bytes
 from trnqc.mp2.reference.orbitals import SpinFrozen, correlated_orbitals
 from trnqc.mp2.result import MP2Result, check_scaling
 from trnqc.mp2.scf.hartree_fock import SOURCES, drop_integrals, generated_fitting_sets
-from trnqc.mp2.scf.of_job import reference
+from trnqc.mp2.scf.of_job import checkpoint_of, reference
 from trnqc.ranks import ALONE, Ranks
 
 _log = logging.getLogger(__name__)
@@ -32,8 +33,8 @@ _log = logging.getLogger(__name__)
 
 def run(job: Job, progress: Progress | None = None, ranks: Ranks = ALONE, schedule: str = "dynamic") -> MP2Result:
     """Compute the energy of a job; arguments and errors as of `method_of`."""
-    with lib.with_omp_threads(thread_count(job.threads, lib.num_threads)):
-        mp2 = method_of(job, progress, ranks, schedule)
+    threads = thread_count(job.threads, lib.num_threads)
+    with lib.with_omp_threads(threads), method_of(job, progress, ranks, schedule) as mp2:
         drop_integrals(mp2._scf)
         release_freed_memory()
         result = mp2.compute()
@@ -51,7 +52,8 @@ def method_of(
 ) -> DFMP2:
     """Run the SCF of a job and return the DF-MP2 object, which has computed nothing yet.
 
-    Backends, basis sets, sizes and memory are checked before the SCF begins.
+    Backends, basis sets, sizes and memory are checked before the SCF begins. The object keeps the checkpoint locked
+    until the end of its context.
 
     Parameters
     ----------
@@ -81,31 +83,38 @@ def method_of(
     check_scaling(job.scs, job.sos)
     if job.scf not in SOURCES:
         raise InputError(f"scf must be one of {', '.join(SOURCES)}, got {job.scf!r}")
+    if ranks.size > 1 and job.scf_backend != "cpu":
+        raise UnsupportedError(
+            f"J and K of the SCF run on backend {job.scf_backend!r} in one process, found {ranks.size}: use "
+            "--scf-backend cpu (scf_backend), where all processes compute them"
+        )
     kind = reference_of(job)
-    with lib.with_omp_threads(execution.threads):
+    with lib.with_omp_threads(execution.threads), ExitStack() as failing:
         mol = molecule_of(job, execution) if mol is None else mol
         frozen, auxiliary = frozen_orbitals(job, mol), auxiliary_basis(mol, job.auxbasis)
         _check_sizes(mol, auxiliary, frozen, execution, kind, on_disk=job.checkpoint is not None)
         start = time.perf_counter()
-        mf = reference(mol, job, execution, auxiliary, guess)
+        store = failing.enter_context(checkpoint_of(job, mol, auxiliary, execution))
+        mf = reference(mol, job, execution, store, guess)
         seconds = time.perf_counter() - start
-    _log.info("%s: %s energy %.10f Hartree after %.1f s", job.geometry.name, kind, mf.e_tot, seconds)
-    mp2 = DFMP2(
-        mf,
-        job.auxbasis,
-        frozen,
-        job.precision,
-        job.backend,
-        fused=job.fused,
-        threads=execution.threads,
-        allow_unconverged=job.allow_unconverged,
-        scs=job.scs,
-        sos=job.sos,
-        progress=progress,
-        checkpoint=job.checkpoint,
-        ranks=ranks,
-        schedule=schedule,
-    )
+        _log.info("%s: %s energy %.10f Hartree after %.1f s", job.geometry.name, kind, mf.e_tot, seconds)
+        mp2 = DFMP2(
+            mf,
+            job.auxbasis,
+            frozen,
+            job.precision,
+            job.backend,
+            fused=job.fused,
+            threads=execution.threads,
+            allow_unconverged=job.allow_unconverged,
+            scs=job.scs,
+            sos=job.sos,
+            progress=progress,
+            checkpoint=job.checkpoint if store is None else store,
+            ranks=ranks,
+            schedule=schedule,
+        )
+        failing.pop_all()
     mp2.compare_with, mp2._memory, mp2._scf_settings = job.compare_with, execution.memory, scf_settings(job)
     mp2._fock = getattr(mf, "spin_fock", None)
     mp2._of_job = {"geometry": job.geometry, "timings": {"SCF": seconds}, "warnings": _about_the_scf(mf)}

@@ -18,12 +18,13 @@ from pyscf.lib import logger
 from trnqc.eri.compiled import background, programs
 from trnqc.eri.fitting import half_transform, jk
 from trnqc.eri.fitting.file_rows import FileRows
-from trnqc.eri.fitting.fitted_integrals import fitted_integrals, memory_left
+from trnqc.eri.fitting.fitted_integrals import fitted_integrals
 from trnqc.eri.fitting.integrals_to_file import write_fitted_integrals
 from trnqc.eri.fitting.rounded import HostProducts, ReducedProducts, RoundedJK
 from trnqc.eri.fitting.tagged import fitted_jk, has_orbitals
 from trnqc.eri.prepare import needs
 from trnqc.errors import CompilerError, InputError, StorageError, UnsupportedClass
+from trnqc.fitted.memory import memory_left
 from trnqc.host.memory import gigabytes
 from trnqc.host.overrides import users_method
 

@@ -21,9 +21,9 @@ from pyscf.df.df_jk import _DFHF
 from pyscf.lib import logger
 
 from trnqc.eri.fitting import on_device
-from trnqc.eri.fitting.fitted_integrals import memory_left
 from trnqc.eri.fitting.rounded import RoundedJK
 from trnqc.errors import MemoryLimit, UnsupportedError
+from trnqc.fitted.memory import memory_left
 from trnqc.host.overrides import users_method
 from trnqc.pyscf.density_fitting import DF
 

@@ -21,6 +21,7 @@ from trnqc.eri.gradient.fitted.half_transform import rows_of
 from trnqc.eri.gradient.jk_gradient import exact_jk_gradient, fitted_jk_gradient
 from trnqc.eri.prepare import needs
 from trnqc.errors import MemoryLimit
+from trnqc.fitted.memory import bytes_left
 from trnqc.host.overrides import users_method
 from trnqc.pyscf.molecule_cache import MoleculeCache, is_covered
 
@@ -130,7 +131,7 @@ class _FittedGradients(lib.StreamObject):
                 dms / 2,
                 dms,
                 omega=omega,
-                max_memory=1e6 * max(self.max_memory - lib.current_memory()[0], 0),
+                max_memory=bytes_left(self.max_memory),
                 coulomb=coulomb,
                 exchange=exchange - exact,
                 rows=rows_of(fitting._rsh_df.get(f"{omega:.6f}") if omega else fitting, omega),

@@ -21,6 +21,7 @@ from trnqc.eri.hessian.two_electron import HessianBuilder
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.operators import signed_omega
 from trnqc.eri.prepare import needs
+from trnqc.fitted.memory import bytes_left
 from trnqc.pyscf.molecule_cache import MoleculeCache, is_covered
 from trnqc.pyscf.orbital_response import DensityResponse, Term
 
@@ -216,7 +217,7 @@ class FittedTerms:
 
     def _memory(self) -> float:
         """Return the bytes that arrays may take."""
-        return 1e6 * max(self._mf.max_memory - lib.current_memory()[0], 0)
+        return bytes_left(self._mf.max_memory)
 
     def _auxmol(self) -> gto.Mole:
         fitting, mol = self._mf.with_df, self._mf.mol

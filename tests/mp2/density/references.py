@@ -45,7 +45,7 @@ class Parts:
         arrays = mf.mo_coeff, mf.mo_energy, mf.mo_occ
         orbitals = [arrays] if len(self.spins) == 1 else list(zip(*arrays))
         self.factors = [
-            build_factors(mf.mol, self.auxmol, active_orbitals(*one, frozen), self.execution) for one in orbitals
+            build_factors(mf.mol, self.auxmol, [active_orbitals(*one, frozen)], self.execution) for one in orbitals
         ]
 
     @property

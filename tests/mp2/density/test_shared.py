@@ -13,17 +13,17 @@ from tests.mp2.density.references import Parts, converged
 from tests.mp2.thread_ranks import on_threads, same
 from trnqc.eri.gradient import three_centre
 from trnqc.errors import CheckpointError, MemoryLimit
+from trnqc.fitted.disk import RowsOnDisk
+from trnqc.fitted.metric import factorise
 from trnqc.mp2.density import sets
 from trnqc.mp2.density.pair_sums import pair_sums
 from trnqc.mp2.execution import Execution, choose
-from trnqc.mp2.factors.build import build_spin_factors
+from trnqc.mp2.factors.build import build_factors
 from trnqc.mp2.factors.factors import Factors
-from trnqc.mp2.factors.metric import factorise
 from trnqc.mp2.factors.ranks import on_every_rank
 from trnqc.mp2.gradient import terms
 from trnqc.mp2.response import fitted
-from trnqc.mp2.storage.disk_arrays import RowsOnDisk
-from trnqc.mp2.storage.store import Scratch
+from trnqc.mp2.store import Scratch
 
 SCS = (6 / 5, 1 / 3)
 
@@ -68,7 +68,7 @@ def test_factors_that_are_spread_over_ranks():
 
     def work(ranks):
         execution = replace(parts.execution, ranks=ranks)
-        spread = build_spin_factors(parts.mf.mol, parts.auxmol, orbitals, execution)
+        spread = build_factors(parts.mf.mol, parts.auxmol, orbitals, execution)
         with pytest.raises(MemoryLimit, match=r"need all factors B, .* in the memory of each rank"):
             on_every_rank([spread], replace(execution, memory=1e3))
         return on_every_rank([spread], execution)[0].B
@@ -159,7 +159,7 @@ def test_the_memory_limit_holds(limit, factors_like, monkeypatch):
         rows.write(i, row)
     factors = [Factors(rows, np.sort(eps_occ), np.sort(eps_vir))]
     execution = Execution(choose("cpu"), memory=limit)
-    metric = factorise(np.eye(300))
+    metric = factorise(np.eye(300), 1e-10)
     assert B.nbytes > limit
     tracemalloc.start()
     try:

@@ -8,13 +8,12 @@ from __future__ import annotations
 import argparse
 import math
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from trnqc.errors import InputError
 from trnqc.host.memory import parse_memory
-from trnqc.mp2.job import Job
+from trnqc.mp2.job import Job, below_checkpoint
 from trnqc.mp2.reference.molecule import Geometry, load_geometries
 
 
@@ -28,11 +27,6 @@ def jobs_from(args: argparse.Namespace) -> tuple[Job, ...]:
     geometries = load_geometries(args.geometry, args.charge, args.spin, args.unit)
     jobs = tuple(_job(args, geometry) for geometry in geometries)
     return jobs if len(jobs) == 1 else tuple(below_checkpoint(job, job.geometry.name) for job in jobs)
-
-
-def below_checkpoint(job: Job, part: str) -> Job:
-    """The same job with its checkpoint, if it has one, in a subdirectory of that name."""
-    return job if job.checkpoint is None else replace(job, checkpoint=Path(job.checkpoint) / part)
 
 
 def _job(args: argparse.Namespace, geometry: Geometry) -> Job:

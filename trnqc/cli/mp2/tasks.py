@@ -15,7 +15,6 @@ from pyscf import gto, scf
 from pyscf.geomopt.addons import as_pyscf_method
 from rich.console import Console, Group, RenderableType
 
-from trnqc.cli.mp2.jobs import below_checkpoint
 from trnqc.cli.mp2.report import brief, report
 from trnqc.cli.mp2.tables import energy_table, interaction_table
 from trnqc.cli.tables import gradient_table, positions_table, steps_table
@@ -29,7 +28,7 @@ from trnqc.interfaces.optimization import Step, optimize
 from trnqc.interfaces.optimization_page import page
 from trnqc.interfaces.surface import Surface
 from trnqc.mp2.execution import Progress
-from trnqc.mp2.job import Job
+from trnqc.mp2.job import Job, below_checkpoint
 from trnqc.mp2.reference.molecule import Geometry, build_mole, describe
 from trnqc.mp2.result import UNITS, MP2Result
 from trnqc.mp2.result_parts import to_plain
@@ -126,11 +125,11 @@ def _outcome(args: argparse.Namespace, result: MP2Result, gradient: np.ndarray |
 
 
 def _gradient(args: argparse.Namespace, job: Job, progress: Progress | None, ranks: Ranks = ALONE) -> Outcome:
-    mp2 = method_of(job, progress, ranks, args.schedule)
-    result = mp2.compute()
-    gradients = mp2.nuc_grad_method()
-    outcome = _outcome(args, result, gradients.kernel())
-    density = gradients.relaxation.density.rdm1(ao_repr=True)
+    with method_of(job, progress, ranks, args.schedule) as mp2:
+        result = mp2.compute()
+        gradients = mp2.nuc_grad_method()
+        outcome = _outcome(args, result, gradients.kernel())
+        density = gradients.relaxation.density.rdm1(ao_repr=True)
     dipole = scf.hf.dip_moment(mp2.mol, density, unit="AU", verbose=0)
     units = outcome.plain["units"] | {"relaxed_dipole": "e Bohr"}
     return replace(outcome, plain=outcome.plain | {"relaxed_dipole": dipole.tolist(), "units": units})

@@ -15,9 +15,12 @@ from pyscf import gto, lib
 
 from trnqc.eri.compiled import programs
 from trnqc.eri.fitting import jk
-from trnqc.eri.fitting.fitted_integrals import MetricFactor, columns_of, memory_left, shell_blocks
+from trnqc.eri.fitting.fitted_integrals import columns_of, metric_factor, shell_blocks
 from trnqc.eri.fitting.tagged import fitted_jk
 from trnqc.eri.integrals import ThreeCentre, int3c2e
+from trnqc.fitted.memory import memory_left
+from trnqc.fitted.metric import MetricFactor
+from trnqc.fitted.ranks import from_every_rank
 from trnqc.ranks import Ranks
 
 
@@ -64,19 +67,17 @@ class DistributedFitting:
         return lib.unpack_tril(self.ranks.sum(packed))
 
     def _exchanged(self, columns: np.ndarray, edges: Sequence[tuple[int, int]], naux: int) -> np.ndarray:
-        """Return all pairs of this rank's rows. In each step a rank sends to one other rank and receives from one other
-        rank.
-        """
+        """Return all pairs of this rank's rows."""
         me, size = self.ranks.rank, self.ranks.size
         rows_of = [_rows_of(naux, rank, size) for rank in range(size)]
         rows = np.empty((rows_of[me][1] - rows_of[me][0], max(end for _, end in edges)))
-        rows[:, slice(*edges[me])] = columns[slice(*rows_of[me])]
-        for step in range(1, size):
-            to, source = (me + step) % size, (me - step) % size
-            arriving = np.empty((len(rows), edges[source][1] - edges[source][0]))
-            leaving = np.ascontiguousarray(columns[slice(*rows_of[to])])
-            self.ranks.exchange([(to, leaving)], [(source, arriving)]).wait()
-            rows[:, slice(*edges[source])] = arriving
+        parts = from_every_rank(
+            self.ranks,
+            lambda to: [np.ascontiguousarray(columns[slice(*rows_of[to])])],
+            lambda source: [(len(rows), edges[source][1] - edges[source][0])],
+        )
+        for source, (part,) in parts:
+            rows[:, slice(*edges[source])] = part
         return rows
 
 
@@ -85,7 +86,7 @@ def prepared(mol: gto.Mole, auxmol: gto.Mole) -> MetricFactor:
     UnsupportedClass, CompilerError.
     """
     ThreeCentre(mol, auxmol)
-    return MetricFactor.of(mol, auxmol)
+    return metric_factor(mol, auxmol)
 
 
 def _fitted_columns(
@@ -94,7 +95,8 @@ def _fitted_columns(
     if not blocks:
         return np.zeros((factor.naux, 0))
     shells = (blocks[0][0], blocks[-1][1])
-    return factor.divide_out(int3c2e(mol, auxmol, "s2ij", (*shells, 0, shells[1])).T, columns_of(mol, blocks))
+    integrals = int3c2e(mol, auxmol, "s2ij", (*shells, 0, shells[1])).T
+    return factor.fit_ranges(integrals, columns_of(mol, blocks), lib.num_threads())
 
 
 def _runs(costs: Sequence[int], ranks: int) -> list[tuple[int, int]]:

@@ -7,7 +7,6 @@ read from the system's cache of files.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,6 +17,7 @@ from pyscf.df import addons
 from trnqc.eri.fitting import jk
 from trnqc.eri.fitting.tagged import fitted_jk
 from trnqc.errors import StorageError
+from trnqc.fitted.rows import read_ahead
 from trnqc.host.arrays import empty
 
 # Blocks in which integrals are read, at least. The first is read before anything is computed.
@@ -39,7 +39,7 @@ class FileRows:
         if the file cannot be read.
         """
         with self._datasets() as datasets:
-            yield from _read_ahead(datasets, rows)
+            yield from _blocks(datasets, rows)
 
     def norms(self, room: float) -> np.ndarray:
         """Return sqrt(sum_Q (Q|ij)^2) for all pairs, for which the file is read once; room as in `get_jk`."""
@@ -75,7 +75,7 @@ class FileRows:
             ) from error
 
 
-def _read_ahead(datasets: Sequence[h5py.Dataset], rows: int) -> Iterator[np.ndarray]:
+def _blocks(datasets: Sequence[h5py.Dataset], rows: int) -> Iterator[np.ndarray]:
     """Yield blocks of rows of datasets side by side; one is read while the one before is used."""
     count, width = len(datasets[0]), sum(dataset.shape[1] for dataset in datasets)
     buffers = [empty((min(rows, count), width), np.float64) for _ in range(2)]
@@ -90,11 +90,5 @@ def _read_ahead(datasets: Sequence[h5py.Dataset], rows: int) -> Iterator[np.ndar
                 dataset.read_direct(block, np.s_[first : first + len(block)], np.s_[:, begin:end])
         return block
 
-    last = -(-count // rows) - 1
-    with ThreadPoolExecutor(1) as reader:
-        coming = reader.submit(read, 0)
-        for number in range(last + 1):
-            block = coming.result()
-            if number < last:
-                coming = reader.submit(read, number + 1)
-            yield block
+    numbers = ((number,) for number in range(-(-count // rows)))
+    yield from (block for (block,) in read_ahead(numbers, read, len(buffers)))

@@ -16,7 +16,7 @@ from queue import SimpleQueue
 import numpy as np
 from pyscf import gto, lib
 
-from trnqc.eri.fitting.fitted_integrals import COLUMNS, MetricFactor, columns_of, shell_blocks
+from trnqc.eri.fitting.fitted_integrals import COLUMNS, columns_of, metric_factor, shell_blocks
 from trnqc.eri.integrals import ThreeCentre
 from trnqc.host.arrays import empty
 from trnqc.host.disk_arrays import added_to
@@ -42,16 +42,16 @@ def write_fitted_integrals(mol: gto.Mole, auxmol: gto.Mole, path: Path, name: st
     """
     integrals, factor, ranges = (
         ThreeCentre(mol, auxmol),
-        MetricFactor.of(mol, auxmol),
+        metric_factor(mol, auxmol),
         columns_of(mol, shell_blocks(mol)),
     )
     pairs = ranges[-1][1]
-    threads, runs = division(ranges, len(factor.matrix), lib.num_threads(), room)
-    norms, fit = np.empty(pairs), factor.fit()
+    threads, runs = division(ranges, factor.nfit, lib.num_threads(), room)
+    norms = np.empty(pairs)
     longest = max(run[-1][1] - run[0][0] for run in runs)
     free: SimpleQueue[np.ndarray] = SimpleQueue()
     for _ in range(threads):
-        free.put(empty((len(factor.matrix) * longest,), np.float64))
+        free.put(empty((factor.nfit * longest,), np.float64))
 
     with (
         added_to(path, name, (factor.naux, pairs)) as file,
@@ -64,7 +64,7 @@ def write_fitted_integrals(mol: gto.Mole, auxmol: gto.Mole, path: Path, name: st
             block = integrals.of_pairs(begin, end, memory)
             for first, last in run:
                 part = block[:, first - begin : last - begin]
-                fit(part)
+                factor.fit_columns(part)
                 rows = part[: factor.naux]
                 norms[first:last] = np.sqrt(np.einsum("qp,qp->p", rows, rows))
             file.put_columns(begin, block[: factor.naux])

@@ -19,7 +19,7 @@ from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.factors.ranks import on_every_rank
 from trnqc.mp2.reference.spins import SpinOrbitals
 from trnqc.mp2.response.zvector import DEFAULTS, ZVectorOptions
-from trnqc.mp2.storage.store import Store
+from trnqc.mp2.store import Store
 
 
 def correlation_density(

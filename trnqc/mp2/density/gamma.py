@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from trnqc.fitted.disk import RowsOnDisk
+from trnqc.fitted.metric import MetricFactor
 from trnqc.host.thread_pool import single_threaded_pool
-from trnqc.mp2.factors.metric import CholeskyMetric, Metric
-from trnqc.mp2.storage.disk_arrays import RowsOnDisk
-from trnqc.mp2.storage.store import Scratch, Store
+from trnqc.mp2.store import Scratch, Store
 
 
 class Gamma:
@@ -71,21 +71,20 @@ class Gamma:
         there += values
         self.give_back(rows, there)
 
-    def to_auxiliary(self, metric: Metric, threads: int) -> Gamma:
-        """Return Γ[i, a, P] = Σ_Q Γ[i, a, Q] M[Q, P] for factors B[Q] = Σ_P (ia|P) M[Q, P].
+    def to_auxiliary(self, metric: MetricFactor, threads: int) -> Gamma:
+        """Return Γ[i, a, P] = Σ_Q Γ[i, a, Q] M[P, Q] for factors B[Q] = Σ_P (ia|P) M[P, Q].
 
-        A Cholesky metric (M = L^-1) transforms the rows in their own memory, so that this object must not be used
+        A Cholesky metric (M = L^-T) transforms the rows in their own memory, so that this object must not be used
         afterwards. Rows in a caller's store are not changed.
         """
         nocc, nvir, _ = self.shape
         result = self
-        if self._is_kept or not isinstance(metric, CholeskyMetric):
-            naux = len(metric.lower if isinstance(metric, CholeskyMetric) else metric.half_inverse)
-            result = Gamma((nocc, nvir, naux), self.on_disk)
+        if self._is_kept or not metric.is_lower:
+            result = Gamma((nocc, nvir, metric.nfit), self.on_disk)
 
         def transform(i: int) -> None:
             (row,) = self[i : i + 1]
-            transformed = metric.divide_from_right(row)
+            transformed = metric.expand_rows(row)
             if result is not self or self.on_disk:
                 result.put(i, transformed)
 

@@ -19,6 +19,7 @@ import numpy as np
 from pyscf import gto, lib
 
 from trnqc.errors import MemoryLimit
+from trnqc.fitted.memory import COMFORTABLE_BLOCK, preferred_width
 from trnqc.host.memory import gigabytes
 from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.mp2.density.gamma import Gamma
@@ -27,12 +28,8 @@ from trnqc.mp2.factors.shell_blocks import shell_blocks, three_centre_integrals
 from trnqc.mp2.reference.spins import SpinOrbitals
 from trnqc.ranks import in_order
 
-# Auxiliary functions of a block where memory allows it, as in the factor step.
-_COMFORTABLE_BLOCK = 64
 # Auxiliary functions of a block where Γ is on disk: every block reads all rows of Γ.
 _BLOCK_ON_DISK = 512
-# Blocks for every thread, so that threads end together.
-_BLOCKS_OF_A_THREAD = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,5 +142,5 @@ def _width(nao: int, auxmol: gto.Mole, gammas: Sequence[Gamma], execution: Execu
             f"for one block of integrals, {gigabytes(max(room, 0))} are left of the memory limit: raise it or use "
             "fewer threads"
         )
-    wanted = _BLOCK_ON_DISK if on_disk else _COMFORTABLE_BLOCK
-    return int(min(fits, max(smallest, min(wanted, -(-naux // (_BLOCKS_OF_A_THREAD * execution.threads))))))
+    most = _BLOCK_ON_DISK if on_disk else COMFORTABLE_BLOCK
+    return int(min(fits, preferred_width(naux, execution.threads, smallest, most)))

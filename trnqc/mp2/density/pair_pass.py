@@ -25,7 +25,7 @@ from trnqc.mp2.density.sectors import Sector
 from trnqc.mp2.density.sets import LEAST_GAP, PairMemory, elements, least_width, orbital_sets, require_block, widest
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.factors import Factors
-from trnqc.mp2.storage.store import Store
+from trnqc.mp2.store import Store
 
 # Name of the records of finished sets in a store.
 RECORD = "density elements of a set"

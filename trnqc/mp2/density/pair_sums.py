@@ -38,7 +38,7 @@ from trnqc.mp2.factors.factors import Factors, SpinFactors
 from trnqc.mp2.pairs.denominators import denominator_warnings
 from trnqc.mp2.pairs.pairs import warn
 from trnqc.mp2.pairs.sectors import sectors_of
-from trnqc.mp2.storage.store import Store
+from trnqc.mp2.store import Store
 
 
 @dataclass(frozen=True, eq=False)

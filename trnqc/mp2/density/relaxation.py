@@ -13,13 +13,14 @@ import numpy as np
 from pyscf import gto
 
 from trnqc.errors import InputError, TrnqcError
+from trnqc.fitted.metric import MetricFactor
 from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.mp2.density.lagrangian import Lagrangian, lagrangians
 from trnqc.mp2.density.one_particle import CorrelationDensity, check_factors, unrelaxed
 from trnqc.mp2.density.pair_sums import PairSums, pair_sums
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.factors import Factors
-from trnqc.mp2.factors.metric import Metric, factorise
+from trnqc.mp2.factors.metric import metric_of
 from trnqc.mp2.factors.ranks import on_every_rank
 from trnqc.mp2.factors.shell_blocks import by_angular_momentum
 from trnqc.mp2.reference.spins import SpinOrbitals
@@ -27,7 +28,7 @@ from trnqc.mp2.response.minimal import minimal_response
 from trnqc.mp2.response.response import response_of
 from trnqc.mp2.response.rotations import CanonicalRotations
 from trnqc.mp2.response.zvector import DEFAULTS, ZVectorOptions, solve_z_vector
-from trnqc.mp2.storage.store import Store
+from trnqc.mp2.store import Store
 
 # Hartree. A frozen and a correlated orbital whose energies differ by less cannot be told apart.
 LEAST_GAP = 1e-6
@@ -125,7 +126,7 @@ def prepare(
     check_factors(spins, factors)
     factors = on_every_rank(factors, execution)
     auxmol = by_angular_momentum(auxmol)
-    metric = factorise(auxmol.intor("int2c2e", hermi=1))
+    metric = metric_of(auxmol)
     if any(f.shape[2] != metric.naux for f in factors):
         raise InputError(f"factors with {metric.naux} auxiliary functions were expected, found {factors[0].shape[2]}")
     sums = pair_sums(factors, scaling, execution, store)
@@ -146,7 +147,7 @@ def in_all_orbitals(spin: SpinOrbitals, w: Lagrangian) -> np.ndarray:
     return matrix
 
 
-def _two_centre(factors: Sequence[Factors], sums: PairSums, metric: Metric, threads: int) -> np.ndarray:
+def _two_centre(factors: Sequence[Factors], sums: PairSums, metric: MetricFactor, threads: int) -> np.ndarray:
     """Γ[P, Q], from Γ and B before the metric is divided out of Γ.
 
     The matrix Σ_ia Γ[i, a, P] B[i, a, Q] is symmetric, as the amplitudes of ij and ji are transposes of each other.
@@ -164,7 +165,7 @@ def _two_centre(factors: Sequence[Factors], sums: PairSums, metric: Metric, thre
                 list(pool.map(add, blocks))
     lower = np.tril(total, -1)
     total = lower + lower.T + np.diag(total.diagonal())
-    return metric.divide_from_right(metric.divide_from_right(total).T.copy()).T
+    return metric.expand_rows(metric.expand_rows(total).T.copy()).T
 
 
 def _with_frozen(spin: SpinOrbitals, density: np.ndarray, w: Lagrangian) -> np.ndarray:

@@ -38,7 +38,7 @@ from trnqc.mp2.reference.spins import SpinOrbitals
 from trnqc.mp2.response.minimal import minimal_response
 from trnqc.mp2.response.response import response_of
 from trnqc.mp2.response.zvector import DEFAULTS, ZVectorOptions, solve_z_vector
-from trnqc.mp2.storage.store import Store
+from trnqc.mp2.store import Store
 
 # Hartree. Smaller diagonal elements of the equations are replaced by this in the preconditioner.
 LEAST_GAP = 0.1

@@ -19,21 +19,21 @@ from pathlib import Path
 import numpy as np
 from pyscf import gto
 
+from trnqc.fitted.disk import RowsOnDisk
 from trnqc.host.memory import gigabytes, release_freed_memory
 from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.disk import finished, stored_factors
 from trnqc.mp2.factors.factors import Factors, SpinFactors
 from trnqc.mp2.factors.memory import plan_factors
-from trnqc.mp2.factors.metric import factorise
+from trnqc.mp2.factors.metric import metric_of
 from trnqc.mp2.factors.ranks import spread_factors
-from trnqc.mp2.factors.shell_blocks import HalfFitted, transform
+from trnqc.mp2.factors.shell_blocks import HalfFitted, divided, fill
 from trnqc.mp2.reference.orbitals import ActiveOrbitals
-from trnqc.mp2.storage.disk_arrays import RowsOnDisk
-from trnqc.mp2.storage.store import Scratch, SpinStore, Store
+from trnqc.mp2.store import Scratch, SpinStore, Store
 
 
-def build_spin_factors(
+def build_factors(
     mol: gto.Mole,
     auxmol: gto.Mole,
     spins: Sequence[ActiveOrbitals],
@@ -43,118 +43,57 @@ def build_spin_factors(
 ) -> Factors | SpinFactors:
     """Compute the factors of a closed shell, or of both spins of an open shell.
 
-    Parameters
-    ----------
-    spins
-        The correlated orbitals of each spin: one for a closed shell, else two.
-    mol, auxmol, execution, store, beside
-        As in `build_factors`. The memory limit is that of both spins together.
+    All ranks of a job call this with the same arguments. `spins` are the correlated orbitals of each spin, one for a
+    closed shell. `store` is where B is kept on disk and from which an interrupted job continues; on several ranks only
+    rank 0 passes it. Without a store, B is in memory, or spread over the memory of several ranks, or in unnamed files
+    on disk if it does not fit into the memory of one process. `beside` are the bytes that the step which reads B needs
+    in addition to B.
 
-    Raises
-    ------
-    MemoryLimit, StorageError, CommunicationError
-        As in `build_factors`.
+    Raises MemoryLimit if the smallest buffers exceed the memory limit, which is that of all spins together;
+    StorageError or CommunicationError if the disk or a rank fails.
     """
-    if len(spins) == 1:
-        return build_factors(mol, auxmol, spins[0], execution, store, beside)
     ranks = execution.ranks
-    kept = ranks.at_first(lambda: store is not None) if ranks.size > 1 else store is not None
+    kept = ranks.at_first(lambda: store is not None)
     plan = plan_factors(auxmol, spins, execution, beside=beside, on_disk=kept)
-    if ranks.size == 1 and not plan.on_disk:
-        half = HalfFitted(mol, auxmol, spins[0].c_occ, spins[0].c_vir, plan.width)
-        halves = [half, half.with_orbitals(spins[1].c_occ, spins[1].c_vir)]
-        Bs, metric, timings = _in_memory(halves, execution)
+    if plan.on_disk and ranks.size == 1:
+        store = store or Scratch()
+
+    def of_spin(orbitals: ActiveOrbitals, name: str) -> Factors | None:
+        if not (orbitals.nocc and orbitals.nvir):
+            return None
+        if plan.on_disk:
+            own = SpinStore(store, name) if store and name else store
+            return _on_disk(mol, auxmol, orbitals, execution, own, beside)
+        half = HalfFitted(mol, auxmol, orbitals.c_occ, orbitals.c_vir, plan.width)
+        return spread_factors(half, orbitals, execution, name)
+
+    parts: list[Factors | None]
+    if plan.on_disk or ranks.size > 1:
+        parts = list(map(of_spin, spins, ("alpha", "beta") if len(spins) > 1 else ("",)))
+    else:
+        parts = [*_in_memory(mol, auxmol, spins, plan.width, execution)]
         release_freed_memory()
-        alpha, beta = (
-            Factors(B, o.eps_occ, o.eps_vir, metric, half.ran_on, t) for B, o, t in zip(Bs, spins, (timings, {}))
-        )
-        return SpinFactors(alpha, beta)
-    if plan.on_disk and store is None:
-        store = Scratch()
-    parts: list[Factors | None] = []
-    for orbitals, name in zip(spins, ("alpha", "beta")):
-        of_spin = None if store is None else SpinStore(store, name)
-        some = orbitals.nocc and orbitals.nvir
-        parts.append(build_factors(mol, auxmol, orbitals, execution, of_spin, beside, name) if some else None)
     full = next(part for part in parts if part is not None)
-    return SpinFactors(*(part or _without_pairs(o, full) for part, o in zip(parts, spins)))
+    each = [part or _without_pairs(orbitals, full) for part, orbitals in zip(parts, spins)]
+    return each[0] if len(each) == 1 else SpinFactors(*each)
 
 
 def _without_pairs(orbitals: ActiveOrbitals, other: Factors) -> Factors:
     """The factors of a spin without pairs ia, beside the factors of the other spin."""
     B = np.empty((orbitals.nocc, orbitals.nvir, other.shape[2]))
-    return Factors(B, orbitals.eps_occ, orbitals.eps_vir, other.metric, other.integrals, {}, "in memory")
+    return Factors(B, orbitals.eps_occ, orbitals.eps_vir, other.metric, other.integrals)
 
 
-def build_factors(
-    mol: gto.Mole,
-    auxmol: gto.Mole,
-    orbitals: ActiveOrbitals,
-    execution: Execution,
-    store: Store | None = None,
-    beside: int = 0,
-    spin: str = "",
-) -> Factors:
-    """Compute the factors of the active orbitals of one spin. All ranks of a job call this with the same arguments.
-
-    `store` is where B is kept on disk and from which an interrupted job continues; on several ranks only rank 0 passes
-    it. Without a store, B is in memory, or spread over the memory of several ranks, or in unnamed files on disk if it
-    does not fit into the memory of one process. `beside` are the bytes that the step which reads B needs in addition to
-    B, and `spin` is "alpha" or "beta" of an open shell.
-
-    Raises MemoryLimit if the smallest buffers exceed the memory limit; StorageError or CommunicationError if the disk
-    or a rank fails.
-    """
-    ranks = execution.ranks
-    if ranks.size == 1:
-        return _on_one_process(mol, auxmol, orbitals, execution, store, beside)
-    if ranks.at_first(lambda: store is not None):
-        return _on_disk_for_all(mol, auxmol, orbitals, execution, store, beside)
-    plan = plan_factors(auxmol, orbitals, execution, beside=beside)
-    half = HalfFitted(mol, auxmol, orbitals.c_occ, orbitals.c_vir, plan.width)
-    return spread_factors(half, orbitals, execution, spin)
-
-
-def _on_one_process(
-    mol: gto.Mole,
-    auxmol: gto.Mole,
-    orbitals: ActiveOrbitals,
-    execution: Execution,
-    store: Store | None,
-    beside: int,
-) -> Factors:
-    plan = plan_factors(auxmol, orbitals, execution, beside=beside, on_disk=store is not None)
-    B: np.ndarray | RowsOnDisk
-    if plan.on_disk:
-        store = store or Scratch()
-        width = store.decide("auxiliary functions a block", lambda: plan.width)
-        plan_factors(auxmol, orbitals, execution, on_disk=True, width=width)  # Checks that recorded blocks still fit.
-        half = HalfFitted(mol, auxmol, orbitals.c_occ, orbitals.c_vir, width)
-        B, metric, timings = stored_factors(half, store, execution)
-        where = f"on disk, {gigabytes(B.nbytes)} at {store.directory}"
-    else:
-        half = HalfFitted(mol, auxmol, orbitals.c_occ, orbitals.c_vir, plan.width)
-        (B,), metric, timings = _in_memory([half], execution)
-        where = "in memory"
-    release_freed_memory()
-    return Factors(B, orbitals.eps_occ, orbitals.eps_vir, metric, half.ran_on, timings, where)
-
-
-def _on_disk_for_all(
-    mol: gto.Mole,
-    auxmol: gto.Mole,
-    orbitals: ActiveOrbitals,
-    execution: Execution,
-    store: Store | None,
-    beside: int,
+def _on_disk(
+    mol: gto.Mole, auxmol: gto.Mole, orbitals: ActiveOrbitals, execution: Execution, store: Store | None, beside: int
 ) -> Factors:
     """Factors that rank 0 writes to a file which all ranks open."""
     mine: list[Factors] = []
 
     def at_first() -> tuple[Factors, Path, dict[int, int]]:
-        mine.append(_on_one_process(mol, auxmol, orbitals, execution, store, beside))
+        assert store is not None, "rank 0 has a store"
+        mine.append(_written(mol, auxmol, orbitals, execution, store, beside))
         B = mine[0].B
-        assert isinstance(B, RowsOnDisk)
         return replace(mine[0], B=np.empty((0, *B.shape))), B.path.resolve(), B.checksums
 
     execution.ranks.at("factors, which rank 0 writes to disk")
@@ -166,36 +105,48 @@ def _on_disk_for_all(
     return replace(factors, B=rows)
 
 
-def _in_memory(halves: Sequence[HalfFitted], execution: Execution) -> tuple[list[np.ndarray], str, dict[str, float]]:
-    """B of each spin from the same integrals, a description of the metric, and wall seconds by stage."""
-    half = halves[0]
-    Bs = [np.empty(spin.shape) for spin in halves]
-    timings = {}
+def _written(
+    mol: gto.Mole, auxmol: gto.Mole, orbitals: ActiveOrbitals, execution: Execution, store: Store, beside: int
+) -> Factors:
+    """Factors that this process writes to a file."""
+    plan = plan_factors(auxmol, (orbitals,), execution, beside=beside, on_disk=True)
+    width = store.decide("auxiliary functions a block", lambda: plan.width)
+    plan_factors(auxmol, (orbitals,), execution, on_disk=True, width=width)  # Checks that recorded blocks still fit.
+    half = HalfFitted(mol, auxmol, orbitals.c_occ, orbitals.c_vir, width)
+    B, metric, timings = stored_factors(half, store, execution)
+    release_freed_memory()
+    where = f"on disk, {gigabytes(B.nbytes)} at {store.directory}"
+    return Factors(B, orbitals.eps_occ, orbitals.eps_vir, metric, half.ran_on, timings, where)
 
-    def fill(number: int) -> tuple[float, float]:
-        (p0, p1), start = half.columns[number], time.perf_counter()
-        packed = half.integrals(number)
-        middle = time.perf_counter()
-        transform(packed, halves, [B[:, :, p0:p1] for B in Bs])
-        return middle - start, time.perf_counter() - middle
+
+def _in_memory(
+    mol: gto.Mole, auxmol: gto.Mole, spins: Sequence[ActiveOrbitals], width: int, execution: Execution
+) -> list[Factors]:
+    """The factors of each spin from the same integrals; the first has the wall seconds by stage."""
+    half = HalfFitted(mol, auxmol, spins[0].c_occ, spins[0].c_vir, width)
+    halves = [half, *(half.with_orbitals(spin.c_occ, spin.c_vir) for spin in spins[1:])]
+    Bs = [np.empty(spin.shape) for spin in halves]
+
+    def of_block(number: int) -> tuple[float, float]:
+        return fill(halves, number, [B[:, :, slice(*half.columns[number])] for B in Bs])
 
     with single_threaded_pool(execution.threads) as pool:
         start = time.perf_counter()
         blocks = range(len(half.blocks))
-        shares = np.sum([share for _, share in finished(pool, fill, blocks, "integrals", execution)], axis=0)
-        wall = time.perf_counter() - start
-        timings["integrals"], timings["transformation"] = (wall * shares / shares.sum()).tolist()
+        spent = np.sum([seconds for _, seconds in finished(pool, of_block, blocks, "integrals", execution)], axis=0)
+        timings = divided(time.perf_counter() - start, spent)
 
         start = time.perf_counter()
-        metric = factorise(half.auxmol.intor("int2c2e", hermi=1))
+        metric = metric_of(half.auxmol)
         timings["metric"] = time.perf_counter() - start
 
         start = time.perf_counter()
-        for _ in finished(pool, metric.fit, [row for B in Bs for row in B], "fitting", execution):
+        for _ in finished(pool, metric.fit_rows, [row for B in Bs for row in B], "fitting", execution):
             pass
         Bs = [_compacted(B, metric.naux) for B in Bs]
         timings["fitting"] = time.perf_counter() - start
-    return Bs, metric.note, timings
+    each = zip(Bs, spins, (timings, {}))
+    return [Factors(B, spin.eps_occ, spin.eps_vir, metric.note, half.ran_on, seconds) for B, spin, seconds in each]
 
 
 def _compacted(B: np.ndarray, naux: int) -> np.ndarray:

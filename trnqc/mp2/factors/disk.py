@@ -12,21 +12,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, as_completed
-from functools import cache
+from functools import cache, partial
 from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
 
 from trnqc.errors import StorageError
+from trnqc.fitted.disk import RowsOnDisk, checksum, verified
 from trnqc.host.disk_arrays import DiskArray
 from trnqc.host.memory import release_freed_memory
 from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.mp2.execution import Execution
-from trnqc.mp2.factors.metric import Metric, factorise
-from trnqc.mp2.factors.shell_blocks import HalfFitted
-from trnqc.mp2.storage.disk_arrays import RowsOnDisk, checksum
-from trnqc.mp2.storage.store import Store
+from trnqc.mp2.factors.metric import metric_of
+from trnqc.mp2.factors.shell_blocks import HalfFitted, divided, fill
+from trnqc.mp2.store import Store
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -38,10 +38,7 @@ def stored_factors(half: HalfFitted, store: Store, execution: Execution) -> tupl
     """
     timings: dict[str, float] = {}
 
-    @cache
-    def metric() -> Metric:
-        return factorise(half.auxmol.intor("int2c2e", hermi=1))
-
+    metric = cache(partial(metric_of, half.auxmol))
     with single_threaded_pool(execution.threads) as pool:
         start = time.perf_counter()
         kept = store.decide("metric", lambda: {"naux": metric().naux, "note": metric().note})
@@ -53,8 +50,13 @@ def stored_factors(half: HalfFitted, store: Store, execution: Execution) -> tupl
             integrals = IntegralsOnDisk(store.array(DiskArray, "integrals", "iaP", (prod(half.shape),)), half)
             timings |= _write_integrals(integrals, store, pool, execution)
             release_freed_memory()
-            start = time.perf_counter()
-            _fit(integrals, metric(), B, missing, store, pool, execution)
+            start, factor = time.perf_counter(), metric()
+
+            def fit(i: int) -> int:
+                return B.write(i, np.ascontiguousarray(factor.fit_rows(integrals.row(i))))
+
+            for i, total in finished(pool, fit, missing, "fitting", execution, len(B)):
+                store.add("row", [i, total])
             integrals.array.close()
             timings["fitting"] = time.perf_counter() - start
     store.remove("integrals")
@@ -73,7 +75,7 @@ class IntegralsOnDisk:
         nocc, nvir, _ = self.half.shape
         p0, p1 = self.half.columns[number]
         out = np.empty((nocc, nvir, p1 - p0))
-        seconds = self.half.fill(number, out)
+        seconds = fill([self.half], number, [out])
         self.array.put(nocc * nvir * p0, out)
         self.checksums[number] = [checksum(piece) for piece in out]
         return self.checksums[number], seconds
@@ -84,12 +86,7 @@ class IntegralsOnDisk:
         p0, p1 = self.half.columns[number]
         piece = np.empty((nvir, p1 - p0))
         self.array.get(nocc * nvir * p0 + i * piece.size, piece)
-        if checksum(piece) != self.checksums[number][i]:
-            raise StorageError(
-                f"{self.array.path}: block {number}, row {i} has a wrong checksum: another program has changed the "
-                "file, or the disk fails. Start the job again: with a checkpoint only this block is computed again"
-            )
-        return piece
+        return verified(piece, self.checksums[number][i], f"{self.array.path}: block {number}, row {i}")
 
     def row(self, i: int) -> np.ndarray:
         """Read (ia|P) of orbital i, [nvir, naux]."""
@@ -118,28 +115,7 @@ def _write_integrals(
     for number, (sums, seconds) in finished(pool, integrals.write, missing, "integrals", execution, len(numbers)):
         store.add("block", [number, sums])
         spent += seconds
-    wall = time.perf_counter() - start
-    shares = spent / (spent.sum() or 1.0)
-    return dict(zip(("integrals", "transformation"), (wall * shares).tolist()))
-
-
-def _fit(
-    integrals: IntegralsOnDisk,
-    metric: Metric,
-    B: RowsOnDisk,
-    missing: list[int],
-    store: Store,
-    pool: Executor,
-    execution: Execution,
-) -> None:
-    """Fit and write the missing rows of B."""
-
-    def fit(i: int) -> int:
-        row = metric.fit(integrals.row(i))
-        return B.write(i, np.ascontiguousarray(row[:, : metric.naux]))
-
-    for i, total in finished(pool, fit, missing, "fitting", execution, len(B)):
-        store.add("row", [i, total])
+    return divided(time.perf_counter() - start, spent)
 
 
 def finished(

@@ -12,16 +12,13 @@ import numpy as np
 from pyscf import gto
 
 from trnqc.errors import MemoryLimit
+from trnqc.fitted.memory import preferred_width
 from trnqc.host.memory import gigabytes
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.partition.blocks import SETS
 from trnqc.mp2.partition.distribution import AHEAD, Distribution
 from trnqc.mp2.reference.orbitals import ActiveOrbitals
 
-# Auxiliary functions in a block if memory allows it, so that the blocks of all threads stay in the cache.
-_COMFORTABLE_BLOCK = 64
-# Smallest number of blocks of P for each thread, so that the threads end at about the same time.
-_BLOCKS_OF_A_THREAD = 4
 # Copies of a row of B that a thread holds while it fits the row: the integrals, the fitted row, and the written row.
 ROWS_OF_A_FIT = 3
 
@@ -110,11 +107,6 @@ class FactorMemory:
         closed = self.pairs in (0, self.nocc * self.nvir)
         return f"B[{self.nocc}, {self.nvir}, {self.naux}]" if closed else f"B[{self.pairs} pairs ia, {self.naux}]"
 
-    def preferred_width(self, smallest: int) -> int:
-        """Functions in a block if memory is not limited; `smallest` is the size of the largest shell."""
-        balanced = -(-self.naux // (_BLOCKS_OF_A_THREAD * self.threads))
-        return max(smallest, min(_COMFORTABLE_BLOCK, balanced))
-
     def plan(self, limit: float, smallest: int, beside: int = 0, on_disk: bool = False) -> FactorPlan:
         """Plan B in memory if the factor step, and B with `beside` bytes for its reader, need at most `limit` bytes,
         else on disk.
@@ -123,7 +115,7 @@ class FactorMemory:
         keeps B on disk in any case. Raises MemoryLimit, which states the smallest sufficient limit, if neither is
         possible.
         """
-        wanted = self.preferred_width(smallest)
+        wanted = preferred_width(self.naux, self.threads, smallest)
         whole = max(self.in_memory(smallest), self.factors + beside)
         if not on_disk and whole <= limit:
             return FactorPlan(int(min(wanted, (limit - self.fixed) / self.column)), False)
@@ -149,7 +141,7 @@ class FactorMemory:
 
 def plan_factors(
     auxmol: gto.Mole,
-    orbitals: ActiveOrbitals | Sequence[ActiveOrbitals],
+    spins: Sequence[ActiveOrbitals],
     execution: Execution,
     *,
     beside: int = 0,
@@ -162,8 +154,8 @@ def plan_factors(
     ----------
     auxmol
         PySCF's molecule with the auxiliary functions.
-    orbitals
-        The correlated orbitals of one spin, or of each spin.
+    spins
+        The correlated orbitals of each spin: one for a closed shell.
     execution
         Threads, memory limit and ranks.
     beside
@@ -179,13 +171,12 @@ def plan_factors(
     MemoryLimit
         If the factor step, or the step that reads B, does not fit into the memory of this process.
     """
-    spins = (orbitals,) if isinstance(orbitals, ActiveOrbitals) else tuple(orbitals)
     nocc, nvir = max(spin.nocc for spin in spins), max(spin.nvir for spin in spins)
     pairs = sum(spin.nocc * spin.nvir for spin in spins)
     memory = FactorMemory(spins[0].nao, nocc, nvir, auxmol.nao_nr(), execution.threads, pairs)
     smallest = max(width, int(np.diff(auxmol.ao_loc_nr()).max()))
     if execution.ranks.size == 1 or on_disk:
         return memory.plan(execution.memory, smallest, beside, on_disk)
-    plan = FactorPlan(memory.preferred_width(smallest), False)
+    plan = FactorPlan(preferred_width(memory.naux, memory.threads, smallest), False)
     memory.check_spread(plan.width, execution.ranks.size, execution.memory, beside)
     return plan

@@ -18,13 +18,14 @@ from math import prod
 import numpy as np
 
 from trnqc.errors import MemoryLimit
+from trnqc.fitted.ranks import from_every_rank
 from trnqc.host.memory import gigabytes
 from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.disk import finished
 from trnqc.mp2.factors.factors import Factors
-from trnqc.mp2.factors.metric import factorise
-from trnqc.mp2.factors.shell_blocks import HalfFitted
+from trnqc.mp2.factors.metric import metric_of
+from trnqc.mp2.factors.shell_blocks import HalfFitted, divided, fill
 from trnqc.mp2.partition.distribution import Distribution
 from trnqc.mp2.reference.orbitals import ActiveOrbitals
 from trnqc.ranks import Ranks, dealt
@@ -91,14 +92,13 @@ def spread_factors(half: HalfFitted, orbitals: ActiveOrbitals, execution: Execut
     """
     ranks = execution.ranks
     distribution = Distribution(*half.shape, ranks.size)
-    timings: dict[str, float] = {}
     start = time.perf_counter()
     with single_threaded_pool(execution.threads) as pool:
         ranks.at("integrals")
         columns, spent = _columns(half, pool, execution, f"factors {spin}".rstrip())
         owners = _owners(len(half.columns), columns, ranks)
         middle = time.perf_counter()
-        timings |= dict(zip(("integrals", "transformation"), ((middle - start) * spent / (spent.sum() or 1)).tolist()))
+        timings = divided(middle - start, spent)
 
         ranks.at("exchange of factors")
         rows = _exchanged(half, distribution, ranks, columns, owners)
@@ -107,10 +107,10 @@ def spread_factors(half: HalfFitted, orbitals: ActiveOrbitals, execution: Execut
         timings["exchange"] = after - middle
 
         ranks.at("fitting")
-        metric = factorise(half.auxmol.intor("int2c2e", hermi=1))
+        metric = metric_of(half.auxmol)
         timings["metric"] = time.perf_counter() - after
         after = time.perf_counter()
-        for _ in finished(pool, metric.fit, [row for held in rows.values() for row in held], "fitting", execution):
+        for _ in finished(pool, metric.fit_rows, [row for held in rows.values() for row in held], "fitting", execution):
             pass
         if metric.naux < half.shape[2]:
             rows = {number: np.ascontiguousarray(held[:, :, : metric.naux]) for number, held in rows.items()}
@@ -133,7 +133,7 @@ def _columns(
         for number in _shared(mine, lock):
             p0, p1 = half.columns[number]
             out = np.empty((*half.shape[:2], p1 - p0))
-            spent += half.fill(number, out)
+            spent += fill([half], number, [out])
             columns[number] = out
         return spent
 
@@ -161,27 +161,19 @@ def _owners(count: int, columns: dict[int, np.ndarray], ranks: Ranks) -> list[in
 def _exchanged(
     half: HalfFitted, distribution: Distribution, ranks: Ranks, columns: dict[int, np.ndarray], owners: list[int]
 ) -> dict[int, np.ndarray]:
-    """All columns of this rank's rows, by set. In every step each rank sends to one rank and receives from one."""
-    me, size = ranks.rank, ranks.size
-    rows = {n: np.empty((len(distribution.sets[n]), *half.shape[1:])) for n in distribution.holds(me)}
-    for step in range(size):
-        to, source = (me + step) % size, (me - step) % size
-        theirs = [(number, n) for number in sorted(n for n, o in enumerate(owners) if o == source) for n in rows]
-        arriving = {key: np.empty(_part(half, distribution, *key)) for key in theirs}
-        leaving = {
-            (number, n): np.ascontiguousarray(columns[number][distribution.sets[n].start : distribution.sets[n].stop])
-            for number in sorted(columns)
-            for n in distribution.holds(to)
-        }
-        if step:
-            ranks.exchange([(to, a) for a in leaving.values()], [(source, a) for a in arriving.values()]).wait()
-        for (number, n), part in (arriving if step else leaving).items():
-            p0, p1 = half.columns[number]
-            rows[n][:, :, p0:p1] = part
+    """All columns of this rank's rows, by set."""
+    rows = {n: np.empty((len(distribution.sets[n]), *half.shape[1:])) for n in distribution.holds(ranks.rank)}
+
+    def parts(source: int) -> list[np.ndarray]:
+        """The places of what a rank sends: its blocks of P of each set of rows."""
+        numbers = [number for number, owner in enumerate(owners) if owner == source]
+        return [rows[n][:, :, slice(*half.columns[number])] for number in numbers for n in rows]
+
+    def leaving(to: int) -> list[np.ndarray]:
+        sets = [distribution.sets[n] for n in distribution.holds(to)]
+        return [np.ascontiguousarray(columns[n][rows.start : rows.stop]) for n in sorted(columns) for rows in sets]
+
+    for source, arrived in from_every_rank(ranks, leaving, lambda source: [part.shape for part in parts(source)]):
+        for place, part in zip(parts(source), arrived):
+            place[...] = part
     return rows
-
-
-def _part(half: HalfFitted, distribution: Distribution, number: int, n: int) -> tuple[int, int, int]:
-    """Shape of block `number` of P for the rows of set n."""
-    p0, p1 = half.columns[number]
-    return len(distribution.sets[n]), half.shape[1], p1 - p0

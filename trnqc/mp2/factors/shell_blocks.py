@@ -71,14 +71,6 @@ class HalfFitted:
         other.c_occ_t, other.c_vir_t = np.ascontiguousarray(c_occ.T), np.ascontiguousarray(c_vir.T)
         return other
 
-    def fill(self, number: int, out: np.ndarray) -> tuple[float, float]:
-        """Write (ia|P) of a block to out[nocc, nvir, p1 - p0]. Returns seconds of integrals and of transformation."""
-        start = time.perf_counter()
-        packed = self.integrals(number)
-        middle = time.perf_counter()
-        transform(packed, [self], [out])
-        return middle - start, time.perf_counter() - middle
-
     @property
     def nao(self) -> int:
         """Number of atomic orbitals."""
@@ -87,6 +79,17 @@ class HalfFitted:
     def integrals(self, number: int) -> np.ndarray:
         """Compute (mu nu|P) of a block, packed as [P, mu >= nu]."""
         return self._integrals(self.blocks[number])
+
+
+def fill(halves: Sequence[HalfFitted], number: int, outs: Sequence[np.ndarray]) -> tuple[float, float]:
+    """Write (ia|P) of a block of one or several spins to `outs` [nocc, nvir, p]. Returns seconds of integrals and of
+    transformation.
+    """
+    start = time.perf_counter()
+    packed = halves[0].integrals(number)
+    middle = time.perf_counter()
+    transform(packed, halves, outs)
+    return middle - start, time.perf_counter() - middle
 
 
 def transform(packed: np.ndarray, halves: Sequence[HalfFitted], outs: Sequence[np.ndarray]) -> None:
@@ -103,6 +106,11 @@ def transform(packed: np.ndarray, halves: Sequence[HalfFitted], outs: Sequence[n
     for half, quarter, out in zip(halves, quarters, outs):
         for i, rows in enumerate(quarter):
             np.matmul(half.c_vir_t, rows.T, out=out[i])
+
+
+def divided(wall: float, spent: np.ndarray) -> dict[str, float]:
+    """Divide the wall time of threads between integrals and transformation, in proportion to what they have spent."""
+    return dict(zip(("integrals", "transformation"), (wall * spent / (spent.sum() or 1.0)).tolist()))
 
 
 def by_angular_momentum(auxmol: gto.Mole) -> gto.Mole:

@@ -6,15 +6,16 @@ pair_blocks ─ without those recorded ─► sets of rows (two in use, one bein
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import tee
 
 import numpy as np
 
+from trnqc.fitted.rows import read_ahead
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.pairs.block_energies import block_energies
 from trnqc.mp2.pairs.sectors import Sector
 from trnqc.mp2.partition.blocks import SETS, PairBlock
-from trnqc.mp2.storage.store import Store
+from trnqc.mp2.store import Store
 from trnqc.types import PairEnergies
 
 
@@ -58,33 +59,11 @@ def pairs_by_blocks(sector: Sector, execution: Execution, width: int, store: Sto
 def in_turn(sector: Sector, blocks: Iterable[PairBlock]) -> Iterator[tuple[PairBlock, np.ndarray, np.ndarray]]:
     """Yield each block with its rows and columns, while the rows and columns of the next block are read."""
 
-    def read(side: int, rows: slice) -> np.ndarray:
-        return np.ascontiguousarray(sector.sides[side].B[rows], dtype=np.float64)
+    def read(orbitals: tuple[int, int, int]) -> np.ndarray:
+        side, first, last = orbitals
+        return np.ascontiguousarray(sector.sides[side].B[first:last], dtype=np.float64)
 
-    held: dict[tuple[int, int], Future[np.ndarray]] = {}
-    with ThreadPoolExecutor(1, thread_name_prefix="trnqc-rows") as reader:
-        for block, following in _with_next(blocks):
-            needed, next_ = _sets(block), _sets(following)
-            held = {first: rows for first, rows in held.items() if first in needed or first in next_}
-            for first in needed.keys() - held.keys():
-                held[first] = reader.submit(read, first[0], needed[first])
-            for first in next_.keys() - held.keys():
-                if len(held) < SETS:
-                    held[first] = reader.submit(read, first[0], next_[first])
-            rows, columns = held[0, block.i0], held[int(block.opposite), block.j0]
-            yield block, rows.result(), columns.result()
-
-
-def _with_next(blocks: Iterable[PairBlock]) -> Iterator[tuple[PairBlock, PairBlock | None]]:
-    """Yield each block with the next one, which is requested first."""
-    remaining = iter(blocks)
-    block = next(remaining, None)
-    while block is not None:
-        following = next(remaining, None)
-        yield block, following
-        block = following
-
-
-def _sets(block: PairBlock | None) -> dict[tuple[int, int], slice]:
-    """The two sets of rows of a block, by their side of the sector and their first orbital."""
-    return {} if block is None else {(0, block.i0): block.rows, (int(block.opposite), block.j0): block.columns}
+    blocks, again = tee(blocks)
+    sets = (((0, block.i0, block.i1), (int(block.opposite), block.j0, block.j1)) for block in again)
+    for (rows, columns), block in zip(read_ahead(sets, read, SETS), blocks):
+        yield block, rows, columns

@@ -22,7 +22,7 @@ from trnqc.mp2.pairs.denominators import denominator_warnings
 from trnqc.mp2.pairs.ranks import exact_on_ranks, pairs_on_ranks
 from trnqc.mp2.pairs.sectors import Sector, joined, sectors_of
 from trnqc.mp2.partition.distribution import set_width
-from trnqc.mp2.storage.store import Store
+from trnqc.mp2.store import Store
 from trnqc.types import PairEnergies, SpinPairEnergies
 
 # Estimated error in Hartree above which a result has a warning. Programs agree to 1e-6, and the estimate can be four

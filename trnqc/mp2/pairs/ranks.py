@@ -25,7 +25,7 @@ from trnqc.mp2.pairs.rounds import Rounds, RowSet
 from trnqc.mp2.pairs.sectors import Sector
 from trnqc.mp2.partition.blocks import PairBlock
 from trnqc.mp2.partition.distribution import AHEAD
-from trnqc.mp2.storage.store import Store
+from trnqc.mp2.store import Store
 from trnqc.ranks import Pending, Ranks, dealt
 from trnqc.types import PairEnergies
 

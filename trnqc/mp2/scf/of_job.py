@@ -11,43 +11,37 @@ from typing import Any
 
 from pyscf import gto
 
-from trnqc.errors import UnsupportedError
 from trnqc.mp2.checkpoint import ORBITALS, Checkpoint, job_of
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis
 from trnqc.mp2.job import Job, frozen_orbitals, reference_of, scf_settings
-from trnqc.mp2.reference.orbitals import SpinFrozen
 from trnqc.mp2.scf.hartree_fock import jk_ran_on, run_scf
 from trnqc.mp2.scf.shared_jk import SharedJK
 
 
 def checkpoint_of(
-    job: Job, mol: gto.Mole, auxiliary: AuxiliaryBasis, frozen: SpinFrozen, execution: Execution, kind: str
+    job: Job, mol: gto.Mole, auxiliary: AuxiliaryBasis, execution: Execution, **more: str
 ) -> AbstractContextManager[Checkpoint | None]:
-    """The checkpoint, which rank 0 keeps, or None."""
+    """The checkpoint of a job, which rank 0 keeps, or None; `more` describes a job that is not an energy."""
     if job.checkpoint is None or execution.ranks.rank:
         return nullcontext()
-    return Checkpoint(job.checkpoint, job_of(mol, auxiliary, frozen, execution, kind) | scf_settings(job))
+    about = job_of(mol, auxiliary, frozen_orbitals(job, mol), execution, reference_of(job))
+    return Checkpoint(job.checkpoint, about | scf_settings(job) | more)
 
 
-def reference(mol: gto.Mole, job: Job, execution: Execution, auxiliary: AuxiliaryBasis, guess: Any = None) -> Any:
+def reference(mol: gto.Mole, job: Job, execution: Execution, store: Checkpoint | None, guess: Any = None) -> Any:
     """Return the SCF object of a job, from its checkpoint or from an SCF of rank 0 with J and K from all ranks.
 
     The objects of all ranks have the same orbitals and work independently of one another afterwards.
     """
-    ranks, kind = execution.ranks, reference_of(job)
-    if ranks.size > 1 and job.scf_backend != "cpu":
-        raise UnsupportedError(
-            f"J and K of the SCF run on backend {job.scf_backend!r} in one process, found {ranks.size}: use "
-            "--scf-backend cpu (scf_backend), where all processes compute them"
-        )
-    with checkpoint_of(job, mol, auxiliary, frozen_orbitals(job, mol), execution, kind) as store:
-        kept = store.orbitals() if store else None
-        if ranks.size == 1:
-            mf = _scf(mol, job, progress=execution.progress, kept=kept, guess=guess)
-        else:
-            mf = _shared_scf(mol, job, execution, kept, guess)
-        keep_orbitals(mf, store)
+    kept = store.orbitals() if store else None
+    if execution.ranks.size == 1:
+        mf = _scf(mol, job, progress=execution.progress, kept=kept, guess=guess)
+    else:
+        mf = _shared_scf(mol, job, execution, kept, guess)
+    if store is not None:
+        spin_fock = getattr(mf, "spin_fock", None)
+        store.keep_orbitals(float(mf.e_tot), mf.mo_energy, mf.mo_coeff, mf.mo_occ, jk_ran_on(mf), spin_fock)
     return mf
 
 
@@ -81,10 +75,3 @@ def _scf(mol: gto.Mole, job: Job, **options: Any) -> Any:
         stability=job.stability,
         **options,
     )
-
-
-def keep_orbitals(mf: Any, store: Checkpoint | None) -> None:
-    """Record the orbitals in the checkpoint."""
-    if store is not None:
-        spin_fock = getattr(mf, "spin_fock", None)
-        store.keep_orbitals(float(mf.e_tot), mf.mo_energy, mf.mo_coeff, mf.mo_occ, jk_ran_on(mf), spin_fock)

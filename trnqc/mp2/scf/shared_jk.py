@@ -13,10 +13,11 @@ import numpy as np
 from pyscf import df, gto, lib
 
 from trnqc.eri.fitting.distributed import DistributedFitting, bytes_of_a_rank, prepared
-from trnqc.eri.fitting.fitted_integrals import MetricFactor, memory_left
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.operators import signed_omega
 from trnqc.errors import CompilerError, UnsupportedClass
+from trnqc.fitted.memory import memory_left
+from trnqc.fitted.metric import MetricFactor
 from trnqc.pyscf.density_fitting import DF
 from trnqc.ranks import Ranks
 

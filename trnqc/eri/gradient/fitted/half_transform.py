@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from pyscf import gto, lib
 
-from trnqc.eri.fitting.fitted_integrals import MetricFactor
+from trnqc.eri.fitting.fitted_integrals import metric_factor
 from trnqc.eri.gradient.fitted.densities import SpinDensities
 from trnqc.eri.integrals import ThreeCentre, int3c2e
 from trnqc.eri.operators import signed_omega
@@ -79,7 +79,7 @@ def rows_of(fitting: Any, omega: float | None = None) -> np.ndarray | None:
         return None
     last = (mol.nbas - 1, mol.nbas, 0, mol.nbas, 0, auxmol.nbas)
     with mol.with_range_coulomb(signed), auxmol.with_range_coulomb(signed):
-        metric = MetricFactor.of(mol, auxmol)
+        metric = metric_factor(mol, auxmol)
         integrals = int3c2e(mol, auxmol, "s2ij", last, threads=1).T
     if not metric.is_lower:
         return None

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from pyscf import gto
 
-from trnqc.eri.fitting.fitted_integrals import LowerSolver, MetricFactor
+from trnqc.eri.fitting.fitted_integrals import metric_factor
 from trnqc.eri.gradient.fitted.densities import DensityPair, SpinDensities, by_spin
 from trnqc.eri.gradient.fitted.half_transform import FittedRows, Integrals, half_transformed
 from trnqc.eri.gradient.fitted.products import BlockProducts
@@ -64,30 +64,30 @@ class FittedWeights:
         _check_memory(nao, naux, spins, memory)
         if rows is not None and rows.shape != (naux, nao * (nao + 1) // 2):
             raise InputError(f"expected fitted integrals [{naux}, {nao * (nao + 1) // 2}], found {list(rows.shape)}")
-        self._metric = MetricFactor.of(mol, auxmol)
+        metric = metric_factor(mol, auxmol)
         source = Integrals(mol, auxmol) if rows is None else FittedRows(rows)
         half, projections = half_transformed(source, spins, pair.totals, threads)
         if not source.fitted:
-            half, projections = [self._fitted(array) for array in half], self._fitted(projections.T.copy()).T
-        c1, c2 = self._coefficients(projections.T.copy()).T
+            half = [metric.fit(array, COLUMNS, threads) for array in half]
+            projections = metric.fit(projections.T.copy(), COLUMNS, threads).T
+        c1, c2 = metric.expand(projections.T.copy(), COLUMNS, threads).T
         self._two_centre = -coulomb * np.multiply.outer(c1, c2)
-        self._spins = [self._exchange(spin, array) for spin, array in zip(spins, half)]
+        self._spins = [self._exchange(spin, metric.expand(array, COLUMNS, threads)) for spin, array in zip(spins, half)]
         dense = self._add_coulomb(low, coulomb * np.stack([c2, c1]))
         left = np.concatenate([np.empty((nao, 0)), *(-2 * spin.orbitals for spin in spins)], axis=1)
         self._products = BlockProducts(left, threads, np.stack(pair.totals)[dense] if dense else None)
 
-    def _exchange(self, spin: SpinDensities, half: np.ndarray) -> _SpinWeights:
-        """Compute Y in the memory of the half-transformed integrals, and add the weights of (P|Q)."""
-        size = spin.rank * len(spin.other)
-        x = self._coefficients(half.reshape(len(half), size))
-        if size:
+    def _exchange(self, spin: SpinDensities, coefficients: np.ndarray) -> _SpinWeights:
+        """Compute Y in the memory of X, and add the weights of (P|Q)."""
+        x = coefficients.reshape(len(coefficients), spin.rank * len(spin.other))
+        if x.size:
             # The weights are symmetric. Those of the last rows are computed first, with X of the rows before.
             for first in reversed(range(0, len(x), ROWS)):
                 last = min(first + ROWS, len(x))
                 y = self._multiplied(spin, x[first:last])
                 self._add_rows(y, x[:last])
                 x[first:last] = y
-        return _SpinWeights(spin, x.reshape(len(x), *half.shape[1:]))
+        return _SpinWeights(spin, x.reshape(coefficients.shape))
 
     def _multiplied(self, spin: SpinDensities, x: np.ndarray) -> np.ndarray:
         """Return some rows of Y from the same rows of X."""
@@ -155,30 +155,6 @@ class FittedWeights:
     def two_centre(self) -> np.ndarray:
         """Return weights [naux, naux] of (P|Q)."""
         return self._two_centre
-
-    def _fitted(self, rows: np.ndarray) -> np.ndarray:
-        """Return L^-1 times rows [naux, ...]; rows may be overwritten."""
-        flat = rows.reshape(len(rows), rows[0].size)
-        columns = [(n, min(n + COLUMNS, flat.shape[1])) for n in range(0, flat.shape[1], COLUMNS)]
-        fitted = self._metric.divide_out(flat, columns)
-        return fitted.reshape(len(fitted), *rows.shape[1:])
-
-    def _coefficients(self, rows: np.ndarray) -> np.ndarray:
-        """Return L^-T times rows [naux, m]; rows may be overwritten."""
-        if not self._metric.is_lower:
-            return self._metric.matrix @ rows
-        # Both indices of L^T in reverse order give a lower triangle.
-        solver = LowerSolver.of(self._metric.matrix.T[::-1, ::-1])
-
-        def solve(first: int) -> None:
-            part = slice(first, first + COLUMNS)
-            block = np.ascontiguousarray(rows[::-1, part])
-            solver.solve(block)
-            rows[:, part] = block[::-1]
-
-        with single_threaded_pool(self._threads) as pool:
-            list(pool.map(solve, range(0, rows.shape[1], COLUMNS)))
-        return rows
 
 
 def _check_memory(nao: int, naux: int, spins: list[SpinDensities], memory: float) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 from pyscf import lib
 
+from trnqc.eri.fitting.fitted_integrals import COLUMNS
 from trnqc.eri.hessian.fitted.coefficients import Coefficients
 from trnqc.eri.hessian.fitted.integral_derivatives import IntegralDerivatives
 from trnqc.host.thread_pool import single_threaded_pool
@@ -39,9 +40,9 @@ def products_of_changes(
                 fitted = np.array([(one @ x)[i, j] for one in coefficients.half[n]])
                 _subtract_metric(derivatives, changes, fitted)
                 changes *= np.where(i == j, 1.0, np.sqrt(2.0))
-                exchange += _products(coefficients.metric.halved(changes), threads)
+                exchange += _products(coefficients.metric.fit(changes, COLUMNS, threads), threads)
     _subtract_metric(derivatives, total, coefficients.total[:, None])
-    coulomb = _products(coefficients.metric.halved(total), threads)
+    coulomb = _products(coefficients.metric.fit(total, COLUMNS, threads), threads)
     return _blocks(coulomb, natm), _blocks(exchange, natm)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from pyscf import lib
 
+from trnqc.eri.fitting.fitted_integrals import COLUMNS
 from trnqc.eri.gradient.fitted.half_transform import Integrals
 from trnqc.eri.hessian.fitted.coefficients import Coefficients
 from trnqc.eri.hessian.fitted.integral_derivatives import IntegralDerivatives
@@ -62,7 +63,7 @@ def _of_changes(
         for axis, metric in enumerate(derivatives.metric):
             changes[own, atom, axis] += metric[own] @ coefficients.total
             changes[:, atom, axis] += metric[own].T @ coefficients.total[own]
-    solved = coefficients.metric.solved(changes).reshape(len(changes), -1)
+    solved = coefficients.metric.solve(changes, COLUMNS, threads).reshape(len(changes), -1)
     mol, auxmol, omega = derivatives.mol, derivatives.auxmol, derivatives.omega
     with mol.with_range_coulomb(omega), auxmol.with_range_coulomb(omega):
         integrals = Integrals(mol, auxmol)

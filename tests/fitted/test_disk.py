@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from trnqc.errors import StorageError
+from trnqc.fitted.disk import RowsOnDisk
 from trnqc.host.disk_arrays import DiskArray
-from trnqc.mp2.storage.disk_arrays import RowsOnDisk
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_a_changed_number_is_found(rows):
     stored, values = rows
     stored.put(2 * 21 + 5, np.nextafter(values[2].flat[5:6], 9))
     assert [stored.holds(i) for i in range(5)] == [True, True, False, True, True]
-    with pytest.raises(StorageError, match=r"row 2 of 5 has a wrong checksum.*only this row is computed again"):
+    with pytest.raises(StorageError, match=r"row 2 of 5 has a wrong checksum.*only this part is computed again"):
         stored[1:4]
     np.testing.assert_array_equal(stored[3:], values[3:])
 

@@ -1,4 +1,4 @@
-"""Factors B[i, a, Q] in HDF5 files, with a checksum for every row."""
+"""Rows of fitted integrals in HDF5 files, with a checksum for every row."""
 
 from __future__ import annotations
 
@@ -43,14 +43,19 @@ class RowsOnDisk(DiskArray):
         return True
 
     def _row(self, i: int, out: np.ndarray) -> np.ndarray:
-        if checksum(self.get(i * out.size, out)) != self.checksums.get(i):
-            raise StorageError(
-                f"{self.path}: row {i} of {len(self)} has a wrong checksum: another program has changed the file, or "
-                "the disk fails. Start the job again: with a checkpoint only this row is computed again"
-            )
-        return out
+        return verified(self.get(i * out.size, out), self.checksums.get(i), f"{self.path}: row {i} of {len(self)}")
 
 
 def checksum(values: np.ndarray) -> int:
     """CRC-32 of a contiguous array."""
     return zlib.crc32(memoryview(values.data).cast("B"))
+
+
+def verified(values: np.ndarray, expected: int | None, what: str) -> np.ndarray:
+    """Return values that have been read if they have the expected checksum; raise StorageError otherwise."""
+    if checksum(values) != expected:
+        raise StorageError(
+            f"{what} has a wrong checksum: another program has changed the file, or the disk fails. Start the job "
+            "again: with a checkpoint only this part is computed again"
+        )
+    return values
