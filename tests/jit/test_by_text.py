@@ -22,6 +22,7 @@ from trnqc.jit import Library, Recipe, Signature, cubin_builder, emulator, sourc
 from trnqc.jit.cache import BY_TEXT, Cache
 from trnqc.jit.compiler import Compiler
 from trnqc.jit.cubin_builder import CubinBuilder
+from trnqc.jit.cubins import Needs
 from trnqc.jit.recipe import c_library, c_object, is_stored, stored
 
 F = polynomial()
@@ -169,7 +170,7 @@ def test_object_files_and_the_text_at_hand(directory, texts):
 
 
 def test_cubins(directory, monkeypatch):
-    monkeypatch.setattr(cubin_builder, "local_bytes", len)
+    monkeypatch.setattr(cubin_builder, "needs", lambda cubin: Needs(255, len(cubin), 0))
     driver = RecordingDriver()
     built = CubinBuilder("sm_80", driver.bindings)
     for comment in ("", "# Another version.", "# Once more."):

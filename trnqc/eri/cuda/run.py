@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from trnqc.eri.cuda.launches import ROWS, Kernels, Kind, Plan
+from trnqc.eri.cuda.blocks import ROWS, Kind
+from trnqc.eri.cuda.launches import Kernels, Plan
 from trnqc.eri.cuda.resident import Pass, ResidentMemory
 from trnqc.eri.jk.batch import REALS, Batch
 from trnqc.eri.jk.run import Run
