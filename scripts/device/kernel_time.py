@@ -55,8 +55,8 @@ HOST = ROOT / "profiles" / "counted" / "host_costs.json"
 ALLOWED = 0.05
 # Times of a class, and what is summed over the classes.
 BOUND, PEAK, BYTES = "seconds of instructions", "seconds of flops at peak", "seconds of bytes without caches"
-BETWEEN = "seconds of targets between programs"
-SUMMED = ("launches", "quartets", "vectors", "flops", "additions", "bytes", BOUND, PEAK, BYTES, BETWEEN)
+RECURRENCE, BETWEEN = "seconds of instructions of primitives", "seconds of targets between programs"
+SUMMED = ("launches", "quartets", "vectors", "flops", "additions", "bytes", BOUND, PEAK, BYTES, RECURRENCE, BETWEEN)
 
 
 @dataclass(frozen=True)
@@ -188,6 +188,7 @@ def row_of(batch: Batch, tier: Tier, kernel: dict[str, Any], counts: Executed, m
         PEAK: totals["flops"] / model.peak,
         BOUND: 2 * totals["instructions"] / model.peak,
         BYTES: totals["bytes"] / model.bandwidth,
+        RECURRENCE: 2 * lanes * each["primitives"].instructions * counts.primitives / model.peak,
         BETWEEN: tier.split * traffic(batch.cls, tier) * counts.vectors * lanes / model.bandwidth,
     }
 

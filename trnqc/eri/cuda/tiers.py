@@ -37,6 +37,8 @@ LANES = 128
 # Elements of the tile of J and K of such a block (tile.py). Three blocks, which its registers allow for at most, leave
 # half of the L1 cache of sm_80.
 TILE = 2048
+# The same of a block of one warp, of which registers allow for eight at least.
+NARROW_TILE = 1024
 # Bytes of shared memory of a multiprocessor of sm_80, those that the system reserves for a block, and blocks of a warp
 # whose registers it holds: by these, the tile beside targets in shared memory costs no resident block.
 MULTIPROCESSOR_SHARED, RESERVED_SHARED, MOST_WARPS = 164 * 1024, 1024, 8
@@ -114,6 +116,7 @@ def candidates(cls: QuartetClass) -> Iterator[Tier]:
     loops = Variant(peeled=False, unrolled=False)
     # One piece of code for all primitives, with the fewest live values.
     straight = replace(loops, rule=RULE, method="target", draws=draws)
+    lanes, wide = LANES, TILE
     if draws and not cls.general:
         if h < REGISTER_VALUES and h + live(cls.shells, draws) <= REGISTER_VALUES:
             # Told of one block, the compiler takes up to 255 registers; left alone it takes fewer and spills.
@@ -121,11 +124,13 @@ def candidates(cls: QuartetClass) -> Iterator[Tier]:
         if h * 8 * SHARED_LANES <= SHARED_BYTES:
             tile = min(TILE, tile_beside(h * 8 * SHARED_LANES))
             yield Tier("shared", replace(straight, space="shared"), SHARED_LANES, tile=tile)
+            # Larger blocks than these would have more lanes without a quartet.
+            lanes, wide = SHARED_LANES, NARROW_TILE
     if draws:
-        yield Tier("memory", straight, tile=TILE)
-        yield Tier("memory", straight, accumulate="atomic", tile=TILE)
+        yield Tier("memory", straight, lanes, tile=wide)
+        yield Tier("memory", straight, lanes, accumulate="atomic", tile=wide)
         if not cls.general:
-            yield Tier("split", straight, tile=TILE, split=True)
+            yield Tier("split", straight, lanes, tile=wide, split=True)
     yield Tier("columns", loops, form="columns", tile=TILE)
 
 
