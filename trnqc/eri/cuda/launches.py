@@ -28,7 +28,7 @@ from trnqc.eri.kernels.parameters import target_count, work_size
 from trnqc.jit.device import Built, DeviceArray
 
 # Bytes of a stream for targets between two programs, at most: blocks whose targets need more are cut. Those of one
-# vector for each group that an H100 runs at once take 0.14 GB for (21|21) and 0.52 GB for (22|22).
+# vector for each group that an H100 runs at once take 0.10 GB for (21|21) and 0.26 GB for (22|22).
 TARGET_BYTES = 1 << 29
 
 
