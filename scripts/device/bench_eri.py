@@ -1,6 +1,6 @@
 """J, K and SCF iterations on GPUs: right first, then timed, beside gpu4pyscf where it is installed.
 
-    python -m scripts.device.bench_eri [water20/cc-pvdz aspirin/cc-pvtz ...] [--rounds 3] [--out FILE]
+    python -m scripts.device.bench_eri [water20/cc-pvdz aspirin/cc-pvtz ...] [--rounds 3] [--tiers split] [--out FILE]
     python -m scripts.device.bench_eri water/sto-3g --simulate        every step but the GPU: no figure counts
 
 Each case is a molecule of examples/molecules and a basis. The gate: J and K of a superposition of atoms agree with
@@ -24,6 +24,7 @@ from pyscf import gto, scf
 from scripts import registry
 from scripts.registry import Benchmark, Rows, number
 from trnqc.eri.cuda.builder import JKBuilder
+from trnqc.eri.cuda.tiers import NAMES
 from trnqc.jit.device import Device, cuda_devices
 from trnqc.jit.simulated_device import SimulatedDevice
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
@@ -54,16 +55,16 @@ class OnDevices(scf.hf.RHF):
         return self.builder.get_jk(np.asarray(self.make_rdm1() if dm is None else dm), hermi, with_j, with_k)
 
 
-def case(title: str, devices: Sequence[Device], rounds: int) -> dict[str, Any]:
+def case(title: str, devices: Sequence[Device], rounds: int, tiers: Sequence[str] = ()) -> dict[str, Any]:
     """Raises AssertionError when the gate is not passed."""
     name, _, basis = title.partition("/")
     mol = build_mole(load_geometry(name), basis)
     dm = scf.hf.init_guess_by_minao(mol)
     begin = time.perf_counter()
-    builder = JKBuilder(mol, devices=devices)
+    builder = JKBuilder(mol, devices=devices, tiers=tiers)
     builder.get_jk(dm)
-    row: dict[str, Any] = {"case": title, "orbitals": mol.nao_nr(), "devices": [d.name for d in devices],
-                           "first_build_s": time.perf_counter() - begin, "notes": builder.notes}  # fmt: skip
+    row: dict[str, Any] = {"case": title, "orbitals": mol.nao_nr(), "devices": [d.name for d in devices]}
+    row |= {"tiers": list(tiers), "first_build_s": time.perf_counter() - begin, "notes": builder.notes}
     (vj, vk), row["jk_s"] = timed(lambda: builder.get_jk(dm), rounds)
     if mol.nao_nr() <= CHECKED:
         row["jk_error"] = max(float(abs(a - b).max()) for a, b in zip((vj, vk), scf.hf.get_jk(mol, dm)))
@@ -129,7 +130,7 @@ def opened(asked: argparse.Namespace) -> str:
 def rows(asked: argparse.Namespace) -> Rows:
     """The rows of the cases."""
     for title in asked.cases:
-        yield case(title, asked.devices, asked.rounds)
+        yield case(title, asked.devices, asked.rounds, asked.tiers)
 
 
 def line(row: dict[str, Any]) -> str:
@@ -145,6 +146,7 @@ BENCHMARK = Benchmark(
     {
         "cases": {"nargs": "*", "default": list(CASES), "metavar": "molecule/basis"},
         "--rounds": number(3),
+        "--tiers": {"nargs": "+", "choices": NAMES, "default": [], "help": "forms of kernels, where a class has them"},
     },
     place=("", "cases"),
     line=line,

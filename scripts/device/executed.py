@@ -25,7 +25,7 @@ class Executed:
     Attributes
     ----------
     launches, rows
-        Launches of both programs, and rows of these: a bra pair with a range of ket pairs.
+        Launches of all programs, and rows of these: a bra pair with a range of ket pairs.
     quartets, vectors
         Quartets that pass the test, and batches of them.
     ket_rows, bras, primitives
@@ -46,9 +46,9 @@ class Executed:
 
 
 def executed(launch: Launch, task: Task, run: Run) -> Executed:
-    """Return the counts of the two launches of one block."""
+    """Return the counts of the launches of one block."""
     a = launch.arguments
-    total = Executed(launches=2, rows=launch.rows)
+    total = Executed(launches=len(launch.steps), rows=launch.rows)
     for first in range(0, launch.rows, a["parts"]):
         pair = a["first_pair"] + first // a["parts"] * a["step"]
         for begin in range(a["ket_begin"], a["ket_end"], a["ket_part"]):

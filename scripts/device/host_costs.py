@@ -57,7 +57,8 @@ class IdleDevice(RecordedDevice):
     def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
         """Build a kernel as `CudaDevice` does, by the stand-in for NVRTC."""
         built = CudaDevice.build(self, recipe, lanes, accumulate=accumulate, min_blocks=min_blocks)
-        return replace(built, handle=SimpleNamespace(name=built.signature.name, run=lambda operands, groups: None))
+        handle = SimpleNamespace(name=built.signature.name, run=lambda operands, groups: None)
+        return replace(built, handle=handle, warps=0)
 
 
 class IdleDriver(RecordingDriver):

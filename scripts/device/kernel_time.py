@@ -1,13 +1,14 @@
 """A lower bound of the time of the kernels of a J/K build on an A100 and an H100, modelled without a GPU.
 
-    python -m scripts.device.kernel_time [--molecules water5 water20] [--basis 6-31g*] [--out FILE]
+    python -m scripts.device.kernel_time [--molecules water5 water20] [--basis 6-31g*] [--tiers split] [--out FILE]
 
 For each class of quartets, the fp64 instructions of the kernel that a GPU would launch (counted by the generator, for
 the form to which nvcc's registers lead) times what its launches execute (executed.py), at the rate of fp64 without
 tensor cores: half the peak, since a multiplication with an addition is one instruction. Nothing is taken off for
 latency, occupancy, divisions, screening or memory, so that no such GPU is faster. Beside this bound stand flops at the
 peak, which is less, numbers of additions to J and K, and bytes at the bandwidth of the memory, of which caches save an
-unknown part. The host's times of host_costs.json, for a build with densities of the host and for a cycle of an SCF on
+unknown part. Targets that stay in memory between two programs are beyond the caches: their time at the bandwidth stands
+for itself. The host's times of host_costs.json, for a build with densities of the host and for a cycle of an SCF on
 the GPU, are divided by the bound. The record is profiles/modelled/kernel_time.json.
 """
 
@@ -37,7 +38,7 @@ from scripts.registers.launched import Compiled
 from trnqc.eri.cuda.builder import JKBuilder
 from trnqc.eri.cuda.launches import Programs
 from trnqc.eri.cuda.run import DeviceRun
-from trnqc.eri.cuda.tiers import Tier
+from trnqc.eri.cuda.tiers import NAMES, Tier, traffic
 from trnqc.eri.jk.batch import Batch, digested
 from trnqc.eri.jk.digest import block_sizes
 from trnqc.eri.jk.run import Run
@@ -54,7 +55,8 @@ HOST = ROOT / "profiles" / "counted" / "host_costs.json"
 ALLOWED = 0.05
 # Times of a class, and what is summed over the classes.
 BOUND, PEAK, BYTES = "seconds of instructions", "seconds of flops at peak", "seconds of bytes without caches"
-SUMMED = ("launches", "quartets", "vectors", "flops", "additions", "bytes", BOUND, PEAK, BYTES)
+RECURRENCE, BETWEEN = "seconds of instructions of primitives", "seconds of targets between programs"
+SUMMED = ("launches", "quartets", "vectors", "flops", "additions", "bytes", BOUND, PEAK, BYTES, RECURRENCE, BETWEEN)
 
 
 @dataclass(frozen=True)
@@ -186,14 +188,16 @@ def row_of(batch: Batch, tier: Tier, kernel: dict[str, Any], counts: Executed, m
         PEAK: totals["flops"] / model.peak,
         BOUND: 2 * totals["instructions"] / model.peak,
         BYTES: totals["bytes"] / model.bandwidth,
+        RECURRENCE: 2 * lanes * each["primitives"].instructions * counts.primitives / model.peak,
+        BETWEEN: tier.split * traffic(batch.cls, tier) * counts.vectors * lanes / model.bandwidth,
     }
 
 
-def case(title: str, basis: str, name: str) -> dict[str, Any]:
+def case(title: str, basis: str, name: str, tiers: Sequence[str] = ()) -> dict[str, Any]:
     """Return the counts and times of a molecule on a GPU, by class and in sum."""
     mol, model = build_mole(load_geometry(title), basis), GPUS[name]
     device = SizedDevice(model)
-    builder = ExecutedBuilder(mol, devices=[device])
+    builder = ExecutedBuilder(mol, devices=[device], tiers=tiers)
     builder.get_jk(scf.hf.init_guess_by_minao(mol))
     rows = []
     for batch, programs in builder._kernels[0].items():
@@ -244,11 +248,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--molecules", nargs="+", default=["water5", "water20"])
     parser.add_argument("--basis", default="6-31g*")
     parser.add_argument("--gpus", nargs="+", choices=GPUS, default=list(GPUS))
+    parser.add_argument(
+        "--tiers", nargs="+", choices=NAMES, default=[], help="forms of kernels, where a class has them"
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "modelled" / "kernel_time.json")
     asked = parser.parse_args(argv)
     record: dict[str, Any] = heading() | {"machine": machine(), "cases": []}
     for title, gpu in itertools.product(asked.molecules, asked.gpus):
-        record["cases"].append(case(title, asked.basis, gpu))
+        record["cases"].append(case(title, asked.basis, gpu, asked.tiers))
         write_json(record, asked.out)
     Console(width=140).print(table(record["cases"]))
     return 0

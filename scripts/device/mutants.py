@@ -1,6 +1,6 @@
 """Does the emulator of GPUs see what is wrong with CUDA text? Every kernel with one thing changed at a time.
 
-    python -m scripts.device.mutants [--workloads mp2 cg eri] [--out profiles/counted/cuda_mutants.json]
+    python -m scripts.device.mutants [--workloads mp2 cg eri split] [--out profiles/counted/cuda_mutants.json]
 
 A mutant is the CUDA text of a kernel without one barrier, with one atomic addition as a plain one, or with one bound
 off by one: `<` becomes `<=` in loops and conditions. Its workload runs on a simulated device in ascending, descending
@@ -47,7 +47,7 @@ from trnqc.cg.cuda.segments import segments
 from trnqc.cg.problem.graph import Graph
 from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.eri.classes import QuartetClass
-from trnqc.eri.cuda import forms
+from trnqc.eri.cuda import forms, launches
 from trnqc.eri.cuda.builder import JKBuilder
 from trnqc.eri.cuda.tiers import Tier, candidates
 from trnqc.errors import SimulationError
@@ -88,11 +88,19 @@ REASONS = {
     (r"cg_(conv_)?backward", "bound off by one", "(long long from_u_"): "rows beyond the channels of a path are zeros",
     ("cg_", "bound off by one", "n_1 < 128"): "the last element is cleared again",
     ("cg_", "barrier removed", ""): "another barrier orders the same accesses, or no lane uses what others have used",
-    ("work", "bound off by one", "ket_bound"): "behind the bounds of primitive pairs stands one of zero",
-    ("work", "bound off by one", "full_small = full_T"): "no quartet lies on the border of two ways to one function",
+    ("work|targets", "bound off by one", "ket_bound"): "behind the bounds of primitive pairs stands one of zero",
+    (
+        "work|targets",
+        "bound off by one",
+        "full_small = full_T",
+    ): "no quartet lies on the border of two ways to one function",
     ("screen", "bound off by one", "while (k < stop"): "no lane has a pair behind the last one",
     ("screen", "bound off by one", "0 < count"): "an empty queue is not read",
-    ("work", "bound off by one", "while (first < end)"): "a vector of pairs of weight zero stands behind the queue",
+    (
+        "work|targets",
+        "bound off by one",
+        "while (first < end)",
+    ): "a vector of pairs of weight zero stands behind the queue",
     ("work", "bound off by one", "turn < turn_end"): "in one more turn no lane has an element",
     ("work", "bound off by one", f"lane < {TILE}"): "the last element of the tile is cleared again",
     ("work", "bound off by one", "piece < piece_end"): "one more piece has no elements",
@@ -217,7 +225,7 @@ def cg(device: Edited) -> Arrays:
     return results
 
 
-def eri(device: Edited) -> Arrays:
+def eri(device: Edited, tiers: Sequence[str] = ()) -> Arrays:
     """J and K of s and p functions, with screening that drops quartets, and with tiles that hold a part of the sums."""
     mol = gto.M(
         atom="He 0 0 0; He 0.4 0.3 1.5; He 1.1 -0.8 0.7; He 0 1 30",
@@ -229,15 +237,26 @@ def eri(device: Edited) -> Arrays:
         return (replace(tier, tile=TILE) for tier in candidates(cls))
 
     with mock.patch.object(forms, "candidates", small):
-        vj, vk = JKBuilder(mol, devices=[device]).get_jk(scf.hf.init_guess_by_1e(mol) + 0.1)
+        vj, vk = JKBuilder(mol, devices=[device], tiers=tiers).get_jk(scf.hf.init_guess_by_1e(mol) + 0.1)
     assert vj is not None and vk is not None
     return [vj, vk]
 
 
+def split(device: Edited) -> Arrays:
+    """The same by two programs, with launches that are cut."""
+    with mock.patch.object(launches, "TARGET_BYTES", 1 << 17):
+        return eri(device, ("split",))
+
+
 # Workloads with the threads of a block.
-WORKLOADS: dict[str, tuple[Callable[[Edited], Arrays], int]] = {"mp2": (mp2, 64), "cg": (cg, 32), "eri": (eri, 32)}
+WORKLOADS: dict[str, tuple[Callable[[Edited], Arrays], int]] = {
+    "mp2": (mp2, 64),
+    "cg": (cg, 32),
+    "eri": (eri, 32),
+    "split": (split, 32),
+}
 # Kernels whose loops, barriers and additions are those of the kernels of all classes.
-LIKE_OTHERS = re.compile(r"(work|screen)_jk_eri_(?!1010)")
+LIKE_OTHERS = re.compile(r"(work_jk|screen_jk|targets)_eri_(?!1010)")
 
 
 def _outputs(engine: CudaEngine, name: str, problem: Any, edges: int, graph: Graph | None = None) -> list[np.ndarray]:

@@ -255,7 +255,8 @@ class RecordedDevice(CudaDevice):
         """Build a kernel as `CudaDevice` does, and compile its text for the CPU, which launches run."""
         built = super().build(recipe, lanes, accumulate=accumulate, min_blocks=min_blocks)
         kernel = emulator.build(recipe, lanes, accumulate=accumulate, min_blocks=min_blocks, checked=False)
-        return replace(built, handle=_Kernel(kernel))
+        # The blocks that the driver reports are no kernel's, and must not decide about its form.
+        return replace(built, handle=_Kernel(kernel), warps=0)
 
 
 class _Program:

@@ -33,7 +33,7 @@ from scripts import ROOT
 from scripts.eri.counting_device import CountingDevice
 from scripts.measuring import heading, write_json
 from scripts.registers.launched import Compiled
-from trnqc.eri.cuda import forms, launches
+from trnqc.eri.cuda import blocks, forms
 from trnqc.eri.cuda.builder import JKBuilder
 from trnqc.eri.cuda.launches import Launch
 from trnqc.eri.cuda.run import DeviceRun
@@ -80,7 +80,7 @@ def count(launch: Launch, task: Task, run: Run) -> Counter[str]:
     sizes, cls, tile = block_sizes(task.cls), task.cls, launch.programs.tier.tile
     na, nb, nc, nd = cls.extents
     exchange = sum(sizes[block] for block in BLOCKS)
-    slots = slots_of(task.ket, launches.KETS, share_slots(cls)).of_pairs
+    slots = slots_of(task.ket, blocks.KETS, share_slots(cls)).of_pairs
     limits = [given["slots_c"], given["slots_d"]] if tile else [0, 0]
     kept = given["tile_pairs"] if tile else 0
     met = np.zeros((launch.workers, kept), bool)

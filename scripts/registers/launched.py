@@ -3,13 +3,16 @@
     python -m scripts.registers.launched [--arch sm_80 sm_90] [--rooms mp2 cg eri] [--out FILE]
 
 A stand-in for a device compiles what the code builds for a GPU by nvcc, and answers with what ptxas reports, so that
-the choice among forms of a kernel is made as it is on a GPU. The classes of J and K are those up to (21|21).
+the choice among forms of a kernel is made as it is on a GPU. The classes of J and K are those up to (22|22). Of some
+the form of two programs is compiled too, where another one is chosen. The record keeps the rows of rooms that are not
+asked for.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -40,7 +43,9 @@ from trnqc.jit.occupancy import MULTIPROCESSORS, WARP, resident_warps
 LABELS = ("mace-large", "nequip-revmd17-aspirin")
 CONTRACTIONS = ("mace-large", "mace-medium")
 # Pairs of shells in the classes of J and K.
-PAIRS = ((0, 0), (1, 0), (1, 1), (2, 0), (2, 1))
+PAIRS = ((0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2))
+# Classes whose form of two programs is compiled in any case.
+APART = ("2121", "2211", "2221", "2222")
 
 
 class Compiled:
@@ -66,7 +71,7 @@ class Compiled:
         warps = resident_warps(kernel, lanes, self.arch)
         self.rows.append(self._row(kernel, lanes, accumulate, min_blocks, warps))
         print(f"{self.arch} {kernel}", file=sys.stderr)
-        return Built(signature, lanes, None, kernel.stack, warps * WARP // lanes)
+        return Built(signature, lanes, None, kernel.stack, warps * WARP // lanes, warps)
 
     def _row(self, kernel: Kernel, lanes: int, accumulate: str, min_blocks: int, warps: int) -> dict[str, Any]:
         return {
@@ -115,13 +120,17 @@ def eri(device: Compiled) -> None:
     """The programs of all classes: each form that is tried, and which one a GPU takes."""
     for n, bra in enumerate(PAIRS):
         for ket in PAIRS[: n + 1]:
-            before = len(device.rows)
-            chosen, _ = first_sound(device, Batch(QuartetClass(*bra, *ket)))
-            form = chosen.work.signature.name, chosen.tier.accumulate, chosen.tier.min_blocks
+            before, batch = len(device.rows), Batch(QuartetClass(*bra, *ket))
+            chosen, _ = first_sound(device, batch)
+            if batch.cls.digits in APART and not chosen.tier.split:
+                first_sound(device, batch, ("split",))
+                # The screening program is there already.
+                device.rows.pop()
+            names = [built.signature.name for built in (chosen.screen, chosen.work, chosen.targets) if built]
+            form = chosen.tier.accumulate, chosen.tier.min_blocks
             for row in device.rows[before:]:
-                tried = row["kernel"].startswith("work_")
-                row["class"] = "".join(map(str, (*bra, *ket)))
-                row["chosen"] = not tried or form == (row["kernel"], row["accumulate"], row["min_blocks"])
+                fits = row["kernel"].startswith("screen_") or form == (row["accumulate"], row["min_blocks"])
+                row["class"], row["chosen"] = batch.cls.digits, row["kernel"] in names and fits
 
 
 ROOMS: Mapping[str, Callable[[Compiled], None]] = {"mp2": mp2, "cg": cg, "eri": eri}
@@ -145,7 +154,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rooms", nargs="+", choices=ROOMS, default=list(ROOMS))
     parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "counted" / "launched.json")
     asked = parser.parse_args(argv)
-    record: dict[str, Any] = heading() | {"machine": machine(), "rows": []}
+    before = json.loads(asked.out.read_text())["rows"] if asked.out.is_file() else []
+    kept = [row for row in before if row["room"] not in asked.rooms]
+    record: dict[str, Any] = heading() | {"machine": machine(), "rows": kept}
     for room, arch in itertools.product(asked.rooms, asked.arch):
         device = Compiled(arch)
         ROOMS[room](device)

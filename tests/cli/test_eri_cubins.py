@@ -12,6 +12,7 @@ from trnqc.eri.cuda.builder import JKBuilder
 from trnqc.eri.cuda.scf.programs import PARAMETERS, build
 from trnqc.errors import BackendUnavailable
 from trnqc.jit import cubin_builder, gpu
+from trnqc.jit.cubins import Needs
 
 HYDROGEN = ("eri", "build", "--basis", "sto-3g", "--elements", "H", "--workers", 1)
 
@@ -21,7 +22,7 @@ def stand_in(tmp_path, monkeypatch) -> RecordingDriver:
     monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path))
     driver = RecordingDriver()
     monkeypatch.setattr(gpu, "bindings", lambda: driver.bindings)
-    monkeypatch.setattr(cubin_builder, "local_bytes", lambda cubin: 0)
+    monkeypatch.setattr(cubin_builder, "needs", lambda cubin: Needs(255, 0, 0))
     return driver
 
 
@@ -42,7 +43,7 @@ def test_a_gpu_finds_what_was_built_ahead(trnqc, stand_in):
 def test_the_form_that_spills_least_is_taken(trnqc, monkeypatch):
     """Registers, shared, memory with fences and atomics, columns: two of them are beyond the compiler."""
     stacks = iter([60_000, 8, 16, 60_000, 24])
-    monkeypatch.setattr(cubin_builder, "local_bytes", lambda cubin: next(stacks, 0))
+    monkeypatch.setattr(cubin_builder, "needs", lambda cubin: Needs(255, next(stacks, 0), 0))
     status, out, _ = trnqc(*HYDROGEN, "--cuda", "sm_90", "--json", "-")
     kernel = json.loads(out)[0]
     assert status == 0 and (kernel["tier"], kernel["stack"]) == ("shared", 8)

@@ -13,7 +13,7 @@ from pyscf import gto, scf
 from scripts.device.recording_driver import RecordedDevice, RecordingDriver
 from tests.mp2.thread_ranks import on_threads, same
 from trnqc.eri.api import get_jk
-from trnqc.eri.cuda import forms, launches
+from trnqc.eri.cuda import blocks, forms
 from trnqc.eri.cuda.builder import JKBuilder
 from trnqc.eri.cuda.slots import slots_of
 from trnqc.eri.cuda.tiers import candidates
@@ -140,7 +140,7 @@ def test_d_functions(cart):
 def test_short_queues_and_small_blocks(rows, kets, items, monkeypatch):
     """Rows of one and two vectors of ket pairs, several for each bra pair, and launches of few rows."""
     for name, value in (("ROWS", rows), ("KETS", kets), ("ITEMS", items), ("FEWEST", 1)):
-        monkeypatch.setattr(launches, name, value)
+        monkeypatch.setattr(blocks, name, value)
     mol = chain(5)
     matches(JKBuilder(mol, devices=devices(2)), density(mol))
 
@@ -148,7 +148,7 @@ def test_short_queues_and_small_blocks(rows, kets, items, monkeypatch):
 def test_launches_and_copies_do_not_depend_on_the_number_of_quartets():
     """A second call copies densities, launches a graph of two kernels, and waits only at the end.
 
-    Beyond `launches.ROWS` times `launches.KETS` quartets of a class, there are two more kernels for each so many.
+    Beyond `blocks.ROWS` times `blocks.KETS` quartets of a class, there are two more kernels for each so many.
     """
     counts = []
     for atoms in (3, 7):
@@ -294,7 +294,7 @@ def test_forms_that_fail_are_followed_by_the_next():
 
 def test_when_all_forms_fail_the_reasons_are_told():
     mol = molecule("6-31g", "H 0 0 0; He 0 0 1.4", charge=1)
-    device = Failing(rejected=("_registers", "_shared", "_memory", "_columns"))
+    device = Failing(rejected=("_registers", "_shared", "_memory", "_split", "_columns"))
     with pytest.raises(CompilerError, match=r"no form of jk_eri_0000_sph .* registers: out of patience"):
         JKBuilder(mol, devices=[device]).build()
 
@@ -318,7 +318,7 @@ def test_no_devices_and_no_gpu():
 def test_tiles_without_room_for_all_sums(elements, monkeypatch):
     """Sums that have no place in the tile are added to memory, and all of them where there is no tile."""
     monkeypatch.setattr(forms, "candidates", lambda cls: (replace(t, tile=elements) for t in candidates(cls)))
-    monkeypatch.setattr(launches, "KETS", 8)
+    monkeypatch.setattr(blocks, "KETS", 8)
     mol = chain(5)
     builder = JKBuilder(mol, devices=devices(order="random"))
     matches(builder, density(mol, 2))

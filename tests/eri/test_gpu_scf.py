@@ -11,8 +11,10 @@ from pyscf import dft, gto, scf
 import trnqc
 from tests.backends.simulated_cuda import RecordedCuda
 from trnqc import backends
+from trnqc.eri.cuda import forms, launches
 from trnqc.eri.cuda.scf import matrices
 from trnqc.eri.cuda.scf.programs import Programs
+from trnqc.eri.cuda.tiers import candidates
 from trnqc.eri.jk.layout import block_maxima
 from trnqc.errors import BackendUnavailable, NotConverged
 from trnqc.jit.simulated_device import SimulatedDevice
@@ -85,6 +87,14 @@ def test_numbers_and_cycles_are_those_of_pyscf(device, case):
     theirs, ours = pair(CASES[case])
     same(theirs, ours)
     assert STAYS in ours.ran_on and "eigenvectors by SciPy on simulated" in ours.ran_on
+
+
+def test_two_programs_with_little_room_for_targets_between_them(device, monkeypatch):
+    monkeypatch.setattr(forms, "candidates", lambda cls: [tier for tier in candidates(cls) if tier.split])
+    monkeypatch.setattr(launches, "TARGET_BYTES", 3000)
+    theirs, ours = pair(CASES["water"])
+    same(theirs, ours)
+    assert STAYS in ours.ran_on
 
 
 def test_a_second_scf_starts_from_the_density_of_the_first_and_takes_no_more_memory(device):

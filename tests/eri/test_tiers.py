@@ -11,6 +11,7 @@ from tests.eri import quartets
 from trnqc import jit
 from trnqc.eri.classes import QuartetClass
 from trnqc.eri.cuda.batch import work_recipe
+from trnqc.eri.cuda.forms import first_sound
 from trnqc.eri.cuda.tiers import (
     MOST_WARPS,
     MULTIPROCESSOR_SHARED,
@@ -28,6 +29,7 @@ from trnqc.eri.jk.batch import Batch
 from trnqc.eri.kernels.parameters import parameters, target_count
 from trnqc.eri.kernels.quartet import quartet_function
 from trnqc.gen import Array, emit_cuda
+from trnqc.jit.device import Built
 from trnqc.jit.nvcc import ABSURD_SPILL
 
 needs_nvcc = pytest.mark.skipif(not shutil.which("nvcc"), reason="needs the CUDA compiler")
@@ -62,6 +64,64 @@ def test_forms_keep_the_rules(digits):
     h, draws = target_count(cls), results[0].variant.draws
     assert ("registers" in names) == (h + live(cls.shells, draws) <= REGISTER_VALUES)
     assert ("shared" in names) == (h * 8 * SHARED_LANES <= SHARED_BYTES)
+
+
+class Told:
+    """A device that builds nothing: its kernels have the stacks and resident warps that it is told, by their tiers."""
+
+    name, most_lanes = "told", 1024
+
+    def __init__(self, **told: tuple[int, int]) -> None:
+        self.told, self.built = told, []
+
+    def build(self, recipe, lanes, *, accumulate="fence", min_blocks=0) -> Built:
+        word = "targets" if recipe.name.startswith("targets") else recipe.name.rpartition("_")[2]
+        self.built.append(word)
+        stack, warps = self.told.get("atomic" if accumulate == "atomic" else word, (0, 0))
+        return Built(recipe.signatures[0], lanes, None, stack, warps=warps)
+
+
+@pytest.mark.parametrize(
+    ("digits", "told", "chosen", "tried"),
+    [
+        ("2111", {"shared": (0, 7)}, "shared", ["shared"]),
+        ("2111", {"shared": (0, 0)}, "shared", ["shared"]),
+        ("2111", {"shared": (0, 4), "memory": (0, 8)}, "memory", ["shared", "memory"]),
+        ("2111", {"shared": (0, 4), "memory": (8, 8), "atomic": (0, 4)}, "shared", ["shared", "memory", "memory"]),
+        # Of two that move nothing, the one with more warps, although neither has enough of them.
+        ("2111", {"shared": (0, 4), "memory": (0, 5), "atomic": (0, 4)}, "memory", ["shared", "memory", "memory"]),
+        # The targets of (22|11) between two programs are 279 numbers, which are written and read.
+        ("2211", {"memory": (16, 8), "atomic": (24, 8)}, "memory", ["memory", "memory"]),
+        ("2211", {"memory": (4464, 8), "atomic": (4464, 8)}, "memory", ["memory", "memory", "targets", "split"]),
+        ("2211", {"memory": (4465, 8), "atomic": (4465, 8)}, "split", ["memory", "memory", "targets", "split"]),
+        (
+            "2211",
+            dict.fromkeys(("memory", "atomic"), (ABSURD_SPILL + 1, 8)),
+            "split",
+            ["memory"] * 2 + ["targets", "split"],
+        ),
+    ],
+)
+def test_the_form_moves_least_beside_registers_and_then_has_the_most_warps(digits, told, chosen, tried):
+    device = Told(**told)
+    programs, _ = first_sound(device, Batch(of(digits)))
+    assert programs.tier.name == chosen and device.built[: len(tried)] == tried
+    assert (programs.targets is None) == (chosen != "split")
+    assert [word for word in device.built[len(tried) :] if word != "columns"] == ["sph"]
+
+
+def test_the_worse_of_two_programs_counts():
+    for worse in ("targets", "split"):
+        device = Told(memory=(5000, 8), atomic=(5000, 8), **{worse: (600, 8)})
+        assert first_sound(device, Batch(of("2211")))[0].tier.name == "memory"
+
+
+def test_tiers_by_name():
+    device = Told(memory=(0, 8))
+    programs, _ = first_sound(device, Batch(of("2211")), ("split", "registers"))
+    assert programs.tier.split and device.built == ["targets", "split", "sph"]
+    general = first_sound(Told(memory=(0, 8)), Batch(of("1010", general=True)), ("split",))
+    assert general[0].tier.name == "memory"
 
 
 def test_general_contractions_need_memory():

@@ -23,6 +23,7 @@ from trnqc.jit.cache import BY_TEXT, Cache
 from trnqc.jit.compile import Compilation, Target, c_library, c_object
 from trnqc.jit.compiler import Compiler
 from trnqc.jit.cubin_builder import CubinBuilder
+from trnqc.jit.cubins import Needs
 
 F = polynomial()
 X, GROUP = Array("x", "f64", (None,), lanes=True), Var("group", "i64")
@@ -173,7 +174,7 @@ def test_object_files_and_the_text_at_hand(directory, texts):
 
 
 def test_cubins(directory, monkeypatch):
-    monkeypatch.setattr(cubin_builder, "local_bytes", len)
+    monkeypatch.setattr(cubin_builder, "needs", lambda cubin: Needs(255, len(cubin), 0))
     driver = RecordingDriver()
     built = CubinBuilder("sm_80", driver.bindings)
     for comment in ("", "# Another version.", "# Once more."):

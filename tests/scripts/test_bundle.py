@@ -25,6 +25,7 @@ from trnqc.cg.programs.directions import CONVOLUTIONS
 from trnqc.eri.cuda.builder import JKBuilder
 from trnqc.jit import cubin_builder
 from trnqc.jit.cubin_builder import CubinBuilder
+from trnqc.jit.cubins import Needs
 from trnqc.jit.device import MOST_LANES, CudaDevice
 
 # A Python that tells a version, and makes environments whose pip notes its arguments.
@@ -147,7 +148,7 @@ def test_sizes():
 @pytest.fixture
 def ahead(tmp_path, monkeypatch) -> CubinBuilder:
     monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(cubin_builder, "local_bytes", lambda cubin: 0)
+    monkeypatch.setattr(cubin_builder, "needs", lambda cubin: Needs(255, 0, 0))
     return CubinBuilder("sm_80", RecordingDriver().bindings)
 
 

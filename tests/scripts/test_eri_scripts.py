@@ -18,15 +18,18 @@ from trnqc.jit.device import cuda_devices
 from trnqc.jit.simulated_device import SimulatedDevice
 
 
-def test_the_gpu_benchmark_is_rehearsed(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("tiers", [[], ["split"]])
+def test_the_gpu_benchmark_is_rehearsed(tiers, tmp_path, monkeypatch, capsys):
     path = tmp_path / "gpu.json"
     monkeypatch.chdir(tmp_path)
     (tmp_path / "hydrogen.xyz").write_text("2\n\nH 0 0 0\nH 0 0 0.74\n")
     arguments = ["hydrogen.xyz/6-31g", "--simulate", "--rounds", "1", "--out", str(path)]
+    arguments += ["--tiers", *tiers] if tiers else []
     assert bench_eri.main(arguments) == 0
     record = json.loads(path.read_text())
     assert "no figure counts" in record["kind"]
     (row,) = record["cases"]
+    assert row["tiers"] == tiers
     assert row["jk_error"] <= bench_eri.GATE_JK and row["energy_error"] <= bench_eri.GATE_ENERGY
     monkeypatch.setattr(bench_eri, "GATE_JK", 0.0)
     assert bench_eri.main(arguments) == 2

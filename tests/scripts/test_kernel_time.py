@@ -102,7 +102,13 @@ def test_the_bound_is_of_instructions_at_half_the_peak(monkeypatch, tmp_path):
     row = row_of(batch, tier, kernel, counts, model)
     assert row["seconds of instructions"] == row["instructions"] / 1e9 > row[PEAK] == row["flops"] / 2e9
     # Four blocks of K and one of J, on all lanes.
+    assert 0 < row["seconds of instructions of primitives"] < row["seconds of instructions"]
     assert row["additions"] == 5 * 128 and row["lanes in use"] == 100 / 128
+    # The only target of (00|00) is written and read by each lane.
+    assert row["seconds of targets between programs"] == 0
+    split = next(tier for tier in candidates(batch.cls) if tier.split)
+    between = row_of(batch, split, kernel, counts, model)
+    assert between["seconds of targets between programs"] == 16 * 128 and between[PEAK] == row[PEAK]
     host = tmp_path / "host.json"
     cases = {"J and K, a/b": 0.5, "SCF cycle, a/b": 0.25, "SCF cycle, a/b, J and K alone on the GPU": 9.0}
     host.write_text(json.dumps({"rows": [{"case": name, "host_seconds": s} for name, s in cases.items()]}))

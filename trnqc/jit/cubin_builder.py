@@ -1,7 +1,7 @@
 """A GPU that only builds: it stands in for a device where kernels are compiled ahead of the first use.
 
-`CudaDevice.build` takes what is compiled here from the cache. The stack of a kernel, on which the choice of its form
-depends, is read from its cubin, since only a driver could load it.
+`CudaDevice.build` takes what is compiled here from the cache. The stack and the registers of a kernel, on which the
+choice of its form depends, are read from its cubin, since only a driver could load it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from pathlib import Path
 
 from trnqc.errors import InputError
 from trnqc.jit import gpu
-from trnqc.jit.cubins import cubin_of, local_bytes
+from trnqc.jit.cubins import cubin_of, needs
 from trnqc.jit.device import MOST_LANES, Built
+from trnqc.jit.nvcc import Kernel
+from trnqc.jit.occupancy import MULTIPROCESSORS, resident_warps
 from trnqc.jit.recipe import Recipe
 
 
@@ -54,4 +56,7 @@ class CubinBuilder:
         path, new = cubin_of(recipe, self.arch, lanes, accumulate, min_blocks, self._modules)
         if new:
             self.compiled.append(path)
-        return Built(signature, lanes, path, local_bytes(path.read_bytes()))
+        found = needs(path.read_bytes())
+        kernel = Kernel(signature.name, found.registers, found.local, 0, 0, found.shared)
+        warps = resident_warps(kernel, lanes, self.arch) if self.arch in MULTIPROCESSORS else 0
+        return Built(signature, lanes, path, found.local, warps=warps)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from trnqc.errors import CompilerError
@@ -12,10 +13,11 @@ from trnqc.jit import gpu
 from trnqc.jit.compile import Compilation, Target
 from trnqc.jit.recipe import Recipe
 
-# The attribute of the section .nv.info with the bytes of local memory of a thread, and the format of attributes with a
-# payload. NVIDIA does not document them; cuobjdump -elf prints them by these names. The driver reports the same number
-# as the size of local memory.
-_FRAME_SIZE, _WITH_PAYLOAD = 0x11, 0x04
+# The attributes of the section .nv.info with the registers of a thread and with its bytes of local memory, and the
+# format of attributes with a payload. NVIDIA does not document them; cuobjdump -elf prints them by these names. The
+# driver reports the same numbers. Sections whose names begin with .nv.shared have the size of a kernel's shared memory.
+_REGISTERS, _FRAME_SIZE, _WITH_PAYLOAD = 0x2F, 0x11, 0x04
+_INFO, _SHARED = ".nv.info", ".nv.shared."
 # ELF64: the header's fields of the table of sections, and an entry of that table.
 _TABLE_OFFSET, _TABLE_SIZES = (0x28, "<Q"), (0x3A, "<HHH")
 _SECTION = "<IIQQQQIIQQ"
@@ -64,25 +66,44 @@ def cubin_of(
     return Compilation(recipe, target).file, bool(compiled)
 
 
-def local_bytes(cubin: bytes) -> int:
-    """The most bytes of local memory that a thread of a cubin's kernels needs beside its registers.
+@dataclass(frozen=True)
+class Needs:
+    """What a cubin's kernels need: registers and bytes of local memory of a thread, bytes of shared memory of a block.
+
+    Of several kernels they are the largest numbers.
+    """
+
+    registers: int
+    local: int
+    shared: int
+
+
+def needs(cubin: bytes) -> Needs:
+    """What the kernels of a cubin need.
 
     Raises
     ------
     CompilerError
-        If the cubin is not an ELF file with the section in which compilers of NVIDIA write this number.
+        If the cubin is not an ELF file with the section in which compilers of NVIDIA write these numbers.
     """
+    found: dict[int, list[int]] = {_REGISTERS: [], _FRAME_SIZE: []}
+    shared = [0]
     try:
-        sizes = [size for info in _infos(cubin) for size in _frames(info)]
+        for name, size, contents in _sections(cubin):
+            shared += [size] * name.startswith(_SHARED)
+            for attribute, value in _attributes(contents) if name == _INFO else ():
+                found.get(attribute, []).append(value)
     except (struct.error, ValueError, IndexError) as error:
         raise CompilerError(f"expected a cubin, an ELF file with sections; it cannot be read: {error}") from error
-    if not sizes:
-        raise CompilerError("the cubin does not say how much local memory its kernels need (section .nv.info)")
-    return max(sizes)
+    if not all(found.values()):
+        raise CompilerError(
+            "the cubin does not say what registers and local memory its kernels need (section .nv.info)"
+        )
+    return Needs(max(found[_REGISTERS]), max(found[_FRAME_SIZE]), max(shared))
 
 
-def _infos(cubin: bytes) -> Iterator[bytes]:
-    """The contents of the sections .nv.info."""
+def _sections(cubin: bytes) -> Iterator[tuple[str, int, bytes]]:
+    """The names, sizes and contents of all sections; those of memory that a kernel gets have other contents."""
     if cubin[:4] != b"\x7fELF":
         raise ValueError(f"it begins with {cubin[:4]!r}")
     (offset,) = struct.unpack_from(_TABLE_OFFSET[1], cubin, _TABLE_OFFSET[0])
@@ -90,15 +111,14 @@ def _infos(cubin: bytes) -> Iterator[bytes]:
     sections = [struct.unpack_from(_SECTION, cubin, offset + n * entry) for n in range(count)]
     for name, _, _, _, begin, size, *_ in sections:
         start = sections[names][4] + name
-        if cubin[start : cubin.index(b"\0", start)] == b".nv.info":
-            yield cubin[begin : begin + size]
+        yield cubin[start : cubin.index(b"\0", start)].decode(), size, cubin[begin : begin + size]
 
 
-def _frames(info: bytes) -> Iterator[int]:
-    """The sizes of stack frames in a section of attributes: format, attribute, and a length or a value."""
+def _attributes(info: bytes) -> Iterator[tuple[int, int]]:
+    """The numbers for functions in a section of attributes: format, attribute, and a length or a value."""
     at = 0
     while at < len(info):
         form, attribute, length = struct.unpack_from("<BBH", info, at)
-        if form == _WITH_PAYLOAD and attribute == _FRAME_SIZE:
-            yield struct.unpack_from("<II", info, at + 4)[1]
+        if form == _WITH_PAYLOAD and attribute in (_REGISTERS, _FRAME_SIZE):
+            yield attribute, struct.unpack_from("<II", info, at + 4)[1]
         at += 4 + (length if form == _WITH_PAYLOAD else 0)

@@ -19,6 +19,7 @@ from trnqc.jit.cubins import cubin_of
 from trnqc.jit.cuda.copies import CudaCopies
 from trnqc.jit.cuda.graphs import ConvertedLaunch, CudaGraphs, CudaPrepared
 from trnqc.jit.cuda.prepared import Launch, Prepared
+from trnqc.jit.occupancy import WARP
 from trnqc.jit.recipe import Recipe
 from trnqc.jit.signature import GROUPS, NUMPY, Parameter, Signature
 from trnqc.jit.staging import Staging
@@ -56,6 +57,8 @@ class Built:
         Bytes of local memory per lane.
     blocks : int
         Groups that a multiprocessor can run at once.
+    warps : int
+        Warps that a multiprocessor can hold at once; 0 where the device does not know.
     """
 
     signature: Signature
@@ -63,6 +66,7 @@ class Built:
     handle: Any = field(repr=False)
     stack: int = 0
     blocks: int = 1
+    warps: int = 0
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -226,7 +230,8 @@ class CudaDevice:
         (signature,) = recipe.signatures
         gpu.require_arch(self.name, self.arch, self._modules)
         path, _ = cubin_of(recipe, self.arch, lanes, accumulate, min_blocks, self._modules)
-        return Built(signature, lanes, *self._load(path, signature.name, lanes))
+        handle, stack, blocks = self._load(path, signature.name, lanes)
+        return Built(signature, lanes, handle, stack, blocks, blocks * -(-lanes // WARP))
 
     def _load(self, path: Path, name: str, lanes: int) -> tuple[Any, int, int]:
         """Return a kernel of a cubin, its bytes of local memory per lane, and its resident blocks of so many lanes.

@@ -41,11 +41,16 @@ class Multiprocessor:
 
 
 MULTIPROCESSORS = {
+    "sm_75": Multiprocessor(65536, 64 * 1024, 32, 16),
     "sm_80": Multiprocessor(65536, 164 * 1024, 64, 32),
     "sm_86": Multiprocessor(65536, 100 * 1024, 48, 16),
+    "sm_87": Multiprocessor(65536, 164 * 1024, 48, 16),
     "sm_89": Multiprocessor(65536, 100 * 1024, 48, 24),
     "sm_90": Multiprocessor(65536, 228 * 1024, 64, 32),
     "sm_100": Multiprocessor(65536, 228 * 1024, 64, 32),
+    "sm_103": Multiprocessor(65536, 228 * 1024, 64, 32),
+    "sm_120": Multiprocessor(65536, 100 * 1024, 48, 24),
+    "sm_121": Multiprocessor(65536, 100 * 1024, 48, 24),
 }
 
 

@@ -26,7 +26,7 @@ from trnqc.gen.emit.dialect import CUDA
 from trnqc.gen.values import BYTES
 from trnqc.jit import Parameter, Recipe, Signature, emulator, gpu
 from trnqc.jit.cache import library_cache
-from trnqc.jit.cubins import local_bytes
+from trnqc.jit.cubins import needs
 from trnqc.jit.device import CudaDevice
 from trnqc.jit.emulator.build import runtime
 from trnqc.jit.signature import GROUPS
@@ -103,7 +103,7 @@ def _load(address: int) -> int:
         for signature, lanes in kernels_of(text):
             built[signature.name] = emulator.build(Recipe(signature.name, (signature,), text=text), lanes)
         _loaded[len(_loaded) + 1] = built
-        _stacks[len(_loaded)] = local_bytes(cubin)
+        _stacks[len(_loaded)] = needs(cubin).local
         return len(_loaded)
     except Exception as error:  # ctypes prints what a callback raises, and goes on.
         print(f"the stand-in for the driver cannot load a cubin: {error!r}", file=sys.stderr)

@@ -426,7 +426,10 @@ API cuKernelGetParamInfo(void *kernel, size_t n, size_t *offset, size_t *bytes) 
     return *offset = 8 * n, *bytes = k.sizes[n], SUCCESS;
 }
 API cuFuncGetParamInfo(void *kernel, size_t n, size_t *offset, size_t *bytes) { return cuKernelGetParamInfo(kernel, n, offset, bytes); }
-API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *, int threads, size_t) { return *blocks = threads > MOST_THREADS ? 0 : 2, SUCCESS; }
+// As if each thread had 255 registers, of which 256 threads fill a multiprocessor.
+API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *, int threads, size_t) {
+    return *blocks = threads > MOST_THREADS ? 0 : threads > 256 ? 1 : 256 / threads, SUCCESS;
+}
 
 struct LaunchConfig {
     unsigned grid[3], block[3], shared;

@@ -1,7 +1,7 @@
 """J and K on GPUs, which screen the quartets of a molecule and add those that matter.
 
 tables -> each device's memory (once)        density, numbers of tasks -> each device's memory (every build)
-blocks of pairs -> two launches each on every device (run.py), on its streams in turn -> sums of all
+blocks of pairs -> two or three launches each on every device (run.py), on its streams in turn -> sums of all
 
 Every device has D, J and K, and buffers for as many workers as its memory holds. The host neither selects quartets nor
 waits between launches.
@@ -24,6 +24,7 @@ from trnqc.eri.cuda.forms import first_sound
 from trnqc.eri.cuda.launches import Programs
 from trnqc.eri.cuda.resident import ResidentMemory
 from trnqc.eri.cuda.run import DeviceRun
+from trnqc.eri.cuda.tiers import NAMES
 from trnqc.eri.jk import builder, schwarz
 from trnqc.eri.jk.batch import Batch
 from trnqc.eri.jk.run import Run
@@ -47,6 +48,9 @@ class JKBuilder(builder.JKBuilder):
         Must be None: an argument of the CPU's builder.
     devices
         By default this rank's share of the machine's GPUs.
+    tiers
+        Names of `trnqc.eri.cuda.tiers.NAMES`: the forms of kernels that are tried, for classes that have one of them.
+        By default all are, and the choice is that of `trnqc.eri.cuda.forms`.
 
     Attributes
     ----------
@@ -58,7 +62,7 @@ class JKBuilder(builder.JKBuilder):
     BackendUnavailable
         Without a GPU.
     InputError
-        If `threads` is not None or `devices` is empty.
+        If `threads` is not None, `devices` is empty, or a tier has no such name.
 
     Notes
     -----
@@ -74,9 +78,13 @@ class JKBuilder(builder.JKBuilder):
         ranks: Ranks = ALONE,
         schedule: str = "dynamic",
         devices: Sequence[Device] | None = None,
+        tiers: Sequence[str] = (),
     ) -> None:
         if threads is not None:
             raise InputError(f"threads is an argument for the CPU: leave it out for GPUs, found {threads}")
+        if unknown := sorted(set(tiers) - set(NAMES)):
+            raise InputError(f"tiers are names of {', '.join(NAMES)}; found {', '.join(map(repr, unknown))}")
+        self.tiers = tuple(tiers)
         # The host computes Schwarz bounds of pairs on one thread.
         super().__init__(mol, omega=omega, cutoff=cutoff, threads=1, ranks=ranks, schedule=schedule)
         self.devices: tuple[Device, ...] = (
@@ -121,7 +129,7 @@ class JKBuilder(builder.JKBuilder):
 
     def _first_sound(self, device: Device, batch: Batch) -> Programs:
         """Return the first form that the compiler can cope with, with a warning for each other one."""
-        programs, failures = first_sound(device, batch)
+        programs, failures = first_sound(device, batch, self.tiers)
         for failure in failures:
             self._note(f"({batch.cls.digits}) on {device.name}: {failure}; the next form is used")
         return programs

@@ -1,88 +1,78 @@
 """The launches of one pass over the integrals on a GPU, and the sizes of their buffers, from the tasks of a molecule.
 
-tasks -> blocks of bra and ket pairs -> two launches each, with all arguments but densities and buffers
+tasks -> blocks of bra and ket pairs -> two or three launches each, with all arguments but densities and buffers
 
 They depend on the molecule and on the number of densities alone, so that passes of an SCF share them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from trnqc.eri.cuda import blocks
 from trnqc.eri.cuda.batch import OWN
 from trnqc.eri.cuda.screen import queue_size
 from trnqc.eri.cuda.slots import Wants, divided, slots_of
+from trnqc.eri.cuda.targets import BUFFERS
 from trnqc.eri.cuda.tiers import Tier
 from trnqc.eri.cuda.tile import share_slots
-from trnqc.eri.jk.batch import SCHWARZ, Batch
+from trnqc.eri.jk.batch import Batch
 from trnqc.eri.jk.tasks import Task
 from trnqc.eri.kernels import boys
-from trnqc.eri.kernels.parameters import work_size
+from trnqc.eri.kernels.parameters import target_count, work_size
 from trnqc.jit.device import Built, DeviceArray
 
-# Rows of a launch, and ket pairs of a row, at most. A stream has queues for so many quartets, 16 bytes each.
-ROWS, KETS = 2048, 2048
-# Rows of a launch for each worker, where bra pairs alone would not keep the workers busy.
-ITEMS = 4
-# The fewest vectors of ket pairs of a row: its last vector has lanes without a quartet.
-FEWEST = 8
+# Bytes of a stream for targets between two programs, at most: blocks whose targets need more are cut. Those of one
+# vector for each group that an H100 runs at once take 0.10 GB for (21|21) and 0.26 GB for (22|22).
+TARGET_BYTES = 1 << 29
 
 
 @dataclass(frozen=True, eq=False)
 class Programs:
-    """The programs of a driver on a device: the tier of the integrals, and what is launched."""
+    """The programs of a driver on a device: the tier of the integrals, and what is launched.
+
+    targets: the program between the other two, in a tier that is split.
+    """
 
     tier: Tier
     screen: Built
     work: Built
+    targets: Built | None = None
+
+    def workers(self, kind: blocks.Kind) -> tuple[int, int]:
+        """Return the most groups of `work` and of `targets`, 0 without these."""
+        share = kind.multiprocessors
+        targets = max(1, share * self.targets.blocks // kind.divisor) if self.targets else 0
+        return max(1, share * self.work.blocks // kind.divisor), targets
 
 
 Kernels = Mapping[Batch, Programs]
 
 
-@dataclass(frozen=True)
-class Kind:
-    """What the launches of a pass depend on besides the tasks.
-
-    Parameters
-    ----------
-    number, devices
-        The number of this device, and of all that share the tasks. They take bra pairs in turn.
-    multiprocessors
-        Those of this device.
-    divisor
-        By what the workers are divided, where their buffers do not fit.
-    count
-        The number of densities.
-    with_j, with_k
-        Whether J and K are wanted.
-    cutoff
-        The threshold of integrals.
-    """
-
-    number: int
-    devices: int
-    multiprocessors: int
-    divisor: int
-    count: int
-    with_j: bool
-    with_k: bool
-    cutoff: float
-
-
 @dataclass(frozen=True, eq=False)
 class Launch:
-    """The two launches of a block: groups of each program, and arguments without densities and buffers."""
+    """The launches of a block: groups of each program, and arguments without densities and buffers.
+
+    target_workers: groups of the program of targets; 0 without one.
+    """
 
     programs: Programs
     rows: int
     workers: int
+    target_workers: int
     arguments: dict[str, Any]
+
+    @property
+    def steps(self) -> list[tuple[Built, int]]:
+        """The programs in order, with their groups."""
+        programs = self.programs
+        targets = [(programs.targets, self.target_workers)] if programs.targets else []
+        return [(programs.screen, self.rows), *targets, (programs.work, self.workers)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,41 +84,9 @@ class Plan:
     workers: int
 
 
-@dataclass(frozen=True)
-class Block:
-    """Bra pairs begin .. end of a task, with ket pairs ket_begin .. ket_end in `parts` rows for each bra pair."""
-
-    begin: int
-    end: int
-    ket_begin: int
-    ket_end: int
-    parts: int
-
-    @property
-    def ket_part(self) -> int:
-        """Ket pairs of a row."""
-        return -(-(self.ket_end - self.ket_begin) // self.parts)
-
-
-def blocks(task: Task, cutoff: float, lanes: int, workers: int, rows: int) -> Iterator[Block]:
-    """Yield blocks of a task's pairs which contain all quartets that can matter, whatever the density.
-
-    Both tables have falling Schwarz bounds, so that the bra pairs that can matter to a range of ket pairs are those
-    before some pair. A block has at most `rows` rows.
-    """
-    bra, ket, same = task.bra.measures[:, SCHWARZ], task.ket.measures[:, SCHWARZ], task.bra is task.ket
-    for start in range(0, len(ket), KETS):
-        begin = max(task.begin, start) if same else task.begin
-        end = min(task.end, int(np.searchsorted(-bra * ket[start], -cutoff, side="right")))
-        stop = min(start + KETS, len(ket))
-        if end > begin:
-            vectors = -(-(stop - start) // lanes)
-            parts = max(1, min(-(-ITEMS * workers // (end - begin)), vectors // FEWEST))
-            step = max(1, rows // parts)
-            yield from (Block(n, min(n + step, end), start, stop, min(parts, rows)) for n in range(begin, end, step))
-
-
-def plan(tasks: Sequence[Task], kernels: Kernels, kind: Kind, resident: Callable[[np.ndarray], DeviceArray]) -> Plan:
+def plan(
+    tasks: Sequence[Task], kernels: Kernels, kind: blocks.Kind, resident: Callable[[np.ndarray], DeviceArray]
+) -> Plan:
     """Return the launches of the tasks of all devices on one of them.
 
     Parameters
@@ -142,19 +100,21 @@ def plan(tasks: Sequence[Task], kernels: Kernels, kind: Kind, resident: Callable
     resident
         Returns an array of pairs in the memory of the device.
     """
-    most = dict.fromkeys((*OWN, "counts", "queue", "weight"), 1)
+    most = dict.fromkeys((*OWN, "counts", "queue", "weight", "targets"), 1)
     launches: list[Launch] = []
     widest = 1
     for number, task in enumerate(tasks):
         programs = kernels[Batch(task.cls, kind.with_j, kind.with_k)]
-        workers = max(1, kind.multiprocessors * programs.work.blocks // kind.divisor)
-        widest, sizes = max(widest, workers), _sizes(task, kind.count)
-        fixed = _tables(task, programs.work.lanes, resident) | {OWN[name]: size for name, size in sizes.items()}
-        needs = [{name: size * workers * programs.work.lanes for name, size in sizes.items()}]
-        rows = max(1, ROWS // kind.divisor) * kind.devices
-        for block in blocks(task, kind.cutoff, programs.work.lanes, workers * kind.devices, rows):
+        lanes, workers, sizes = programs.work.lanes, programs.workers(kind), _sizes(task, kind.count)
+        widest = max(widest, *workers)
+        fixed = _tables(task, lanes, resident) | {OWN[name]: size for name, size in sizes.items()}
+        groups = {name: max(workers) if name in BUFFERS else workers[0] for name in sizes}
+        needs = [{name: size * groups[name] * lanes for name, size in sizes.items()}]
+        vector = target_count(task.cls) * lanes if programs.targets else 0
+        room = max(1, TARGET_BYTES // kind.divisor // (8 * vector)) if vector else None
+        for block in blocks.blocks_of(task, kind, lanes, workers[0], room):
             launch, need = _launch(number, block, programs, workers, kind, fixed)
-            needs.append(need)
+            needs.append(need | {"targets": need["vectors"] * vector})
             tile = _tile(task, block, programs.tier.tile, launch, kind, resident)
             launches += [replace(launch, arguments=launch.arguments | tile)] if launch.rows else []
         most = {name: max(size, *(need.get(name, 0) for need in needs)) for name, size in most.items()}
@@ -162,31 +122,43 @@ def plan(tasks: Sequence[Task], kernels: Kernels, kind: Kind, resident: Callable
 
 
 def _launch(
-    task: int, block: Block, programs: Programs, workers: int, kind: Kind, fixed: dict[str, Any]
+    task: int,
+    block: blocks.Block,
+    programs: Programs,
+    workers: tuple[int, int],
+    kind: blocks.Kind,
+    fixed: dict[str, Any],
 ) -> tuple[Launch, dict[str, int]]:
-    """Return the launches of a block, and the elements of their queues on the device with the most rows."""
+    """Return the launches of a block, and the elements of queues and the vectors on the device with the most rows."""
     # Bra pair n belongs to device n modulo their number, whatever the blocks of another device.
     first = block.begin + (kind.number - block.begin) % kind.devices
     rows = max(0, -(-(block.end - first) // kind.devices)) * block.parts
     step = queue_size(block.ket_part, programs.screen.lanes)
     numbers = {"task": task, "first_pair": first, "step": kind.devices, "parts": block.parts, "queue_step": step}
     numbers |= {"ket_begin": block.ket_begin, "ket_end": block.ket_end, "ket_part": block.ket_part}
-    workers = min(rows, workers)
-    launch = Launch(programs, rows, workers, fixed | numbers | {"rows": rows, "n_workers": workers})
+    vectors = -(-block.ket_part // programs.work.lanes)
+    own, target_workers = min(rows, workers[0]), min(rows * vectors, workers[1])
+    numbers |= {"rows": rows, "n_workers": own, "target_workers": target_workers, "row_vectors": vectors}
+    launch = Launch(programs, rows, own, target_workers, fixed | numbers)
     most = -(-(block.end - block.begin) // kind.devices) * block.parts
-    return launch, {"counts": most, "queue": most * step, "weight": most * step}
+    return launch, {"counts": most, "queue": most * step, "weight": most * step, "vectors": most * vectors}
 
 
 def _tile(
-    task: Task, block: Block, tile: int, launch: Launch, kind: Kind, resident: Callable[[np.ndarray], DeviceArray]
+    task: Task,
+    block: blocks.Block,
+    tile: int,
+    launch: Launch,
+    kind: blocks.Kind,
+    resident: Callable[[np.ndarray], DeviceArray],
 ) -> dict[str, Any]:
     """Return the arguments of a launch that say what has a place in a tile of so many elements."""
     if not tile:
         return {}
-    slots = slots_of(task.ket, KETS, share_slots(task.cls))
+    slots = slots_of(task.ket, blocks.KETS, share_slots(task.cls))
     wants = Wants.of(task, kind.count, kind.with_j, kind.with_k)
     pairs, again = block.ket_end - block.ket_begin, launch.rows > launch.workers
-    places = divided(tile, wants, task.cls, slots, block.ket_begin // KETS, pairs, again)
+    places = divided(tile, wants, task.cls, slots, block.ket_begin // blocks.KETS, pairs, again)
     return places | {"ket_slots": resident(slots.of_pairs), "slot_shells": resident(slots.shells)}
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.eri.cuda.launches import Kernels, Kind, Plan, plan
+from trnqc.eri.cuda.blocks import Kind
+from trnqc.eri.cuda.launches import Kernels, Plan, plan
 from trnqc.eri.jk.tasks import Task
 from trnqc.errors import MemoryLimit
 from trnqc.jit.cuda.prepared import Launch, Prepared
@@ -46,14 +47,13 @@ class Pass:
         return found[2]
 
     def _launches(self, plan: Plan, buffers: Buffers) -> list[Launch]:
-        """Two launches for each block, on the streams in turn."""
+        """Two or three launches for each block, on the streams in turn."""
         own = [(stream, self.arrays | of_stream) for stream, of_stream in buffers.items()]
         launches = []
         for n, block in enumerate(plan.launches):
             stream, arrays = own[n % len(own)]
-            arguments, programs = arrays | block.arguments, block.programs
-            launches.append(Launch(programs.screen, block.rows, arguments, stream))
-            launches.append(Launch(programs.work, block.workers, arguments, stream))
+            arguments = arrays | block.arguments
+            launches += [Launch(built, groups, arguments, stream) for built, groups in block.steps]
         return launches
 
 

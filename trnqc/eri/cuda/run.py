@@ -2,7 +2,7 @@
 
 The pairs of a molecule stay in the memory of a device, and so do the plan of its launches (launches.py), their buffers
 and, for the next pass of the same kind, the arrays of a pass with the launches prepared for them (resident.py). A pass
-overwrites the densities there. The host then queues two programs for each block of bra and ket pairs (batch.py), on the
+overwrites the densities there. The host then queues the programs of each block of bra and ket pairs (batch.py), on the
 streams of the device in turn, and waits for all of them at the end. Launches of one stream share its buffers. Which
 quartets matter for a density is decided on the device, so that the launches do not depend on it.
 """
@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from trnqc.eri.cuda.launches import ROWS, Kernels, Kind, Plan
+from trnqc.eri.cuda.blocks import ROWS, Kind
+from trnqc.eri.cuda.launches import Kernels, Plan
 from trnqc.eri.cuda.resident import Pass, ResidentMemory
 from trnqc.eri.jk.batch import REALS, Batch
 from trnqc.eri.jk.run import Run

@@ -3,11 +3,12 @@
 registers  targets and all that follows in registers: for few targets and live values
 shared     targets in the shared memory of small blocks: if four warps fit on a multiprocessor
 memory     targets in global memory, with a fence after every addition so that nvcc keeps the schedule
-columns    the same with loops over the recurrence's columns in memory: for classes too large for straight-line code
+split      the same as two programs, with the targets of a launch in memory between them: each needs fewer registers
+columns    as memory, with loops over the recurrence's columns in memory: for classes too large for straight-line code
 
 The rules are counts: a double takes two of at most 255 registers, and coefficients and addresses take some forty.
 They were found with ptxas on sm_80 and sm_90 (profiles/counted/eri_cuda_registers.json); no kernel was timed on a GPU
-for them. If the compiler gives up on a tier or spills, the next one is tried (forms.py).
+for them. If the compiler gives up on a tier, spills or leaves few warps, others are tried (forms.py).
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ LANES = 128
 # Elements of the tile of J and K of such a block (tile.py). Three blocks, which its registers allow for at most, leave
 # half of the L1 cache of sm_80.
 TILE = 2048
+# The same of a block of one warp, of which registers allow for eight at least.
+NARROW_TILE = 1024
 # Bytes of shared memory of a multiprocessor of sm_80, those that the system reserves for a block, and blocks of a warp
 # whose registers it holds: by these, the tile beside targets in shared memory costs no resident block.
 MULTIPROCESSOR_SHARED, RESERVED_SHARED, MOST_WARPS = 164 * 1024, 1024, 8
@@ -43,6 +46,11 @@ MULTIPROCESSOR_SHARED, RESERVED_SHARED, MOST_WARPS = 164 * 1024, 1024, 8
 SMALLEST_TILE = 64
 # Nodes of the graph of a class whose forms compile in seconds, so that all are tried where the first ones spill.
 QUICK = 1500
+# The names of tiers.
+NAMES = ("registers", "shared", "memory", "split", "columns")
+# Resident warps of a multiprocessor with which no other form is tried. Of fewer than six, more than half of its four
+# schedulers have one warp only and wait for each access to memory.
+ENOUGH_WARPS = 6
 # The rule of the recurrence with the fewest live values.
 RULE = "interleaved"
 # Random draws among equally good orders, by the nodes of a graph: each takes seconds for a large one. Graphs beyond the
@@ -68,6 +76,8 @@ class Tier:
         Blocks of a multiprocessor that the compiler is told to allow for; 0 leaves it the choice.
     tile
         Elements of the tile in which the block sums J and K (tile.py); 0 adds each quartet's share to memory.
+    split
+        Whether the targets have a program of their own (targets.py).
     """
 
     name: str
@@ -77,6 +87,7 @@ class Tier:
     accumulate: str = "fence"
     min_blocks: int = 0
     tile: int = 0
+    split: bool = False
 
 
 def nodes(cls: QuartetClass) -> int:
@@ -105,6 +116,7 @@ def candidates(cls: QuartetClass) -> Iterator[Tier]:
     loops = Variant(peeled=False, unrolled=False)
     # One piece of code for all primitives, with the fewest live values.
     straight = replace(loops, rule=RULE, method="target", draws=draws)
+    lanes, wide = LANES, TILE
     if draws and not cls.general:
         if h < REGISTER_VALUES and h + live(cls.shells, draws) <= REGISTER_VALUES:
             # Told of one block, the compiler takes up to 255 registers; left alone it takes fewer and spills.
@@ -112,10 +124,24 @@ def candidates(cls: QuartetClass) -> Iterator[Tier]:
         if h * 8 * SHARED_LANES <= SHARED_BYTES:
             tile = min(TILE, tile_beside(h * 8 * SHARED_LANES))
             yield Tier("shared", replace(straight, space="shared"), SHARED_LANES, tile=tile)
+            # Larger blocks than these would have more lanes without a quartet.
+            lanes, wide = SHARED_LANES, NARROW_TILE
     if draws:
-        yield Tier("memory", straight, tile=TILE)
-        yield Tier("memory", straight, accumulate="atomic", tile=TILE)
+        yield Tier("memory", straight, lanes, tile=wide)
+        yield Tier("memory", straight, lanes, accumulate="atomic", tile=wide)
+        if not cls.general:
+            yield Tier("split", straight, lanes, tile=wide, split=True)
     yield Tier("columns", loops, form="columns", tile=TILE)
+
+
+def traffic(cls: QuartetClass, tier: Tier) -> int:
+    """Return the bytes that a thread writes to memory and reads again for a quartet because of its tier.
+
+    They are the targets between two programs, and the nodes of the recurrence in columns.
+    """
+    if tier.form == "columns":
+        return 16 * nodes(cls)
+    return 16 * target_count(cls) if tier.split else 0
 
 
 def absurd(stack: int) -> bool:

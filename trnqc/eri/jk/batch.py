@@ -146,7 +146,7 @@ def digested(batch: Batch, kernel: st.Function, begin: Value, end: Value) -> lis
     flush = st.accumulate(a["vj"][bra_start(batch, s) + i], a["j_ab"][s * size + i])
     return [
         *bra_cleared(batch),
-        *vectors(batch, kernel, begin, end, first, [_contractions(batch, Var("at", "i64"))]),
+        *vectors([*computed(batch, kernel, first), _contractions(batch, Var("at", "i64"))], begin, end, first),
         *([st.loop(s, N["densities"], st.loop(i, size, flush))] * batch.with_j),
     ]
 
@@ -168,15 +168,10 @@ def bra_cleared(batch: Batch) -> list[st.Statement]:
     return [st.loop(i, N["densities"] * bra_elements(batch), st.store(batch.arrays["j_ab"][i], 0.0))] * batch.with_j
 
 
-def vectors(
-    batch: Batch, kernel: st.Function, begin: Value, end: Value, first: Value, digestion: list[st.Statement]
-) -> list[st.Statement]:
-    """Compute the quartets at positions begin .. end of the queue, one vector at a time from `first` on.
-
-    Each vector is followed by its digestion, which finds the ket pairs of the lanes in the variable `at`.
-    """
-    step = [_computed(batch, kernel, first), digestion, st.Assign(first, first + N["lanes"])]
-    return [st.Declare(first, begin), st.While(lt(first, end), st.block(step))]
+def vectors(step: list[st.Statement], begin: Value, end: Value, first: Value) -> list[st.Statement]:
+    """Take a step for each vector of the ket pairs at positions begin .. end of the queue, `first` and on."""
+    body = st.block(step, st.Assign(first, first + N["lanes"]))
+    return [st.Declare(first, begin), st.While(lt(first, end), body)]
 
 
 def selected(batch: Batch, count: Value) -> st.Block:
@@ -231,28 +226,31 @@ def selected(batch: Batch, count: Value) -> st.Block:
     )
 
 
-def _computed(batch: Batch, kernel: st.Function, first: Value) -> list[st.Statement]:
-    """Compute the integrals of one vector of ket pairs, from position `first` of the queue on."""
+def computed(batch: Batch, kernel: st.Function, first: Value) -> list[st.Statement]:
+    """Compute the integrals of one vector of ket pairs, or their targets, from position `first` of the queue on.
+
+    What follows finds the ket pairs of the lanes in the variable `at`.
+    """
     a, cls = batch.arrays, batch.cls
     at, weight, lead, rows, j = Var("at", "i64"), Var("half"), Var("lead", "i64"), Var("rows", "i64"), Var("j", "i64")
     wide = N["n_cd"] + CONTRACTION if cls.general else CONTRACTION
     # The bounds of the first pair hold for all pairs behind it, and so for this batch.
     matters = le(_X["primitive"], a["bra"][G, 0, BOUND] * a["ket_bounds"][lead, rows])
     place = first + a["lane"][0]
-    call = st.call(
-        kernel,
-        n_bra=a["bra_places"][G, COUNT],
-        bra=st.view(a["bra"][G, 0, 0]),
-        bra_centre=st.view(a["bra_measures"][G, CENTRE]),
-        n_ket=rows,
-        ket=a["lanes_ket"],
-        ket_centre=a["lanes_centre"],
-        ket_bound=st.view(a["ket_bounds"][lead, 0]),
-        cutoff=_X["primitive"],
-        omega=_X["omega"],
+    arguments: dict[str, Value | Array | st.View] = {
+        "n_bra": a["bra_places"][G, COUNT],
+        "bra": st.view(a["bra"][G, 0, 0]),
+        "bra_centre": st.view(a["bra_measures"][G, CENTRE]),
+        "n_ket": rows,
+        "ket": a["lanes_ket"],
+        "ket_centre": a["lanes_centre"],
+        "ket_bound": st.view(a["ket_bounds"][lead, 0]),
+        "cutoff": _X["primitive"],
+        "omega": _X["omega"],
         **{name: N[name] for name in ("n_ab", "n_cd")},
         **{name: a[name] for name in ("boys", "work", "out")},
-    )
+    }
+    call = st.call(kernel, **{name: arguments[name] for name in map(st.name_of, kernel.params)})
     return [
         st.Let(at, a["queue"][place]),
         st.Let(weight, a["weight"][place]),

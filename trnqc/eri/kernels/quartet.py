@@ -26,6 +26,8 @@ from trnqc.jit import Recipe
 _COLUMNS = (("zeta", ZETA), ("Px", P), ("Py", P + 1), ("Pz", P + 2), ("coefficient", COEFFICIENT), ("bound", BOUND))
 _BRA = {name: Var(f"bra_{name}") for name, _ in _COLUMNS}
 _KET = {name: Var(f"ket_{name}") for name, _ in _COLUMNS}
+# The bra primitive.
+_I = Var("i", "i64")
 
 # The order of a class from which on its kernel takes a compiler longer than the code around it. Smaller kernels are
 # compiled with each program that calls them, so that the call costs nothing.
@@ -45,16 +47,32 @@ def _functions(cls: QuartetClass) -> tuple[st.Function, ...]:
 def quartet_function(cls: QuartetClass, form: str = "", variant: Variant = STANDARD) -> st.Function:
     """Build the kernel `cls.name`, with the parameters of `Parameters`. form: one of FORMS, by default `form_of`."""
     p = parameters(cls)
-    i = Var("i", "i64")
-    work = WorkLayout(cls, p.n_ab, p.n_cd)
-    bra = bra_primitive(p.bra, p.bra_centre, i)
-    kets = _general_kets(cls, p, work, form, variant, i) if cls.general else _kets(cls, p, work, form, variant, i)
-    # Primitive pairs are ordered by BOUND: after the first that is too small for every ket, none is large enough.
-    large = both(lt(i, p.n_bra), le(p.cutoff, p.bra[minimum(i, p.n_bra - 1), BOUND] * p.ket_bound[0]))
-    bras = st.While(either(eq(i, 0), large), st.block(bra, kets, st.Assign(i, i + 1)))
-    opening = _declared_targets(cls, p, work, variant)
-    body = [*opening, st.Declare(i, const(0, "i64")), bras, *_contracted(cls, p, work, variant)]
+    work, h = WorkLayout(cls, p.n_ab, p.n_cd), _targets(cls, p, variant)
+    kets = _general_kets(cls, p, work, form, variant) if cls.general else _kets(cls, p, work, form, variant, h)
+    opening = _declared_targets(cls, p, work, variant, h)
+    body = [*opening, *_bras(p, kets), *_contracted(cls, p, work, variant, h)]
     return st.Function(cls.name, p.all, st.block(body), title=f"({cls.digits}) integrals, {cls.operator}")
+
+
+@cache
+def targets_function(cls: QuartetClass, form: str, variant: Variant) -> st.Function:
+    """Build the first half of the kernel of a segmented class, which leaves the targets [e0|f0] at the start of `work`.
+
+    It has the parameters of the kernel but `out`. `horizontal.horizontal_function` is the second half.
+    """
+    p = parameters(cls)
+    work = WorkLayout(cls, p.n_ab, p.n_cd)
+    kets = _kets(cls, p, work, form, variant, None)
+    body = st.block(_declared_targets(cls, p, work, variant, None), _bras(p, kets))
+    return st.Function(f"{cls.name}_targets", p.all[:-1], body, title=f"({cls.digits}) targets, {cls.operator}")
+
+
+def _bras(p: Parameters, kets: list[st.Statement]) -> list[st.Statement]:
+    """Loop over the bra primitives, with the loop over the ket primitives of each."""
+    # Primitive pairs are ordered by BOUND: after the first that is too small for every ket, none is large enough.
+    large = both(lt(_I, p.n_bra), le(p.cutoff, p.bra[minimum(_I, p.n_bra - 1), BOUND] * p.ket_bound[0]))
+    step = st.block(bra_primitive(p.bra, p.bra_centre, _I), kets, st.Assign(_I, _I + 1))
+    return [st.Declare(_I, const(0, "i64")), st.While(either(eq(_I, 0), large), step)]
 
 
 def _targets(cls: QuartetClass, p: Parameters, variant: Variant) -> Array | st.View | None:
@@ -64,9 +82,11 @@ def _targets(cls: QuartetClass, p: Parameters, variant: Variant) -> Array | st.V
     return st.View(p.out, const(0, "i64"))
 
 
-def _declared_targets(cls: QuartetClass, p: Parameters, work: WorkLayout, variant: Variant) -> list[st.Statement]:
+def _declared_targets(
+    cls: QuartetClass, p: Parameters, work: WorkLayout, variant: Variant, h: Array | st.View | None
+) -> list[st.Statement]:
     """Declare targets that are not in work, and clear them unless the first primitive quartet stores its own."""
-    h, n = _targets(cls, p, variant), Var("n", "i64")
+    n = Var("n", "i64")
     declared: list[st.Statement] = [st.DeclareArray(h)] if isinstance(h, Array) else []
     if cls.general or variant.peeled:
         return declared
@@ -78,29 +98,29 @@ def _declared_targets(cls: QuartetClass, p: Parameters, work: WorkLayout, varian
 
 
 def _kets(
-    cls: QuartetClass, p: Parameters, work: WorkLayout, form: str, variant: Variant, i: Value
+    cls: QuartetClass, p: Parameters, work: WorkLayout, form: str, variant: Variant, h: Array | st.View | None
 ) -> list[st.Statement]:
-    """Loop over the ket primitives of one bra primitive i, in a segmented class."""
+    """Loop over the ket primitives of one bra primitive, in a segmented class with targets in h."""
     j = Var("j", "i64")
 
-    into = _targets(cls, p, variant) or st.view(p.work[0])
+    into = h or st.view(p.work[0])
 
     def step(add: bool) -> st.Block:
         function = primitive_function(cls, form, add, variant)
         return st.block(_primitive(cls, p, work, function, j, into), st.Assign(j, j + 1))
 
-    first = [st.If(eq(i, 0), step(False))] if variant.peeled else []
+    first = [st.If(eq(_I, 0), step(False))] if variant.peeled else []
     return [st.Declare(j, const(0, "i64")), *first, st.While(_large(p, j), step(True))]
 
 
 def _general_kets(
-    cls: QuartetClass, p: Parameters, work: WorkLayout, form: str, variant: Variant, i: Value
+    cls: QuartetClass, p: Parameters, work: WorkLayout, form: str, variant: Variant
 ) -> list[st.Statement]:
-    """Loop over the ket primitives of one bra primitive i, in a general class."""
+    """Loop over the ket primitives of one bra primitive, in a general class."""
     j, cd, ab = (Var(name, "i64") for name in ("j", "cd", "ab"))
     n, many = work.targets, p.n_cd * work.targets
     to_ket = _distributed(p, p.ket, j, cd, p.n_cd, n, source=work.primitive, target=work.ket_sums)
-    to_bra = _distributed(p, p.bra, i, ab, p.n_ab, many, source=work.ket_sums, target=0)
+    to_bra = _distributed(p, p.bra, _I, ab, p.n_ab, many, source=work.ket_sums, target=0)
     into = st.view(p.work[work.primitive])
     step = _primitive(cls, p, work, primitive_function(cls, form, False, variant), j, into)
     loop = st.While(either(eq(j, 0), _large(p, j)), st.block(step, to_ket, st.Assign(j, j + 1)))
@@ -201,9 +221,10 @@ def primitive_quartet(
     return statements
 
 
-def _contracted(cls: QuartetClass, p: Parameters, work: WorkLayout, variant: Variant) -> list[st.Statement]:
+def _contracted(
+    cls: QuartetClass, p: Parameters, work: WorkLayout, variant: Variant, targets: Array | st.View | None
+) -> list[st.Statement]:
     """Turn targets into integrals, for every pair of contractions."""
-    targets = _targets(cls, p, variant)
     if isinstance(targets, st.View):
         return []
     space = targets.space if targets else "global"
