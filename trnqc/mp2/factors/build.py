@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +55,8 @@ def build_factors(
     """
     ranks = execution.ranks
     kept = ranks.at_first(lambda: store is not None)
-    plan = plan_factors(auxmol, spins, execution, beside=beside, on_disk=kept)
+    planned = partial(plan_factors, auxmol, spins, execution, beside=beside, on_disk=kept)
+    plan = ranks.at_first(planned) if kept else planned()  # Only rank 0 needs the memory of a step that goes to disk.
     if plan.on_disk and ranks.size == 1:
         store = store or Scratch()
 
