@@ -13,7 +13,7 @@ from trnqc.mp2.factors.auxiliary_basis import auxiliary_basis
 from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.factors.memory import plan_factors
 from trnqc.mp2.factors.metric import metric_of
-from trnqc.mp2.factors.shell_blocks import HalfFitted, fill
+from trnqc.mp2.factors.shell_blocks import HalfFitted
 from trnqc.mp2.pairs.block_energies import block_energies
 from trnqc.mp2.pairs.sectors import Sector
 from trnqc.mp2.partition.blocks import pair_blocks
@@ -33,11 +33,11 @@ def measured(title: str) -> dict[str, Any]:
     execution = Execution(choose("cpu", "fp64"), fused=False)
     auxmol = auxiliary_basis(mol, None).auxmol
     width = plan_factors(auxmol, (orbitals,), execution).width
-    half = HalfFitted(mol, auxmol, orbitals.c_occ, orbitals.c_vir, width)
+    half = HalfFitted(mol, auxmol, (orbitals,), width)
     B, columns = np.empty(half.shape), []
     with single_threaded_pool(1) as pool:
         for number, (p0, p1) in enumerate(half.columns):
-            seconds = pool.submit(fill, [half], number, [B[:, :, p0:p1]]).result()
+            seconds = pool.submit(half.fill, number, B[:, :, p0:p1]).result()
             columns.append({"functions": p1 - p0, "integrals_s": seconds[0], "transformation_s": seconds[1]})
         start = time.perf_counter()
         metric = metric_of(half.auxmol)

@@ -6,8 +6,10 @@ request (names, MB, None for defaults) -> choose -> Execution -> factors, pairs,
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, as_completed
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from trnqc import backends
 from trnqc.backends.base import Backend
@@ -16,6 +18,8 @@ from trnqc.errors import InputError
 from trnqc.ranks import ALONE, Ranks
 from trnqc.types import PRECISIONS
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 Progress = Callable[[str, int, int], None]
 """Called as progress(stage, done, total) from the thread that runs the job."""
 
@@ -89,6 +93,30 @@ class Execution:
         """Report that `done` of `total` parts of a stage are finished."""
         if self.progress is not None:
             self.progress(stage, done, total)
+
+    def finished(
+        self,
+        pool: Executor,
+        task: Callable[[Item], Result],
+        items: Iterable[Item],
+        stage: str,
+        total: int | None = None,
+    ) -> Iterator[tuple[Item, Result]]:
+        """Run a task for every item and yield (item, task(item)) in the order in which the tasks end.
+
+        Progress of the stage is reported, which has `total` parts if some were finished before, else one for each item.
+        The error of the first task that fails is raised, and tasks that have not begun are cancelled.
+        """
+        futures: dict[Any, Item] = {pool.submit(task, item): item for item in items}
+        total = len(futures) if total is None else total
+        before = total - len(futures)
+        try:
+            for done, future in enumerate(as_completed(futures), start=before + 1):
+                yield futures[future], future.result()
+                self.report(stage, done, total)
+        finally:
+            for future in futures:
+                future.cancel()
 
     def pair_step(self, progress: Callable[[int, int], None] | None = None) -> PairStep:
         """The backend's pair step, called as progress(done_pairs, total_pairs)."""

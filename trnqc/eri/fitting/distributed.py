@@ -15,9 +15,9 @@ from pyscf import gto, lib
 
 from trnqc.eri.compiled import programs
 from trnqc.eri.fitting import jk
-from trnqc.eri.fitting.fitted_integrals import columns_of, metric_factor, shell_blocks
+from trnqc.eri.fitting.fitted_integrals import columns_of, fitted_columns, metric_factor, shell_blocks
 from trnqc.eri.fitting.tagged import fitted_jk
-from trnqc.eri.integrals import ThreeCentre, int3c2e
+from trnqc.eri.integrals import ThreeCentre
 from trnqc.fitted.memory import memory_left
 from trnqc.fitted.metric import MetricFactor
 from trnqc.fitted.ranks import from_every_rank
@@ -45,7 +45,7 @@ class DistributedFitting:
         spans = [columns_of(mol, blocks)[i:j] for i, j in runs]
         edges = [(span[0][0], span[-1][1]) if span else (0, 0) for span in spans]
         i, j = runs[ranks.rank]
-        columns = _fitted_columns(mol, auxmol, factor, blocks[i:j])
+        columns = fitted_columns(mol, auxmol, factor, blocks[i:j])
         self.norms = self._norms(columns, edges[ranks.rank])
         self.rows = self._exchanged(columns, edges, factor.naux)
 
@@ -87,16 +87,6 @@ def prepared(mol: gto.Mole, auxmol: gto.Mole) -> MetricFactor:
     """
     ThreeCentre(mol, auxmol)
     return metric_factor(mol, auxmol)
-
-
-def _fitted_columns(
-    mol: gto.Mole, auxmol: gto.Mole, factor: MetricFactor, blocks: Sequence[tuple[int, int]]
-) -> np.ndarray:
-    if not blocks:
-        return np.zeros((factor.naux, 0))
-    shells = (blocks[0][0], blocks[-1][1])
-    integrals = int3c2e(mol, auxmol, "s2ij", (*shells, 0, shells[1])).T
-    return factor.fit_ranges(integrals, columns_of(mol, blocks), lib.num_threads())
 
 
 def _runs(costs: Sequence[int], ranks: int) -> list[tuple[int, int]]:

@@ -157,7 +157,7 @@ class PairPass:
     def _side(self, spin: int, number: int) -> Side:
         factors, rows = self.factors[spin], self.sets[spin][number]
         occupied, virtual = self._occupied[spin][number], self._virtual[spin]
-        return Side(rows, read(factors, rows), factors.eps_occ[rows], factors.eps_vir, occupied, virtual)
+        return Side(rows, factors.rows(rows), factors.eps_occ[rows], factors.eps_vir, occupied, virtual)
 
     def _sums(self, spin: int, number: int) -> SideSums:
         """The sums of a set so far, to which a block adds."""
@@ -226,11 +226,6 @@ class PairPass:
             return int(store.decide(f"orbitals a set for densities with weights {weights}", lambda: width))
 
         return ranks.at_first(decide) if ranks.size > 1 else decide()
-
-
-def read(factors: Factors, rows: slice) -> np.ndarray:
-    """Return rows of B as a contiguous array."""
-    return np.ascontiguousarray(factors.B[rows], dtype=np.float64)
 
 
 def _symmetric(size: int, which: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -30,7 +30,7 @@ import numpy as np
 from trnqc.errors import TrnqcError
 from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.mp2.density.gamma import Gamma
-from trnqc.mp2.density.pair_pass import PairPass, read
+from trnqc.mp2.density.pair_pass import PairPass
 from trnqc.mp2.density.sectors import Sector, SpinEnergies, sectors, spin_energies
 from trnqc.mp2.density.sets import orbital_sets
 from trnqc.mp2.execution import Execution
@@ -134,7 +134,7 @@ def _add_between_energies(run: PairPass, spin: int, p_occ: np.ndarray, p_vir: np
     factors, gamma, sets = run.factors[spin], run.gamma[spin], run.sets[spin]
     y_occ, y_vir = np.zeros_like(p_occ), np.zeros_like(p_vir)
     for columns in sets:
-        b = read(factors, columns)
+        b = factors.rows(columns)
         for rows in sets:
             y_occ[rows, columns] = gamma[rows].reshape(rows.stop - rows.start, -1) @ b.reshape(len(b), -1).T
         for term in pool.map(lambda g, b: g @ b.T, gamma[columns], b):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,12 +24,12 @@ from trnqc.fitted.disk import RowsOnDisk
 from trnqc.host.memory import gigabytes, release_freed_memory
 from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.mp2.execution import Execution
-from trnqc.mp2.factors.disk import finished, stored_factors
+from trnqc.mp2.factors.disk import stored_factors
 from trnqc.mp2.factors.factors import Factors, SpinFactors
 from trnqc.mp2.factors.memory import plan_factors
-from trnqc.mp2.factors.metric import metric_of
+from trnqc.mp2.factors.metric import fit_all
 from trnqc.mp2.factors.ranks import spread_factors
-from trnqc.mp2.factors.shell_blocks import HalfFitted, divided, fill
+from trnqc.mp2.factors.shell_blocks import HalfFitted, divided
 from trnqc.mp2.reference.orbitals import ActiveOrbitals
 from trnqc.mp2.store import Scratch, SpinStore, Store
 
@@ -54,7 +55,8 @@ def build_factors(
     """
     ranks = execution.ranks
     kept = ranks.at_first(lambda: store is not None)
-    plan = plan_factors(auxmol, spins, execution, beside=beside, on_disk=kept)
+    planned = partial(plan_factors, auxmol, spins, execution, beside=beside, on_disk=kept)
+    plan = ranks.at_first(planned) if kept else planned()  # Only rank 0 needs the memory of a step that goes to disk.
     if plan.on_disk and ranks.size == 1:
         store = store or Scratch()
 
@@ -64,7 +66,7 @@ def build_factors(
         if plan.on_disk:
             own = SpinStore(store, name) if store and name else store
             return _on_disk(mol, auxmol, orbitals, execution, own, beside)
-        half = HalfFitted(mol, auxmol, orbitals.c_occ, orbitals.c_vir, plan.width)
+        half = HalfFitted(mol, auxmol, (orbitals,), plan.width)
         return spread_factors(half, orbitals, execution, name)
 
     parts: list[Factors | None]
@@ -112,7 +114,7 @@ def _written(
     plan = plan_factors(auxmol, (orbitals,), execution, beside=beside, on_disk=True)
     width = store.decide("auxiliary functions a block", lambda: plan.width)
     plan_factors(auxmol, (orbitals,), execution, on_disk=True, width=width)  # Checks that recorded blocks still fit.
-    half = HalfFitted(mol, auxmol, orbitals.c_occ, orbitals.c_vir, width)
+    half = HalfFitted(mol, auxmol, (orbitals,), width)
     B, metric, timings = stored_factors(half, store, execution)
     release_freed_memory()
     where = f"on disk, {gigabytes(B.nbytes)} at {store.directory}"
@@ -123,28 +125,20 @@ def _in_memory(
     mol: gto.Mole, auxmol: gto.Mole, spins: Sequence[ActiveOrbitals], width: int, execution: Execution
 ) -> list[Factors]:
     """The factors of each spin from the same integrals; the first has the wall seconds by stage."""
-    half = HalfFitted(mol, auxmol, spins[0].c_occ, spins[0].c_vir, width)
-    halves = [half, *(half.with_orbitals(spin.c_occ, spin.c_vir) for spin in spins[1:])]
-    Bs = [np.empty(spin.shape) for spin in halves]
+    half = HalfFitted(mol, auxmol, spins, width)
+    Bs = [np.empty(shape) for shape in half.shapes]
 
     def of_block(number: int) -> tuple[float, float]:
-        return fill(halves, number, [B[:, :, slice(*half.columns[number])] for B in Bs])
+        return half.fill(number, *(B[:, :, slice(*half.columns[number])] for B in Bs))
 
     with single_threaded_pool(execution.threads) as pool:
         start = time.perf_counter()
         blocks = range(len(half.blocks))
-        spent = np.sum([seconds for _, seconds in finished(pool, of_block, blocks, "integrals", execution)], axis=0)
+        spent = np.sum([seconds for _, seconds in execution.finished(pool, of_block, blocks, "integrals")], axis=0)
         timings = divided(time.perf_counter() - start, spent)
-
-        start = time.perf_counter()
-        metric = metric_of(half.auxmol)
-        timings["metric"] = time.perf_counter() - start
-
-        start = time.perf_counter()
-        for _ in finished(pool, metric.fit_rows, [row for B in Bs for row in B], "fitting", execution):
-            pass
-        Bs = [_compacted(B, metric.naux) for B in Bs]
-        timings["fitting"] = time.perf_counter() - start
+        metric, of_fit = fit_all(half.auxmol, (row for B in Bs for row in B), pool, execution)
+    timings |= of_fit
+    Bs = [_compacted(B, metric.naux) for B in Bs]
     each = zip(Bs, spins, (timings, {}))
     return [Factors(B, spin.eps_occ, spin.eps_vir, metric.note, half.ran_on, seconds) for B, spin, seconds in each]
 

@@ -10,11 +10,9 @@ memory, if the blocks have the same width.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, as_completed
+from concurrent.futures import Executor
 from functools import cache, partial
 from math import prod
-from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,11 +23,8 @@ from trnqc.host.memory import release_freed_memory
 from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.metric import metric_of
-from trnqc.mp2.factors.shell_blocks import HalfFitted, divided, fill
+from trnqc.mp2.factors.shell_blocks import HalfFitted, divided
 from trnqc.mp2.store import Store
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 def stored_factors(half: HalfFitted, store: Store, execution: Execution) -> tuple[RowsOnDisk, str, dict[str, float]]:
@@ -55,7 +50,7 @@ def stored_factors(half: HalfFitted, store: Store, execution: Execution) -> tupl
             def fit(i: int) -> int:
                 return B.write(i, np.ascontiguousarray(factor.fit_rows(integrals.row(i))))
 
-            for i, total in finished(pool, fit, missing, "fitting", execution, len(B)):
+            for i, total in execution.finished(pool, fit, missing, "fitting", len(B)):
                 store.add("row", [i, total])
             integrals.array.close()
             timings["fitting"] = time.perf_counter() - start
@@ -75,7 +70,7 @@ class IntegralsOnDisk:
         nocc, nvir, _ = self.half.shape
         p0, p1 = self.half.columns[number]
         out = np.empty((nocc, nvir, p1 - p0))
-        seconds = fill([self.half], number, [out])
+        seconds = self.half.fill(number, out)
         self.array.put(nocc * nvir * p0, out)
         self.checksums[number] = [checksum(piece) for piece in out]
         return self.checksums[number], seconds
@@ -112,32 +107,7 @@ def _write_integrals(
     numbers = range(len(integrals.half.blocks))
     missing = [n for n, sound in zip(numbers, pool.map(integrals.holds, numbers)) if not sound]
     spent = np.zeros(2)
-    for number, (sums, seconds) in finished(pool, integrals.write, missing, "integrals", execution, len(numbers)):
+    for number, (sums, seconds) in execution.finished(pool, integrals.write, missing, "integrals", len(numbers)):
         store.add("block", [number, sums])
         spent += seconds
     return divided(time.perf_counter() - start, spent)
-
-
-def finished(
-    pool: Executor,
-    task: Callable[[Item], Result],
-    items: Iterable[Item],
-    stage: str,
-    execution: Execution,
-    total: int | None = None,
-) -> Iterator[tuple[Item, Result]]:
-    """Run a task for every item and yield (item, task(item)) in the order in which the tasks end.
-
-    `execution` reports progress of the stage, which has `total` parts if some were finished before, else one for each
-    item. The error of the first task that fails is raised, and tasks that have not begun are cancelled.
-    """
-    futures: dict[Any, Item] = {pool.submit(task, item): item for item in items}
-    total = len(futures) if total is None else total
-    before = total - len(futures)
-    try:
-        for done, future in enumerate(as_completed(futures), start=before + 1):
-            yield futures[future], future.result()
-            execution.report(stage, done, total)
-    finally:
-        for future in futures:
-            future.cancel()

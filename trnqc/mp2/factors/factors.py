@@ -56,6 +56,10 @@ class Factors:
         in_memory = isinstance(self.B, np.ndarray) and not isinstance(self.B, np.memmap)
         return self.B.nbytes if in_memory else 0
 
+    def rows(self, orbitals: slice) -> np.ndarray:
+        """Return rows i of B, [n, nvir, naux], as a contiguous array."""
+        return np.ascontiguousarray(self.B[orbitals], dtype=np.float64)
+
     @property
     def ovL(self) -> np.ndarray:
         """B as [nocc * nvir, naux], as PySCF's DF-MP2 names and shapes it. Rows on disk are read into memory."""

@@ -22,10 +22,9 @@ from trnqc.fitted.ranks import from_every_rank
 from trnqc.host.memory import gigabytes
 from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.mp2.execution import Execution
-from trnqc.mp2.factors.disk import finished
 from trnqc.mp2.factors.factors import Factors
-from trnqc.mp2.factors.metric import metric_of
-from trnqc.mp2.factors.shell_blocks import HalfFitted, divided, fill
+from trnqc.mp2.factors.metric import fit_all
+from trnqc.mp2.factors.shell_blocks import HalfFitted, divided
 from trnqc.mp2.partition.distribution import Distribution
 from trnqc.mp2.reference.orbitals import ActiveOrbitals
 from trnqc.ranks import Ranks, dealt
@@ -103,18 +102,13 @@ def spread_factors(half: HalfFitted, orbitals: ActiveOrbitals, execution: Execut
         ranks.at("exchange of factors")
         rows = _exchanged(half, distribution, ranks, columns, owners)
         columns.clear()
-        after = time.perf_counter()
-        timings["exchange"] = after - middle
+        timings["exchange"] = time.perf_counter() - middle
 
         ranks.at("fitting")
-        metric = metric_of(half.auxmol)
-        timings["metric"] = time.perf_counter() - after
-        after = time.perf_counter()
-        for _ in finished(pool, metric.fit_rows, [row for held in rows.values() for row in held], "fitting", execution):
-            pass
-        if metric.naux < half.shape[2]:
-            rows = {number: np.ascontiguousarray(held[:, :, : metric.naux]) for number, held in rows.items()}
-        timings["fitting"] = time.perf_counter() - after
+        metric, of_fit = fit_all(half.auxmol, (row for held in rows.values() for row in held), pool, execution)
+    timings |= of_fit
+    if metric.naux < half.shape[2]:
+        rows = {number: np.ascontiguousarray(held[:, :, : metric.naux]) for number, held in rows.items()}
     B = RowsOnRanks(distribution, ranks, rows, metric.naux)
     where = f"in memory, {gigabytes(B.nbytes)} spread over {ranks.size} ranks"
     return Factors(B, orbitals.eps_occ, orbitals.eps_vir, metric.note, half.ran_on, timings, where)
@@ -133,11 +127,11 @@ def _columns(
         for number in _shared(mine, lock):
             p0, p1 = half.columns[number]
             out = np.empty((*half.shape[:2], p1 - p0))
-            spent += fill([half], number, [out])
+            spent += half.fill(number, out)
             columns[number] = out
         return spent
 
-    parts = finished(pool, work, range(execution.threads), "integrals", execution)
+    parts = execution.finished(pool, work, range(execution.threads), "integrals")
     return columns, np.sum([spent for _, spent in parts], axis=0)
 
 

@@ -8,7 +8,6 @@ shells are ordered by l, so that the vectors of our kernels are full.
 
 from __future__ import annotations
 
-import copy
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +18,7 @@ from pyscf import gto, lib
 from trnqc.eri.compiled.programs import lanes, words
 from trnqc.eri.integrals import ThreeCentre
 from trnqc.errors import CompilerError, UnsupportedClass
+from trnqc.mp2.reference.orbitals import ActiveOrbitals
 
 # Number of integrals (mu nu|P) from which on our kernels are used. PySCF needs one to two seconds for as many, which is
 # about the time of loading or compiling our kernels.
@@ -35,8 +35,8 @@ class HalfFitted:
     ----------
     mol, auxmol
         The molecule, and PySCF's molecule with the auxiliary functions.
-    c_occ, c_vir
-        Orbitals [nao, nocc] and [nao, nvir].
+    spins
+        The orbitals of one or both spins.
     width
         Largest number of auxiliary functions in a block.
 
@@ -46,66 +46,45 @@ class HalfFitted:
         The auxiliary functions in the order of P.
     blocks, columns
         The range of shells of each block, and its range [p0, p1) of functions.
-    shape
-        (nocc, nvir, naux).
-    c_occ_t, c_vir_t
-        The transposed orbitals, [nocc, nao] and [nvir, nao].
+    shapes, shape
+        (nocc, nvir, naux) of each spin, and of the first one.
     ran_on
         Description of what computes (mu nu|P).
     """
 
-    def __init__(self, mol: gto.Mole, auxmol: gto.Mole, c_occ: np.ndarray, c_vir: np.ndarray, width: int) -> None:
+    def __init__(self, mol: gto.Mole, auxmol: gto.Mole, spins: Sequence[ActiveOrbitals], width: int) -> None:
         self.auxmol = by_angular_momentum(auxmol)
         self._integrals, self.ran_on = three_centre_integrals(mol, self.auxmol)
         multiple = lanes() if isinstance(self._integrals, ThreeCentre) else 1
         loc = self.auxmol.ao_loc_nr()
         self.blocks = list(shell_blocks(loc, width, multiple))
         self.columns = [(int(loc[k0]), int(loc[k1])) for k0, k1 in self.blocks]
-        self.shape = (c_occ.shape[1], c_vir.shape[1], int(loc[-1]))
-        self.c_occ_t, self.c_vir_t = np.ascontiguousarray(c_occ.T), np.ascontiguousarray(c_vir.T)
+        self.shapes = [(spin.nocc, spin.nvir, int(loc[-1])) for spin in spins]
+        self.shape = self.shapes[0]
+        self._orbitals = [(np.ascontiguousarray(s.c_occ.T), np.ascontiguousarray(s.c_vir.T)) for s in spins]
 
-    def with_orbitals(self, c_occ: np.ndarray, c_vir: np.ndarray) -> HalfFitted:
-        """The same blocks of integrals with other orbitals."""
-        other = copy.copy(self)
-        other.shape = (c_occ.shape[1], c_vir.shape[1], self.shape[2])
-        other.c_occ_t, other.c_vir_t = np.ascontiguousarray(c_occ.T), np.ascontiguousarray(c_vir.T)
-        return other
+    def fill(self, number: int, *outs: np.ndarray) -> tuple[float, float]:
+        """Write (ia|P) of a block to an array [nocc, nvir, p1 - p0] of each spin. Returns seconds of integrals and of
+        transformation.
+        """
+        start = time.perf_counter()
+        packed = self._integrals(self.blocks[number])
+        middle = time.perf_counter()
+        self._transform(packed, outs)
+        return middle - start, time.perf_counter() - middle
 
-    @property
-    def nao(self) -> int:
-        """Number of atomic orbitals."""
-        return self.c_occ_t.shape[1]
-
-    def integrals(self, number: int) -> np.ndarray:
-        """Compute (mu nu|P) of a block, packed as [P, mu >= nu]."""
-        return self._integrals(self.blocks[number])
-
-
-def fill(halves: Sequence[HalfFitted], number: int, outs: Sequence[np.ndarray]) -> tuple[float, float]:
-    """Write (ia|P) of a block of one or several spins to `outs` [nocc, nvir, p]. Returns seconds of integrals and of
-    transformation.
-    """
-    start = time.perf_counter()
-    packed = halves[0].integrals(number)
-    middle = time.perf_counter()
-    transform(packed, halves, outs)
-    return middle - start, time.perf_counter() - middle
-
-
-def transform(packed: np.ndarray, halves: Sequence[HalfFitted], outs: Sequence[np.ndarray]) -> None:
-    """Transform packed (mu nu|P) of a block, [P, mu >= nu], to (ia|P) of one or several spins in `outs`,
-    [nocc, nvir, p].
-    """
-    p, nao = len(packed), halves[0].nao
-    # Squares are unpacked one after another into the same memory, because all of them exceed the cache.
-    square, quarters = np.empty((nao, nao)), [np.empty((half.shape[0], p, nao)) for half in halves]
-    for n, row in enumerate(packed):
-        lib.unpack_tril(row, out=square)
-        for half, quarter in zip(halves, quarters):
-            np.matmul(half.c_occ_t, square, out=quarter[:, n])
-    for half, quarter, out in zip(halves, quarters, outs):
-        for i, rows in enumerate(quarter):
-            np.matmul(half.c_vir_t, rows.T, out=out[i])
+    def _transform(self, packed: np.ndarray, outs: Sequence[np.ndarray]) -> None:
+        """Transform packed (mu nu|P) of a block, [P, mu >= nu], to (ia|P) of each spin."""
+        p, nao = len(packed), self._orbitals[0][0].shape[1]
+        # Squares are unpacked one after another into the same memory, because all of them exceed the cache.
+        square, quarters = np.empty((nao, nao)), [np.empty((len(occ), p, nao)) for occ, _ in self._orbitals]
+        for n, row in enumerate(packed):
+            lib.unpack_tril(row, out=square)
+            for (occ, _), quarter in zip(self._orbitals, quarters):
+                np.matmul(occ, square, out=quarter[:, n])
+        for (_, vir), quarter, out in zip(self._orbitals, quarters, outs):
+            for i, rows in enumerate(quarter):
+                np.matmul(vir, rows.T, out=out[i])
 
 
 def divided(wall: float, spent: np.ndarray) -> dict[str, float]:

@@ -61,7 +61,7 @@ def in_turn(sector: Sector, blocks: Iterable[PairBlock]) -> Iterator[tuple[PairB
 
     def read(orbitals: tuple[int, int, int]) -> np.ndarray:
         side, first, last = orbitals
-        return np.ascontiguousarray(sector.sides[side].B[first:last], dtype=np.float64)
+        return sector.sides[side].rows(slice(first, last))
 
     blocks, again = tee(blocks)
     sets = (((0, block.i0, block.i1), (int(block.opposite), block.j0, block.j1)) for block in again)
