@@ -354,6 +354,12 @@ def test_only_generators_write_c():
     assert not wrong
 
 
+def test_only_compilations_emit_text():
+    """A room of kernels hands over recipes; trnqc/jit/compile.py and the targets beside it make text of them."""
+    outside = [path for path in SOURCES if not relative(path).startswith(("trnqc/gen/", "trnqc/jit/"))]
+    assert not [relative(p) for p in outside if re.search(r"\bemit_(c|cuda|hip)\b", p.read_text(encoding="utf-8"))]
+
+
 def test_files_stay_readable():
     wrong = [relative(path) for path in SOURCES + DOORS + TESTS if path.stat().st_size > 24_000]
     assert not wrong, "split the module: 24 kB is the limit"

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from scripts.workloads import tensor_product_oracle as oracle
-from scripts.workloads.tensor_products import awkward
+from scripts.workloads.tensor_products import AWKWARD, awkward
 from trnqc.cg.cpu import engine as module
 from trnqc.cg.cpu.engine import LEAST, CpuEngine, engine_for
+from trnqc.cg.cpu.recipe import recipe
 from trnqc.cg.cpu.target import Target
+from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.errors import OperandError
 
 
@@ -132,6 +134,25 @@ def test_directions_are_built_when_called_and_once(monkeypatch):
     monkeypatch.setattr(module, "library", None)
     engine.forward(x, y, w)
     assert "lanes of float32, 1 threads" in engine.ran_on
+
+
+@pytest.mark.parametrize("label", AWKWARD)
+def test_programs_have_the_signatures_that_recipes_declare(label):
+    target = Target(awkward(label), "f32", 4)
+    for name in (*DIRECTIONS, *(f"{key}_kahan" for key, direction in DIRECTIONS.items() if direction.by)):
+        made = recipe(target, name)
+        assert [f.name for f in made.functions()] == [name] == [s.name for s in made.signatures]
+
+
+def test_what_is_in_the_cache_is_not_generated(monkeypatch, tmp_path):
+    monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path))
+    problem = awkward("uvu-1")
+    first = CpuEngine(problem, "float64", 1).build("forward").path
+    monkeypatch.setattr("trnqc.jit.compile._loaded", {})
+    monkeypatch.setattr("trnqc.cg.cpu.batch.program", None)
+    assert CpuEngine(problem.changed(label="another name"), "float64", 1).build("forward").path == first
+    with pytest.raises(TypeError, match="not callable"):
+        CpuEngine(problem.changed(shared_weights=not problem.shared_weights), "float64", 1).build("forward")
 
 
 @pytest.mark.parametrize(("label", "lanes"), [("uvu-y3", 1), ("uvu-5", 2), ("uvu-y3", 4)])

@@ -7,7 +7,7 @@ import numpy as np
 from trnqc import jit
 from trnqc.gen import Array, Value, Var, const, run
 from trnqc.gen import statements as st
-from trnqc.gen.simplify import horner
+from trnqc.gen.build import horner
 from trnqc.gen.values import fma
 
 STRICT = ("-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-ffp-contract=off", "-O1")

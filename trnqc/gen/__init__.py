@@ -11,8 +11,7 @@ scopes.py       checks of the scopes of names
 
 A graph of values becomes a program in these steps:
 
-values -> simplified values  (simplify.py)
-       -> graph of the values that get a variable  (graph.py)
+values -> graph of the values that get a variable  (graph.py)
        -> order of computation  (schedule.py)  -> lifetimes and shared variables  (liveness.py)
        -> statements  (sequence.py)  -> C, CUDA or HIP text  (emit), a listing  (listing.py), flops and bytes  (cost.py)
 """

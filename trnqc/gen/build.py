@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -43,6 +43,16 @@ def dot(terms: Iterable[tuple[Value, Value]], start: Value | None = None, *, dty
     if not dtype:
         raise ProgramError("a sum without terms needs a start or a dtype")
     return const(0, dtype)
+
+
+def horner(coefficients: Sequence[float], x: Value) -> Value:
+    """The polynomial sum_k c[k] x^k, evaluated by Horner's scheme with fused multiply-adds."""
+    if not coefficients:
+        raise ProgramError("a polynomial needs at least one coefficient")
+    total = const(coefficients[-1], x.dtype)
+    for c in reversed(coefficients[:-1]):
+        total = fma(total, x, const(c, x.dtype))
+    return total
 
 
 class Builder:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -136,19 +136,11 @@ class TPProblem:
     ) -> None:
         if internal_weights and not shared_weights:
             raise InputError("internal_weights: expected shared_weights=True with it, as in e3nn; found False")
-        fields = {
-            "irreps_in1": slots[0],
-            "irreps_in2": slots[1],
-            "irreps_out": slots[2],
-            "instructions": paths,
-            "shared_weights": bool(shared_weights),
-            "layout": one_of("layout", layout, LAYOUTS),
-            "dtype": None if dtype is None else one_of("dtype", _dtype_name(dtype), DTYPES),
-            "label": label,
-            "internal_weights": bool(internal_weights),
-        }
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+        layout = one_of("layout", layout, LAYOUTS)
+        dtype = None if dtype is None else one_of("dtype", _dtype_name(dtype), DTYPES)
+        values = (*slots, paths, bool(shared_weights), layout, dtype, label, bool(internal_weights))
+        for field_, value in zip(fields(self), values, strict=True):
+            object.__setattr__(self, field_.name, value)
 
     def changed(self, **options: Any) -> TPProblem:
         """Return the problem with changed shared_weights, layout, dtype, label or internal_weights."""

@@ -17,7 +17,7 @@ from numpy.polynomial import chebyshev
 
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
-from trnqc.gen.simplify import horner
+from trnqc.gen.build import horner
 from trnqc.gen.values import cast, fma, lt, minimum, select, sqrt
 from trnqc.host.arrays import zeros
 

@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 
 from trnqc.errors import MemoryLimit, OperandError
-from trnqc.gen import Array, emit_c
+from trnqc.gen import Array
 from trnqc.host.memory import require_memory
 from trnqc.host.threads import in_parallel, parts_of
 from trnqc.jit import NUMPY, Library, Recipe, find_compiler, library
+from trnqc.jit.compile import Compilation, c_library
 from trnqc.sparse.lower.pieces import Piece, Program
 from trnqc.sparse.lower.program import program
 from trnqc.sparse.lower.tensors import OUT
@@ -67,14 +68,17 @@ class Kernel:
     _sizes: dict[int, int] = field(default_factory=dict)
 
     @cached_property
+    def recipe(self) -> Recipe:
+        return Recipe.of(*(piece.function for piece in self.program.pieces), name="sparse")
+
+    @cached_property
     def source(self) -> str:
         """The C source for the vectors of this machine."""
-        return emit_c(*(piece.function for piece in self.program.pieces), lanes=find_compiler().lanes())
+        return Compilation(self.recipe, c_library()).text
 
     @cached_property
     def library(self) -> Library:
-        functions = [piece.function for piece in self.program.pieces]
-        return self.loaded or library(Recipe.of(*functions, name="sparse"))
+        return self.loaded or library(self.recipe)
 
     def __call__(self, operands: Sequence[SparseTensor], threads: int = 1) -> np.ndarray | SparseTensor:
         """Compute the nest from operands packed in its formats, with axes in the order of their subscripts.
