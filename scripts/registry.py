@@ -1,4 +1,4 @@
-"""All benchmarks of this machine: an entry each, from which its command, record and figures on the page follow.
+"""All benchmarks: an entry each, from which its command, record and figures on the page follow.
 
     python -m scripts.registry        names the commands, their parts and their records
 
@@ -22,7 +22,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from scripts import vectors
+from scripts import ROOT, vectors
 from scripts.measuring import heading, machine, one_thread, record_file, slug, write_json
 from trnqc.bench import Figure
 from trnqc.errors import TrnqcError
@@ -48,6 +48,13 @@ MODULES = (
     "scripts.device.bench_cg",
     "scripts.device.bench_eri",
     "scripts.device.bench_mp2_cuda",
+    "scripts.model.blas",
+    "scripts.model.cg",
+    "scripts.model.jk",
+    "scripts.model.mp2",
+    "scripts.model.calibrate_timeline",
+    "scripts.model.trace_mp2",
+    "scripts.model.project_ranks",
 )
 
 Row = dict[str, Any]
@@ -119,6 +126,12 @@ class Benchmark:
         the folder of that name, and that of simulated ones to `--out` only.
     shown
         Figures of parts on the page of records.
+    folder
+        Of profiles. In `measured` a record has its machine's folder, and its command the options of `scripts.vectors`.
+    cases
+        Further parts, which follow from the arguments.
+    summary
+        What follows from all that the record has, and is stored beside it.
     """
 
     record: str
@@ -137,6 +150,21 @@ class Benchmark:
     failed: Callable[[Row], bool] = lambda row: False
     device: Callable[[argparse.Namespace], str] | None = None
     shown: Mapping[str, Shown] = field(default_factory=dict)
+    folder: str = "measured"
+    cases: Callable[[argparse.Namespace], Mapping[str, Part]] = lambda asked: {}
+    summary: Callable[[Row], Mapping[str, Any]] = lambda record: {}
+
+    @property
+    def on_this_machine(self) -> bool:
+        """Whether times of this machine's CPU are measured."""
+        return self.folder == "measured" and not self.device
+
+    @property
+    def path(self) -> Path:
+        """The file of the record, that of this machine if it is measured."""
+        if self.folder == "measured":
+            return record_file(self.record)
+        return ROOT / "profiles" / self.folder / f"{self.record}.json"
 
     def parser(self) -> argparse.ArgumentParser:
         """The options of the command."""
@@ -154,7 +182,8 @@ class Benchmark:
             parser.add_argument("--simulate", **SWITCH, help="on this CPU: every step but the GPU, no figure counts")
             parser.add_argument("--out", type=Path, help=f"default: profiles/measured/GPU/{self.record}.json")
         else:
-            parser.add_argument("--out", type=Path, default=record_file(self.record))
+            parser.add_argument("--out", type=Path, default=self.path)
+        if self.on_this_machine:
             vectors.add_arguments(parser)
         return parser
 
@@ -194,7 +223,8 @@ def main(benchmark: Benchmark, argv: Sequence[str] | None = None) -> int:
         except (TrnqcError, AssertionError) as error:
             Console(soft_wrap=True).print(str(error), markup=False, highlight=False, style="red")
             return 2
-    vectors.keep_to(asked.vectors, asked.blas)
+    if benchmark.on_this_machine:
+        vectors.keep_to(asked.vectors, asked.blas)
     if benchmark.single_thread:
         one_thread()
     benchmark.prepare(asked)
@@ -205,11 +235,12 @@ def run(benchmark: Benchmark, asked: argparse.Namespace) -> int:
     """Measure the parts that are asked for, print them, and enter them in the record."""
     console, failed = Console(soft_wrap=True), False
     out = vectors.beside(asked.out) if asked.out else None
-    for part in asked.parts_asked if len(benchmark.parts) > 1 else benchmark.parts:
+    parts = dict(benchmark.parts) | dict(benchmark.cases(asked))
+    for part in asked.parts_asked if len(benchmark.parts) > 1 else parts:
         began, rows = time.perf_counter(), []
         known = benchmark.rows_of(stored(out), part) if out and benchmark.keys else []
         asked.measured = {benchmark.identity(row) for row in known}
-        for row in benchmark.parts[part](asked):
+        for row in parts[part](asked):
             rows.append(row)
             failed |= benchmark.failed(row)
             console.print(f"{part} {benchmark.line(row)}", markup=False)
@@ -217,7 +248,7 @@ def run(benchmark: Benchmark, asked: argparse.Namespace) -> int:
                 store(benchmark, asked, out, part, [row], began)
             elif out and not benchmark.place[0]:
                 store(benchmark, asked, out, part, rows, began)
-        if out and benchmark.place[0] and not benchmark.keys:
+        if out and rows and benchmark.place[0] and not benchmark.keys:
             store(benchmark, asked, out, part, rows, began)
         if rows and benchmark.table:
             console.print(benchmark.table(part, rows))
@@ -230,9 +261,12 @@ def store(benchmark: Benchmark, asked: argparse.Namespace, out: Path, part: str,
     record, seconds = stored(out), time.perf_counter() - began
     if benchmark.device:
         ran = {"kind": "simulated device, no figure counts" if asked.simulate else "measured"}
-    else:
+    elif benchmark.folder == "measured":
         ran = {"compiler": find_compiler().label}
+    else:
+        ran = {"kind": benchmark.folder}
     benchmark.enter(record, part, rows, **ran, seconds=seconds, **benchmark.facts(asked))
+    record |= benchmark.summary(record)
     write_json(record, out)
     if benchmark.figure:
         out.with_suffix(".svg").write_text(benchmark.figure(record), encoding="utf-8")
@@ -273,6 +307,19 @@ def speedup_table(part: str, rows: list[Row]) -> Table:
     return table
 
 
+def listing(columns: Mapping[str, Callable[[Row], Any] | None], **style: Any) -> Callable[[str, list[Row]], Table]:
+    """A table by heading: what a function makes of each row, or the row's field of that name."""
+
+    def table(part: str, rows: list[Row]) -> Table:
+        printed = Table(*columns, title=part, title_justify="left", **style)
+        for row in rows:
+            cells = (of(row) if of else row[name] for name, of in columns.items())
+            printed.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in cells))
+        return printed
+
+    return table
+
+
 def verdict(times: float, target: float | None) -> tuple[str, str]:
     """A target as text, and whether it is reached; empty where there is none."""
     return ("", "") if target is None else (f"{target:.3g}", "reached" if times >= target else "missed")
@@ -281,5 +328,5 @@ def verdict(times: float, target: float | None) -> tuple[str, str]:
 if __name__ == "__main__":
     listed = Table("command", "parts", "record")
     for command, one in benchmarks():
-        listed.add_row(f"python -m {command}", " ".join(one.parts), str(record_file(one.record).name))
+        listed.add_row(f"python -m {command}", " ".join(one.parts), str(one.path.relative_to(ROOT / "profiles")))
     Console().print(listed)

@@ -1,7 +1,6 @@
 """Modelled times of the six functions of trnqc.blas, and the share in which the tensor engine is active.
 
-    python -m scripts.model.blas [--sizes 1024 4096] [--targets trn1 trn2] [--precisions fp32 bf16x3]
-                                 [--json profiles/modelled/blas.json]
+    python -m scripts.model.blas [--sizes 1024 4096] [--targets trn1 trn2] [--precisions fp32 bf16x3] [--out FILE]
 
 Matrices are square. `batched_gemm` multiplies 512 pairs of matrices of an eighth of the size, which have the same
 number of multiplications together. `symm` is the product kernel, with the matrix that was made from one triangle before
@@ -15,18 +14,16 @@ counted.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.blas_cholesky import panel_launch
 from nki_kernels.descriptors.descriptor import PARTS, Launch
 from nki_kernels.precision.splits import products_of
-from scripts import ROOT
-from scripts.measuring import write_json
+from scripts.registry import Benchmark, Row, Rows, main, several
 from trnqc.sim import Spec, timeline
 from trnqc.sim.timeline.costs import constants_for
 
@@ -82,7 +79,7 @@ def peak(target: str, precision: str) -> float:
     return 2.0 * 128 * 128 * constants["tensor_ghz"] * 1e9 / passes
 
 
-def line(case: Case, n: int, target: str, precision: str) -> dict[str, Any]:
+def line(case: Case, n: int, target: str, precision: str) -> Row:
     """Return the figures of a function."""
     seconds = active = 0.0
     for launch in case.launches:
@@ -104,28 +101,35 @@ def line(case: Case, n: int, target: str, precision: str) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Model all cases, print a table, and write it as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[1024, 4096])
-    parser.add_argument("--targets", nargs="+", default=["trn1", "trn2"])
-    parser.add_argument("--precisions", nargs="+", default=["fp32", "bf16x3"])
-    parser.add_argument("--json", type=Path, default=ROOT / "profiles" / "modelled" / "blas.json")
-    chosen = parser.parse_args()
-    lines = []
-    for n, target, precision in product(chosen.sizes, chosen.targets, chosen.precisions):
+def lines(asked: argparse.Namespace) -> Rows:
+    """All functions of each size, target and precision."""
+    for n, target, precision in product(asked.sizes, asked.targets, asked.precisions):
         for case in cases(n, precision):
-            figures = line(case, n, target, precision)
-            lines.append(figures)
-            print(
-                f"{n} {target} {precision:7} {case.function + (' + c' if case.with_c else ''):17} "
-                f"{figures['seconds'] * 1e3:8.3f} ms  tensor {figures['tensor_active_percent']:5.1f} %  "
-                f"useful {figures['useful_percent']:5.1f} %",
-                flush=True,
-            )
-    command = f"python -m scripts.model.blas --sizes {' '.join(map(str, chosen.sizes))}"
-    write_json({"measurement": "modelled", "command": command, "lines": lines}, chosen.json)
+            yield line(case, n, target, precision)
 
+
+def text(row: Row) -> str:
+    """The figures of a function."""
+    return (
+        f"{row['size']} {row['target']} {row['precision']:7} {row['function'] + ' + c' * row['with_c']:17} "
+        f"{row['seconds'] * 1e3:8.3f} ms  tensor {row['tensor_active_percent']:5.1f} %  "
+        f"useful {row['useful_percent']:5.1f} %"
+    )
+
+
+BENCHMARK = Benchmark(
+    "blas",
+    __doc__,
+    {"blas": lines},
+    {
+        "--sizes": several([1024, 4096]),
+        "--targets": several(["trn1", "trn2"]),
+        "--precisions": several(["fp32", "bf16x3"]),
+    },
+    place=("", "lines"),
+    line=text,
+    folder="modelled",
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(BENCHMARK))

@@ -1,6 +1,6 @@
 """How much does the modelled timeline differ from published device figures?
 
-    python -m scripts.model.calibrate_timeline [--json profiles/modelled/timeline_calibration.json]
+    python -m scripts.model.calibrate_timeline [--out FILE]
 
 Every row runs one of our own kernels (scripts/timeline) at the published size and compares one figure. The constants
 of ``trnqc.sim.timeline.costs`` are the same for all rows; those marked "published profile" there were read off profiles
@@ -12,25 +12,19 @@ whose source or generation is not published (attention, average pooling, RMSNorm
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
-from scripts import ROOT
-from scripts.measuring import write_json
+from scripts import registry
 from scripts.model.kernels import mamba, matmul
-from trnqc.sim import (
-    Spec,
-    Timeline,
-    timeline,
-)
+from scripts.registry import Benchmark, Rows, main
+from trnqc.sim import Spec, Timeline, timeline
 from trnqc.sim.timeline.costs import constants_for
 
 GUIDE = "kernel-optimization guide"
@@ -192,56 +186,50 @@ def orderings(rows: list[Row]) -> list[tuple[str, bool]]:
     return collected
 
 
-def show(rows: list[Row], seconds: float) -> dict[str, Any]:
-    """Print the table and its statistics; returns the statistics."""
-    table = Table(
-        "workload", "figure", "published", "modelled", "error", "source", title="modelled timeline against devices"
-    )
+def table(part: str, rows: list[registry.Row]) -> Table:
+    """One line for each figure."""
+    headings = ("workload", "figure", "published", "modelled", "error", "source")
+    shown = Table(*headings, title="modelled timeline against devices", width=170)
     for row in rows:
-        error = ("within" if row.error <= 0 else "above") if row.bound else f"{100 * row.error:+.1f} %"
-        left = f"{row.published:g} {row.unit}" + (" bound" if row.bound else "")
-        table.add_row(row.workload, row.figure, left, f"{row.modelled:.4g} {row.unit}", error, row.source)
-    Console(width=170).print(table)
-    errors = [abs(row.error) for row in rows if not row.bound]
-    worst = max((row for row in rows if not row.bound), key=lambda row: abs(row.error))
-    order = orderings(rows)
-    wrong = [name for name, right in order if not right]
-    print(
-        f"{len(errors)} figures, {seconds:.0f} s: median error {100 * statistics.median(errors):.1f} %, worst "
-        f"{100 * abs(worst.error):.1f} % ({worst.workload}, {worst.figure})"
-    )
-    print(
-        f"orderings between variants: {len(order) - len(wrong)} of {len(order)} as published"
-        + "".join(f"; not {n}" for n in wrong)
-    )
-    return {
-        "median_error": statistics.median(errors),
+        error = ("within" if row["error"] <= 0 else "above") if row["bound"] else f"{100 * row['error']:+.1f} %"
+        published = f"{row['published']:g} {row['unit']}" + " bound" * row["bound"]
+        ours = f"{row['modelled']:.4g} {row['unit']}"
+        shown.add_row(row["workload"], row["figure"], published, ours, error, row["source"])
+    return shown
+
+
+def statistics_of(record: registry.Row) -> dict[str, Any]:
+    """Errors, and which variants are not ordered as published."""
+    rows = [Row(**{name: row[name] for name in Row.__dataclass_fields__}) for row in record["rows"]]
+    counted = [row for row in rows if not row.bound]
+    worst, order = max(counted, key=lambda row: abs(row.error)), orderings(rows)
+    errors = {
+        "median_error": statistics.median(abs(row.error) for row in counted),
         "worst_error": abs(worst.error),
         "worst_row": f"{worst.workload}, {worst.figure}",
         "orderings": len(order),
-        "orderings_wrong": wrong,
+        "orderings_wrong": [name for name, right in order if not right],
     }
+    return {"statistics": errors}
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path, default=ROOT / "profiles" / "modelled" / "timeline_calibration.json")
-    args = parser.parse_args()
-    begin = time.perf_counter()
-    rows = [*matmuls(), *scans(), *pieces()]
-    statistics = show(rows, time.perf_counter() - begin)
-    data = {
-        "schema": "trnqc.timeline-calibration/1",
-        "measurement": "modelled",
-        "command": "python -m scripts.model.calibrate_timeline",
-        "statistics": statistics,
-        "constants": {name: constants_for(name) for name in ("trn1", "trn2", "trn3")},
-        "rows": [asdict(row) | {"error": row.error} for row in rows],
-    }
-    write_json(data, args.json)
-    print(f"written to {args.json}")
-    return 0
+def rows(asked: argparse.Namespace) -> Rows:
+    """All figures with their errors."""
+    for row in itertools.chain(matmuls(), scans(), pieces()):
+        yield asdict(row) | {"error": row.error}
 
+
+BENCHMARK = Benchmark(
+    "timeline_calibration",
+    __doc__,
+    {"timeline": rows},
+    place=("", "rows"),
+    line=lambda row: f"{row['workload']}, {row['figure']}: {100 * row['error']:+.1f} %",
+    table=table,
+    facts=lambda asked: {"constants": {name: constants_for(name) for name in ("trn1", "trn2", "trn3")}},
+    folder="modelled",
+    summary=statistics_of,
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(BENCHMARK))

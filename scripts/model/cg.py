@@ -1,6 +1,6 @@
 """Modelled time of the Clebsch-Gordan convolution and its gradients, beside a dense formulation by our GEMM kernel.
 
-    python -m scripts.model.cg [--json profiles/modelled/cg.json] [--nodes 64] [--neighbours 16 60] [--targets trn1]
+    python -m scripts.model.cg [--nodes 64] [--neighbours 16 60] [--targets trn1] [--out FILE]
 
 A layer of MACE: features 128x0e+128x1o, harmonics up to degree 3, weights for each edge. The dense formulation is two
 matrix products: all couplings, [40, 64] times the products of 4 components of x and 16 of y for every edge and channel,
@@ -11,7 +11,7 @@ gather, the products of x and y and the weights. Everything is modelled on one N
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+import sys
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,7 @@ from nki_kernels.cg.conv import cg_conv
 from nki_kernels.cg.gradients import cg_gradients
 from nki_kernels.cg.windows import Sorted, choose, windows_of
 from nki_kernels.gemm import gemm
-from scripts import ROOT
-from scripts.measuring import write_json
+from scripts.registry import Benchmark, Row, Rows, main, number, several
 from trnqc.cg import TPProblem
 from trnqc.cg.nki.paths import blocks_of
 from trnqc.sim import Spec, timeline
@@ -51,12 +50,11 @@ def _by(near: np.ndarray, far: np.ndarray, nodes: int) -> Sorted:
     return Sorted(order, np.searchsorted(near[order], np.arange(nodes + 1)), far[order])
 
 
-def kernels(nodes: int, neighbours: int, target: str) -> list[dict[str, Any]]:
-    """Return the figures of the convolution, of its gradients and of the dense formulation."""
+def kernels(nodes: int, neighbours: int, target: str) -> Rows:
+    """Yield the figures of the convolution, of its gradients and of the dense formulation."""
     problem, (by_receiver, by_sender) = layer(), edges_of(nodes, neighbours)
     (block,), edges, (d1, d2, d3) = blocks_of(problem, target), nodes * neighbours, problem.dims
     operands = [Spec(shape, "float32") for shape in ((nodes, d1), (edges, d2), (edges, problem.weight_numel))]
-    lines = []
     for backward in (False, True):
         window, depth = choose(by_receiver, block.terms, block.results, backward, target)
         windows, matrices = windows_of(by_receiver, window, depth), Spec((block.matrices, 128, 128), "float32")
@@ -70,40 +68,46 @@ def kernels(nodes: int, neighbours: int, target: str) -> list[dict[str, Any]]:
             args = (*operands, windows.table, windows.bounds, matrices)
             run = timeline(cg_conv, target=target)(*args, **constants, nodes=windows.nodes, length=d3)
         name = "gradients" if backward else "convolution"
-        lines.append(_line(name, run, edges, target, neighbours) | {"window": window, "depth": depth})
+        yield _line(name, run, edges, target, neighbours) | {"window": window, "depth": depth}
     couple = timeline(gemm, target=target)(Spec((1, 64, 40), "float32"), Spec((1, 64, edges * CHANNELS), "float32"))
     scatter = timeline(gemm, target=target)(Spec((1, edges, nodes), "float32"), Spec((1, edges, d3), "float32"))
-    lines.append(_line("dense: couplings", couple, edges, target, neighbours))
-    lines.append(_line("dense: sum over edges", scatter, edges, target, neighbours))
-    return lines
+    yield _line("dense: couplings", couple, edges, target, neighbours)
+    yield _line("dense: sum over edges", scatter, edges, target, neighbours)
 
 
-def _line(name: str, run: Any, edges: int, target: str, neighbours: int) -> dict[str, Any]:
+def _line(name: str, run: Any, edges: int, target: str, neighbours: int) -> Row:
     summary = run.summary()
     active = {f"{e}_active_percent": summary[f"{e}_engine_active_time_percent"] for e in ("tensor", "vector", "gpsimd")}
     figures = {"kernel": name, "target": target, "edges": edges, "neighbours": neighbours}
     return figures | {"seconds": run.total_ns * 1e-9, "ns_per_edge": run.total_ns / edges} | active
 
 
-def main() -> None:
-    """Model all cases, print a table, and write it as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, default=ROOT / "profiles" / "modelled" / "cg.json")
-    parser.add_argument("--nodes", type=int, default=64)
-    parser.add_argument("--neighbours", type=int, nargs="+", default=[16, 60])
-    parser.add_argument("--targets", nargs="+", default=["trn1", "trn2"])
-    chosen = parser.parse_args()
-    lines = [line for t in chosen.targets for n in chosen.neighbours for line in kernels(chosen.nodes, n, t)]
-    for line in lines:
-        print(
-            f"{line['target']} {line['neighbours']:3} neighbours  {line['kernel']:22} {line['seconds'] * 1e6:9.1f} us  "
-            f"{line['ns_per_edge']:7.1f} ns an edge  tensor {line['tensor_active_percent']:5.1f} %  "
-            f"vector {line['vector_active_percent']:5.1f} %"
-        )
-    neighbours = " ".join(map(str, chosen.neighbours))
-    command = f"python -m scripts.model.cg --nodes {chosen.nodes} --neighbours {neighbours}"
-    write_json({"measurement": "modelled", "command": command, "nodes": chosen.nodes, "lines": lines}, chosen.json)
+def lines(asked: argparse.Namespace) -> Rows:
+    """All kernels, by target and number of neighbours."""
+    for target in asked.targets:
+        for neighbours in asked.neighbours:
+            yield from kernels(asked.nodes, neighbours, target)
 
+
+def text(row: Row) -> str:
+    """The figures of a kernel."""
+    return (
+        f"{row['target']} {row['neighbours']:3} neighbours  {row['kernel']:22} {row['seconds'] * 1e6:9.1f} us  "
+        f"{row['ns_per_edge']:7.1f} ns an edge  tensor {row['tensor_active_percent']:5.1f} %  "
+        f"vector {row['vector_active_percent']:5.1f} %"
+    )
+
+
+BENCHMARK = Benchmark(
+    "cg",
+    __doc__,
+    {"cg": lines},
+    {"--nodes": number(64), "--neighbours": several([16, 60]), "--targets": several(["trn1", "trn2"])},
+    place=("", "lines"),
+    line=text,
+    facts=lambda asked: {"nodes": asked.nodes},
+    folder="modelled",
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(BENCHMARK))

@@ -1,6 +1,6 @@
 """Modelled times of density-fitted J and K by NKI kernels, for one density of a closed shell.
 
-    python -m scripts.model.jk [--json profiles/modelled/jk.json] [--molecule caffeine] [--basis cc-pvdz cc-pvtz]
+    python -m scripts.model.jk [--molecule caffeine] [--basis cc-pvdz cc-pvtz] [--targets trn1 trn2] [--out FILE]
 
 One launch of each kernel, on one NeuronCore, by ``trnqc.sim.timeline``.
 """
@@ -8,7 +8,8 @@ One launch of each kernel, on one NeuronCore, by ``trnqc.sim.timeline``.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+import sys
+from itertools import product
 from typing import Any
 
 from pyscf import df, gto
@@ -16,7 +17,7 @@ from pyscf import df, gto
 from nki_kernels.descriptors import kernels
 from nki_kernels.precision.splits import PRECISIONS
 from scripts import ROOT
-from scripts.measuring import write_json
+from scripts.registry import Benchmark, Row, Rows, main, several
 from trnqc.sim import Spec, timeline
 
 
@@ -34,51 +35,50 @@ def modelled(kernel: str, shape: dict[str, int], precision: str, target: str) ->
     return timeline(known.function, target=target)(*call.args, **call.constants)
 
 
-def lines_of(molecule: str, basis: str, precisions: list[str], target: str) -> list[dict[str, Any]]:
-    """Return the figures of both kernels for one molecule and one generation."""
+def lines_of(molecule: str, basis: str, precisions: list[str], target: str) -> Rows:
+    """Yield the figures of both kernels for one molecule and one generation."""
     sizes = sizes_of(molecule, basis)
-    lines = []
     for precision in precisions:
         pairs = {"nao": sizes["nao"], "naux": sizes["naux"], "densities": 1}
-        runs = {
-            "K": modelled("df_exchange", sizes, precision, target),
-            "J": modelled("df_coulomb", pairs, precision, target),
-        }
-        for kernel, run in runs.items():
+        for kernel, name, shape in (("K", "df_exchange", sizes), ("J", "df_coulomb", pairs)):
+            run = modelled(name, shape, precision, target)
             summary = run.summary()
-            names = ("tensor_engine", "vector_engine", "scalar_engine", "dma")
-            active = {f"{name}_active_percent": summary[f"{name}_active_time_percent"] for name in names}
+            engines = ("tensor_engine", "vector_engine", "scalar_engine", "dma")
+            active = {f"{engine}_active_percent": summary[f"{engine}_active_time_percent"] for engine in engines}
             case = {"molecule": molecule, "basis": basis, **sizes, "kernel": kernel, "precision": precision}
-            lines.append(case | {"target": target, "seconds": run.total_ns * 1e-9} | active)
-    return lines
+            yield case | {"target": target, "seconds": run.total_ns * 1e-9} | active
 
 
-def main() -> None:
-    """Model all cases, print a table, and write it as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, default=ROOT / "profiles" / "modelled" / "jk.json")
-    parser.add_argument("--molecule", default="caffeine")
-    parser.add_argument("--basis", nargs="+", default=["cc-pvdz", "cc-pvtz"])
-    parser.add_argument("--precisions", nargs="+", default=["fp32", "bf16x3"], choices=list(PRECISIONS))
-    parser.add_argument("--targets", nargs="+", default=["trn1", "trn2"])
-    chosen = parser.parse_args()
-    lines = [
-        line
-        for basis in chosen.basis
-        for target in chosen.targets
-        for line in lines_of(chosen.molecule, basis, chosen.precisions, target)
-    ]
-    for line in lines:
-        print(
-            f"{line['molecule']}/{line['basis']:8} {line['nao']:5} {line['nocc']:4} {line['naux']:5} {line['target']}  "
-            f"{line['kernel']} {line['precision']:7} {line['seconds'] * 1e3:8.2f} ms  tensor "
-            f"{line['tensor_engine_active_percent']:5.1f} %  vector {line['vector_engine_active_percent']:5.1f} %  "
-            f"dma {line['dma_active_percent']:5.1f} %"
-        )
-    bases, targets = " ".join(chosen.basis), " ".join(chosen.targets)
-    command = f"python -m scripts.model.jk --molecule {chosen.molecule} --basis {bases} --targets {targets}"
-    write_json({"measurement": "modelled", "command": command, "lines": lines}, chosen.json)
+def lines(asked: argparse.Namespace) -> Rows:
+    """Both kernels in all cases."""
+    for basis, target in product(asked.basis, asked.targets):
+        yield from lines_of(asked.molecule, basis, asked.precisions, target)
 
+
+def text(row: Row) -> str:
+    """The figures of a kernel."""
+    return (
+        f"{row['molecule']}/{row['basis']:8} {row['nao']:5} {row['nocc']:4} {row['naux']:5} {row['target']}  "
+        f"{row['kernel']} {row['precision']:7} {row['seconds'] * 1e3:8.2f} ms  tensor "
+        f"{row['tensor_engine_active_percent']:5.1f} %  vector {row['vector_engine_active_percent']:5.1f} %  "
+        f"dma {row['dma_active_percent']:5.1f} %"
+    )
+
+
+BENCHMARK = Benchmark(
+    "jk",
+    __doc__,
+    {"jk": lines},
+    {
+        "--molecule": {"default": "caffeine"},
+        "--basis": several(["cc-pvdz", "cc-pvtz"]),
+        "--precisions": several(["fp32", "bf16x3"], choices=list(PRECISIONS)),
+        "--targets": several(["trn1", "trn2"]),
+    },
+    place=("", "lines"),
+    line=text,
+    folder="modelled",
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(BENCHMARK))

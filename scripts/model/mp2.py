@@ -1,7 +1,6 @@
 """Modelled time of the MP2 kernels and the GEMM kernels, beside the original request's design and published times.
 
-    python -m scripts.model.mp2 [--json profiles/modelled/mp2.json] [--shapes small medium large]
-        [--targets trn1 trn2]
+    python -m scripts.model.mp2 [--shapes small medium large] [--targets trn1 trn2] [--out FILE]
 
 Everything printed is modelled on one NeuronCore by ``trnqc.sim.timeline``, except the lines called published,
 which are device times of earlier implementations on trn1. Launches are counted apart, at the table's overhead for each.
@@ -14,10 +13,10 @@ import sys
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from functools import cache
+from itertools import product
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from nki_kernels import mp2_gamma_plan as gamma_plan
@@ -26,14 +25,9 @@ from nki_kernels.batched_contraction import batched_contraction
 from nki_kernels.gemm import gemm
 from nki_kernels.mp2_energy import mp2_energy
 from nki_kernels.mp2_gamma import mp2_gamma
-from scripts import ROOT
-from scripts.measuring import write_json
 from scripts.model.kernels.rfc_pair import rfc_pair
-from trnqc.sim import (
-    Spec,
-    Timeline,
-    timeline,
-)
+from scripts.registry import Benchmark, Row, Rows, main, several
+from trnqc.sim import Spec, Timeline, timeline
 from trnqc.sim.timeline.costs import TABLE, constants_for
 
 # nocc, nvir, naux; the small shape is about that of benzene/cc-pVDZ
@@ -164,7 +158,8 @@ def products(target: str, precision: str) -> list[Line]:
     return [first, line("batched_contraction", f"64 x {nvir} x {nvir} x {naux}", precision, many, 1, 1, began)]
 
 
-def sensitivity(shape: str = "medium", target: str = "trn1") -> list[dict[str, object]]:
+@cache
+def sensitivity(shape: str = "medium", target: str = "trn1") -> list[Row]:
     """What each assumed constant is worth: it is doubled, or turned over if it is a flag; fp32."""
     base, rows = pair_energies(shape, target, "fp32"), []
     for c in TABLE:
@@ -188,62 +183,53 @@ def sensitivity(shape: str = "medium", target: str = "trn1") -> list[dict[str, o
     return rows
 
 
-def show(lines: list[Line]) -> None:
+def table(part: str, lines: list[Row]) -> Table:
+    """One line for each run, and the published times below."""
     table = Table("kernel", "shape", "target", "precision", "time", "+ launches", title="modelled, one NeuronCore")
     for name in ("TensorE busy", "active", "VectorE", "ScalarE", "DMA", "overlap", "binds", "TensorE waits"):
         table.add_column(name)
+    table.width, shares = 190, ("tensor_busy", "tensor_active", "vector_busy", "scalar_busy", "dma_active", "overlap")
     for x in lines:
-        shares = (x.tensor_busy_percent, x.tensor_active_percent, x.vector_busy_percent, x.scalar_busy_percent)
-        waits = ", ".join(f"{k} {v:.1f}" for k, v in x.tensor_waits_percent.items())
         table.add_row(
-            x.kernel,
-            x.shape,
-            x.target,
-            x.precision,
-            f"{1e3 * x.seconds:.2f} ms",
-            f"{1e3 * x.seconds_with_launches:.1f} ms / {x.launches}",
-            *(f"{share:.1f} %" for share in shares),
-            f"{x.dma_active_percent:.1f} %",
-            f"{x.overlap_percent:.0f} %",
-            x.binding,
-            waits,
+            *(x[name] for name in ("kernel", "shape", "target", "precision")),
+            f"{1e3 * x['seconds']:.2f} ms",
+            f"{1e3 * x['seconds_with_launches']:.1f} ms / {x['launches']}",
+            *(f"{x[f'{name}_percent']:.1f} %" for name in shares),
+            x["binding"],
+            ", ".join(f"{name} {share:.1f}" for name, share in x["tensor_waits_percent"].items()),
         )
-    Console(width=190).print(table)
     for shape, what, seconds in PUBLISHED:
-        ours = [x for x in lines if (x.kernel, x.shape, x.target, x.precision) == ("mp2_energy", shape, "trn1", "fp32")]
-        ratio = f"; mp2_energy modelled at 1/{seconds / ours[0].seconds_with_launches:.0f} of it" if ours else ""
-        print(f"published, trn1, {shape}: {seconds:g} s ({what}){ratio}")
+        table.add_row(f"published: {what}", shape, "trn1", "fp32", f"{1e3 * seconds:g} ms")
+    return table
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path, default=ROOT / "profiles" / "modelled" / "mp2.json")
-    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
-    parser.add_argument("--targets", nargs="+", choices=("trn1", "trn2", "trn3"), default=["trn1", "trn2"])
-    args = parser.parse_args()
-    began, lines = time.perf_counter(), []
-    for shape in args.shapes:
-        for target in args.targets:
-            lines += [pair_energies(shape, target, precision) for precision in ("fp32", "bf16x3")]
-            lines.append(request_design(shape, target))
-            for precision in ("fp32", "bf16x3"):
-                lines += gamma(shape, target, precision)
-    for target in args.targets:
-        for precision in ("fp32", "bf16x3", "bf16"):
-            lines += products(target, precision)
-    show(lines)
-    data = {
-        "schema": "trnqc.modelled-mp2/1",
-        "measurement": "modelled",
-        "command": "python -m scripts.model.mp2",
+def lines(asked: argparse.Namespace) -> Rows:
+    """The kernels of each shape, and products."""
+    for shape, target in product(asked.shapes, asked.targets):
+        runs = [pair_energies(shape, target, precision) for precision in ("fp32", "bf16x3")]
+        runs += [request_design(shape, target), *gamma(shape, target, "fp32"), *gamma(shape, target, "bf16x3")]
+        yield from map(asdict, runs)
+    for target, precision in product(asked.targets, ("fp32", "bf16x3", "bf16")):
+        yield from map(asdict, products(target, precision))
+
+
+BENCHMARK = Benchmark(
+    "mp2",
+    __doc__,
+    {"mp2": lines},
+    {
+        "--shapes": several(list(SHAPES), choices=SHAPES),
+        "--targets": several(["trn1", "trn2"], choices=("trn1", "trn2", "trn3")),
+    },
+    place=("", "lines"),
+    line=lambda row: f"{row['kernel']}, {row['shape']}, {row['target']} {row['precision']}: {row['seconds']:.4g} s",
+    table=table,
+    facts=lambda asked: {
         "published": [{"shape": s, "what": w, "seconds": t, "target": "trn1"} for s, w, t in PUBLISHED],
-        "lines": [asdict(x) for x in lines],
         "sensitivity": sensitivity(),
-    }
-    write_json(data, args.json)
-    print(f"modelled in {time.perf_counter() - began:.0f} s, written to {args.json}")
-    return 0
-
+    },
+    folder="modelled",
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(BENCHMARK))

@@ -1,6 +1,6 @@
 """PROJECTION of DF-MP2 jobs to many devices by simulated events; nothing here was measured on more than two ranks.
 
-    python -m scripts.model.project_ranks [--tasks FILE] [--out profiles/projected/jobs.json]
+    python -m scripts.model.project_ranks [--tasks FILE] [--devices 1 2 8 64 1024] [--out FILE]
 
 Seconds of tasks are those of bench_ranks.py, scaled to larger molecules; the network's figures are assumptions, stated
 in the record. Three ways to share the pairs: settled by cost with visiting rows (static), by turns with visiting rows
@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from scripts import ROOT
 from scripts.jobs.simulation import Network, Workload, projected
-from scripts.measuring import heading, record_file, write_json
+from scripts.measuring import record_file
+from scripts.registry import Benchmark, Row, Rows, listing, main, several
 from trnqc.host.memory import gigabytes
 
 DEVICES = (1, 2, 8, 64, 1024)
@@ -38,33 +36,30 @@ SPEEDS = (1.0, 1000.0)
 DECIDING = 64
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--tasks", type=Path, default=record_file("jobs_ranks"))
-    parser.add_argument("--devices", type=int, nargs="+", default=DEVICES)
-    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "projected" / "jobs.json")
-    args = parser.parse_args()
-    case, measured = next(iter(json.loads(args.tasks.read_text())["cases"].items()))
-    rows = [
-        row(job, sizes, speed, devices, measured["tasks"])
-        for job, sizes in JOBS.items()
-        for speed in SPEEDS
-        for devices in args.devices
-    ]
-    add_efficiency(rows)
-    best = Counter(r["fastest"] for r in rows if r["devices"] == DECIDING)
-    record = heading() | {
-        "kind": "PROJECTION by discrete events, not a measurement",
-        "tasks_of": case,
-        "network": asdict(NETWORK),
-        "rows": rows,
-        "fastest_at_64": dict(best),
-    }
-    write_json(record, args.out)
-    show(rows)
+def measured(asked: argparse.Namespace) -> tuple[str, Row]:
+    """The first case of the record of tasks."""
+    return next(iter(json.loads(asked.tasks.read_text())["cases"].items()))
 
 
-def row(job: str, sizes: tuple[int, ...], speed: float, devices: int, measured: dict[str, Any]) -> dict[str, Any]:
+def rows(asked: argparse.Namespace) -> Rows:
+    """All jobs on all devices, each way with its efficiency against the least that one device takes."""
+    tasks = measured(asked)[1]["tasks"]
+    for job, sizes in JOBS.items():
+        for speed in SPEEDS:
+            one = min(way["mp2_s"] for way in row(job, sizes, speed, 1, tasks)["ways"].values())
+            for devices in asked.devices:
+                found = row(job, sizes, speed, devices, tasks)
+                for way in found["ways"].values():
+                    way["efficiency"] = one / (devices * way["mp2_s"])
+                yield found
+
+
+def fastest(record: Row) -> Row:
+    """How often each way is the fastest on the number of devices that decides."""
+    return {"fastest_at_64": dict(Counter(r["fastest"] for r in record["rows"] if r["devices"] == DECIDING))}
+
+
+def row(job: str, sizes: tuple[int, ...], speed: float, devices: int, measured: Row) -> Row:
     nao, nocc, nvir, naux = sizes
     ways = projected(Workload(nao, nocc, nvir, naux, 64, measured, speed), devices, NETWORK)
     return {
@@ -77,21 +72,30 @@ def row(job: str, sizes: tuple[int, ...], speed: float, devices: int, measured: 
     }
 
 
-def add_efficiency(rows: list[dict[str, Any]]) -> None:
-    """Of each way, against the least that one device takes."""
-    one = {(r["job"], r["speed"]): min(w["mp2_s"] for w in r["ways"].values()) for r in rows if r["devices"] == 1}
-    for r in rows:
-        for way in r["ways"].values():
-            way["efficiency"] = one[r["job"], r["speed"]] / (r["devices"] * way["mp2_s"])
+def efficiency(way: str) -> Callable[[Row], str]:
+    """What prints the efficiency of a way."""
+    return lambda row: f"{100 * row['ways'][way]['efficiency']:.0f} %"
 
 
-def show(rows: list[dict[str, Any]]) -> None:
-    table = Table("job", "device", "devices", "static", "cyclic", "dynamic", "fastest", title="PROJECTED efficiency")
-    for r in rows:
-        shown = [f"{100 * r['ways'][way]['efficiency']:.0f} %" for way in ("static", "cyclic", "dynamic")]
-        table.add_row(r["job"], f"{r['speed']:g} cores", str(r["devices"]), *shown, r["fastest"])
-    Console().print(table)
-
+BENCHMARK = Benchmark(
+    "jobs",
+    __doc__,
+    {"PROJECTED efficiency": rows},
+    {
+        "--tasks": {"type": Path, "default": record_file("jobs_ranks")},
+        "--devices": several(DEVICES),
+    },
+    place=("", "rows"),
+    line=lambda row: f"{row['job']} on {row['devices']} devices of {row['speed']:g} cores: {row['fastest']}",
+    table=listing(
+        {"job": None, "speed": None, "devices": None}
+        | {way: efficiency(way) for way in ("static", "cyclic", "dynamic")}
+        | {"fastest": None}
+    ),
+    facts=lambda asked: {"tasks_of": measured(asked)[0], "network": asdict(NETWORK)},
+    folder="projected",
+    summary=fastest,
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(BENCHMARK))

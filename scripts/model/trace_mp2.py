@@ -1,6 +1,6 @@
 """Instruction counts and on-chip memory of the MP2 kernels, traced without executing the arithmetic.
 
-    python -m scripts.model.trace_mp2 [--json profiles/counted/mp2_instructions.json]
+    python -m scripts.model.trace_mp2 [--out FILE]
 
 One row a kernel, shape, target and precision: launches, instructions in the programs (static), instructions that run
 (executed), products of the tensor engine against the number that the algorithm needs, high water of SBUF and PSUM in
@@ -11,22 +11,20 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import time
 from collections import Counter
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from nki_kernels import mp2_gamma_plan as gamma_plan
 from nki_kernels import mp2_plan as plan
 from nki_kernels.mp2_energy import mp2_energy
 from nki_kernels.mp2_gamma import mp2_gamma
-from scripts.measuring import command, write_json
+from scripts.registry import Benchmark, Rows, listing, main
 from trnqc import sim
 
 SHAPES = {
@@ -143,22 +141,23 @@ def row(
     return dict(zip(COLUMNS, values))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path, help="write the rows to this file")
-    options = parser.parse_args()
-    rows = []
+def rows(asked: argparse.Namespace) -> Rows:
+    """Both kernels in all shapes."""
     for measure, (name, shape), target in product((measure_energy, measure_gamma), SHAPES.items(), ("trn1", "trn2")):
         os.environ["NEURON_PLATFORM_TARGET_OVERRIDE"] = target
-        rows += [measure(name, shape, target, precision) for precision in ("fp32", "bf16x3")]
-    table = Table(*COLUMNS)
-    for row in rows:
-        table.add_row(*(f"{value:,}" if isinstance(value, int) else str(value) for value in row.values()))
-    Console(width=200).print(table)
-    if options.json:
-        record = {"command": command(), "kind": "traced instruction counts", "rows": rows}
-        write_json(record, options.json)
+        for precision in ("fp32", "bf16x3"):
+            yield measure(name, shape, target, precision)
 
+
+BENCHMARK = Benchmark(
+    "mp2_instructions",
+    __doc__,
+    {"mp2": rows},
+    place=("", "rows"),
+    line=lambda row: f"{row['kernel']}, {row['shape']}, {row['target']} {row['precision']}",
+    table=listing(dict.fromkeys(COLUMNS), width=200),
+    folder="counted",
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(BENCHMARK))

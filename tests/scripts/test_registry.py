@@ -46,8 +46,8 @@ def measured(benchmark: Benchmark, path: Path, *words: str) -> dict[str, Any]:
 def test_every_command_has_its_help_and_is_the_only_writer_of_its_record(command: str) -> None:
     benchmark = ALL[command]
     assert f"python -m {command} " in benchmark.parser().format_help()
-    writers = [(one.record, one.device is None) for one in ALL.values()]
-    assert writers.count((benchmark.record, benchmark.device is None)) == 1
+    writers = [(one.folder, one.record, one.device is None) for one in ALL.values()]
+    assert writers.count((benchmark.folder, benchmark.record, benchmark.device is None)) == 1
     assert set(benchmark.shown) | set(benchmark.apart) <= set(benchmark.parts)
 
 
