@@ -2,8 +2,8 @@
 
     python -m scripts.registry        names the commands, their parts and their records
 
-An entry stands in the module whose command it is, as BENCHMARK, and MODULES lists the modules. A new case is one more
-element of the parts or cases of an entry.
+An entry stands in the module whose command it is, as BENCHMARK, and MODULES and WITHOUT_TIMES list the modules. A new
+case is one more element of the parts or cases of an entry.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ MODULES = (
     "scripts.device.bench_cg",
     "scripts.device.bench_eri",
     "scripts.device.bench_mp2_cuda",
+)
+WITHOUT_TIMES = (
     "scripts.model.blas",
     "scripts.model.cg",
     "scripts.model.jk",
@@ -55,7 +57,15 @@ MODULES = (
     "scripts.model.calibrate_timeline",
     "scripts.model.trace_mp2",
     "scripts.model.project_ranks",
+    "scripts.registers.cg",
+    "scripts.registers.launched",
+    "scripts.eri.gpu_atomics",
+    "scripts.eri.gpu_sizes",
+    "scripts.device.kernel_time",
+    "scripts.device.host_costs",
+    "scripts.device.recorded_calls",
 )
+"""What is counted, modelled or projected; the page of records shows none of it, and is made without these modules."""
 
 Row = dict[str, Any]
 Rows = Iterator[Row]
@@ -282,9 +292,9 @@ def wanted(asked: argparse.Namespace, *identity: Any) -> bool:
     return not (asked.missing and identity in asked.measured)
 
 
-def benchmarks() -> Iterator[tuple[str, Benchmark]]:
+def benchmarks(modules: Sequence[str] = MODULES + WITHOUT_TIMES) -> Iterator[tuple[str, Benchmark]]:
     """The commands and their entries."""
-    for module in MODULES:
+    for module in modules:
         yield module.removesuffix(".__main__"), import_module(module).BENCHMARK
 
 

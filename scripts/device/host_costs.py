@@ -15,24 +15,20 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import numpy as np
 from pyscf import scf
-from rich.console import Console
-from rich.table import Table
 
-from scripts import ROOT
 from scripts.device.mace_step import SIZES, mace_step
 from scripts.device.recording_driver import Call, RecordedDevice, RecordingDriver
 from scripts.device.shapes import PRESETS, factors
-from scripts.measuring import heading, machine, write_json
+from scripts.registry import Benchmark, Rows, listing, main, several
 from trnqc.backends.cuda import products, solvers
 from trnqc.backends.cuda.pairs import CudaPairStep
 from trnqc.backends.cuda.products import CublasProducts, Gpu
@@ -253,54 +249,44 @@ def _idle_products(driver: RecordingDriver) -> Iterator[None]:
         yield
 
 
-def table(rows: Sequence[dict[str, Any]]) -> Table:
-    """Rows for people."""
-    printed = Table(
-        "case",
-        "launches",
-        "graphs",
-        "PyTorch",
-        "products",
-        "kB up",
-        "kB down",
-        "allocations",
-        "waits",
-        "host ms",
-        "us a launch",
-    )
-    for row in rows:
-        kilobytes = (f"{row[name] / 1e3:.1f}" for name in ("uploaded_bytes", "downloaded_bytes"))
-        times = f"{row['host_seconds'] * 1e3:.1f}", f"{row['host_seconds_a_launch'] * 1e6:.0f}"
-        counts = (str(row[name]) for name in ("launches", "graphs", "operators of PyTorch", "products"))
-        printed.add_row(row["case"], *counts, *kilobytes, str(row["allocations"]), str(row["waits"]), *times)
-    return printed
+def rows(asked: argparse.Namespace) -> Rows:
+    """J and K, cycles, MP2 and MACE."""
+    for title in asked.molecules:
+        yield coulomb_exchange(title, asked.basis)
+    for title in asked.molecules:
+        yield cycle_on_host(title, asked.basis)
+        yield cycle_on_gpu(title, asked.basis)
+    for preset in asked.presets:
+        yield pair_energies(preset, "fp32")
+    for title in asked.mace:
+        yield energy_and_forces(title)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--molecules", nargs="*", default=["water5", "water20"])
-    parser.add_argument("--basis", default="6-31g*")
-    parser.add_argument("--presets", nargs="*", choices=PRESETS, default=["small", "medium"])
-    parser.add_argument("--mace", nargs="*", choices=SIZES, default=["mace-medium"])
-    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "counted" / "host_costs.json")
-    asked = parser.parse_args(argv)
-    record: dict[str, Any] = heading() | {"machine": machine(), "rows": []}
-    jobs: list[Callable[[], dict[str, Any]]] = [
-        *(lambda title=title: coulomb_exchange(title, asked.basis) for title in asked.molecules),
-        *(
-            lambda title=title, cycle=cycle: cycle(title, asked.basis)
-            for title in asked.molecules
-            for cycle in (cycle_on_host, cycle_on_gpu)
-        ),
-        *(lambda preset=preset: pair_energies(preset, "fp32") for preset in asked.presets),
-        *(lambda title=title: energy_and_forces(title) for title in asked.mace),
-    ]
-    for job in jobs:
-        record["rows"].append(job())
-        write_json(record, asked.out)
-    Console(width=140).print(table(record["rows"]))
-    return 0
-
+BENCHMARK = Benchmark(
+    "host_costs",
+    __doc__,
+    {"host": rows},
+    {
+        "--molecules": several(["water5", "water20"], nargs="*"),
+        "--basis": {"default": "6-31g*"},
+        "--presets": several(["small", "medium"], nargs="*", choices=PRESETS),
+        "--mace": several(["mace-medium"], nargs="*", choices=SIZES),
+    },
+    place=("", "rows"),
+    table=listing(
+        dict.fromkeys(("case", "launches", "graphs", "operators of PyTorch", "products"))
+        | {
+            "kB up": lambda row: f"{row['uploaded_bytes'] / 1e3:.1f}",
+            "kB down": lambda row: f"{row['downloaded_bytes'] / 1e3:.1f}",
+            "allocations": None,
+            "waits": None,
+            "host ms": lambda row: f"{row['host_seconds'] * 1e3:.1f}",
+            "us a launch": lambda row: f"{row['host_seconds_a_launch'] * 1e6:.0f}",
+        },
+        width=140,
+    ),
+    folder="counted",
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(BENCHMARK))

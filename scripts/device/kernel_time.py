@@ -18,23 +18,20 @@ import argparse
 import itertools
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from math import prod
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
 from pyscf import scf
-from rich.console import Console
-from rich.table import Table
 
 from scripts import ROOT
 from scripts.device.executed import Executed, by_class
 from scripts.eri.counting_device import CountingDevice
-from scripts.measuring import heading, machine, write_json
 from scripts.registers.launched import Compiled
+from scripts.registry import Benchmark, Row, Rows, listing, main, several
 from trnqc.eri.cuda.builder import JKBuilder
 from trnqc.eri.cuda.launches import Programs
 from trnqc.eri.cuda.run import DeviceRun
@@ -227,39 +224,48 @@ def total(rows: list[dict[str, Any]], title: str) -> dict[str, Any]:
     return sums | rates | host | ({"allowed": ALLOWED} if host else {})
 
 
-def table(cases: Sequence[dict[str, Any]]) -> Table:
-    """Cases for people."""
-    headings = ("case", "GPU", "quartets", "launches", "bound ms", "at peak ms", "bytes ms", "additions", "host ms")
-    printed = Table(*headings, "host over bound", "cycle ms", "cycle over bound")
-    for row in cases:
-        times = (f"{row[name] * 1e3:.2f}" for name in (BOUND, PEAK, BYTES))
-        counts = f"{row['quartets']:.3g}", str(row["launches"])
-        host = [
-            (f"{row[f'{short} seconds'] * 1e3:.2f}", f"{row[f'{short} over bound']:.0%}")
-            for short in ("host", "cycle")
-            if f"{short} seconds" in row
-        ]
-        printed.add_row(row["case"], row["gpu"], *counts, *times, f"{row['additions']:.3g}", *itertools.chain(*host))
-    return printed
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--molecules", nargs="+", default=["water5", "water20"])
-    parser.add_argument("--basis", default="6-31g*")
-    parser.add_argument("--gpus", nargs="+", choices=GPUS, default=list(GPUS))
-    parser.add_argument(
-        "--tiers", nargs="+", choices=NAMES, default=[], help="forms of kernels, where a class has them"
-    )
-    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "modelled" / "kernel_time.json")
-    asked = parser.parse_args(argv)
-    record: dict[str, Any] = heading() | {"machine": machine(), "cases": []}
+def cases(asked: argparse.Namespace) -> Rows:
+    """All molecules on all GPUs."""
     for title, gpu in itertools.product(asked.molecules, asked.gpus):
-        record["cases"].append(case(title, asked.basis, gpu, asked.tiers))
-        write_json(record, asked.out)
-    Console(width=140).print(table(record["cases"]))
-    return 0
+        yield case(title, asked.basis, gpu, asked.tiers)
 
+
+def shown(name: str, form: str, unit: float = 1) -> Callable[[Row], str]:
+    """What prints a field of a row in a unit, where the row has it."""
+    return lambda row: f"{row[name] / unit:{form}}" if name in row else ""
+
+
+BENCHMARK = Benchmark(
+    "kernel_time",
+    __doc__,
+    {"J and K": cases},
+    {
+        "--molecules": several(["water5", "water20"]),
+        "--basis": {"default": "6-31g*"},
+        "--gpus": several(list(GPUS), choices=GPUS),
+        "--tiers": {"nargs": "+", "default": [], "choices": NAMES, "help": "forms of kernels, where a class has them"},
+    },
+    place=("", "cases"),
+    line=lambda row: f"{row['case']} on {row['gpu']}: {row[BOUND] * 1e3:.2f} ms",
+    table=listing(
+        {
+            "case": None,
+            "gpu": None,
+            "quartets": shown("quartets", ".3g"),
+            "launches": None,
+            "bound ms": shown(BOUND, ".2f", 1e-3),
+            "at peak ms": shown(PEAK, ".2f", 1e-3),
+            "bytes ms": shown(BYTES, ".2f", 1e-3),
+            "additions": shown("additions", ".3g"),
+            "host ms": shown("host seconds", ".2f", 1e-3),
+            "host over bound": shown("host over bound", ".0%"),
+            "cycle ms": shown("cycle seconds", ".2f", 1e-3),
+            "cycle over bound": shown("cycle over bound", ".0%"),
+        },
+        width=140,
+    ),
+    folder="modelled",
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(BENCHMARK))

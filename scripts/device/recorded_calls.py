@@ -1,6 +1,6 @@
 """Calls of the CUDA driver by convolutions of PyTorch tensors, recorded without a GPU.
 
-    python -m scripts.device.recorded_calls [--out profiles/counted/recorded_calls.json]
+    python -m scripts.device.recorded_calls [--out FILE]
 
 A recording driver stands in for the GPU (`scripts.device.recording_driver`). The table counts calls after a first one,
 which compiles: of a convolution and its gradients, while a CUDA graph captures them, and again for edges that were
@@ -10,17 +10,16 @@ sorted before. A call of the name "torch" is an operator of PyTorch on its curre
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 from collections import Counter
-from pathlib import Path
 
 import torch
 
 from scripts.device.recorded_torch import captured, torch_on
 from scripts.device.recording_driver import Call, RecordingDriver
+from scripts.registry import Benchmark, Rows, main
 from trnqc.cg import TensorProductConv, TPProblem
 
-ROOT = Path(__file__).resolve().parents[2]
 NODES, EDGES = 20, 400
 PATHS = [(0, 0, 0, "uvu", True), (0, 1, 1, "uvu", True), (1, 1, 0, "uvu", True)]
 
@@ -57,18 +56,18 @@ def convolution() -> dict[str, dict[str, int]]:
     return result
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "counted" / "recorded_calls.json")
-    out = parser.parse_args().out
-    recorded = {f"convolution, {kind}": calls for kind, calls in convolution().items()}
-    for title, calls in recorded.items():
-        print(title)
-        for name, number in calls.items():
-            print(f"  {number:4d}  {name}")
-    record = {"command": "python -m scripts.device.recorded_calls", "calls": recorded}
-    out.write_text(json.dumps(record, indent=1) + "\n")
+def calls(asked: argparse.Namespace) -> Rows:
+    """The one row of the record."""
+    yield {"calls": {f"convolution, {kind}": numbers for kind, numbers in convolution().items()}}
 
+
+def text(row: dict[str, dict[str, dict[str, int]]]) -> str:
+    """A line for each call."""
+    lines = [f"{number:4d}  {kind}: {name}" for kind, found in row["calls"].items() for name, number in found.items()]
+    return "\n".join(lines)
+
+
+BENCHMARK = Benchmark("recorded_calls", __doc__, {"convolution": calls}, place=("", ""), line=text, folder="counted")
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(BENCHMARK))

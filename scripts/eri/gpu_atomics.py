@@ -1,7 +1,6 @@
 """Atomic additions of one J/K build on a GPU, counted from the launches and from the lengths of queues.
 
-    python -m scripts.eri.gpu_atomics [--molecules water5 water20] [--basis 6-31g*] [--tiles 2048]
-                                      [--out profiles/counted/eri_gpu_atomics.json]
+    python -m scripts.eri.gpu_atomics [--molecules water5 water20] [--basis 6-31g*] [--tiles 2048] [--out FILE]
 
 The host code of `trnqc.eri.cuda` runs on a device that only counts. nvcc compiles its kernels for sm_80, so that each
 class has the form and the resident blocks that an A100 would have. The queue of every row is found by the test of the
@@ -17,22 +16,20 @@ Elements of a tile count as added to memory if any quartet has met them, althoug
 from __future__ import annotations
 
 import argparse
+import itertools
+import sys
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
 from pyscf import gto, scf
-from rich.console import Console
-from rich.table import Table
 
-from scripts import ROOT
 from scripts.eri.counting_device import CountingDevice
-from scripts.measuring import heading, write_json
 from scripts.registers.launched import Compiled
+from scripts.registry import Benchmark, Row, Rows, listing, main, several
 from trnqc.eri.cuda import blocks, forms
 from trnqc.eri.cuda.builder import JKBuilder
 from trnqc.eri.cuda.launches import Launch
@@ -137,34 +134,39 @@ def counts_of(mol: gto.Mole, tile: int) -> dict[str, Counter[str]]:
     return dict(builder.counts)
 
 
-def table(rows: Sequence[dict[str, Any]]) -> Table:
-    """Totals for people."""
-    printed = Table("molecule", "tile", "quartets", "per quartet", "memory", "shared", "less by")
-    for row in rows:
-        total = row["total"]
-        cells = (f"{total[name]:.3e}" for name in ("quartets", "per quartet", "memory", "shared"))
-        printed.add_row(row["molecule"], str(row["tile"]), *cells, f"{total['per quartet'] / total['memory']:.1f}")
-    return printed
+def rows(asked: argparse.Namespace) -> Rows:
+    """The counts of each molecule by tiles."""
+    for title, tile in itertools.product(asked.molecules, asked.tiles):
+        found = counts_of(build_mole(load_geometry(title), asked.basis), tile)
+        total = sum(found.values(), Counter())
+        classes = [{"class": digits, **each} for digits, each in sorted(found.items())]
+        yield {"molecule": title, "tile": tile, "total": dict(total), "classes": classes}
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--molecules", nargs="+", default=["water5", "water20"])
-    parser.add_argument("--basis", default="6-31g*")
-    parser.add_argument("--tiles", nargs="+", type=int, default=[TILE], help="elements of a tile, at most")
-    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "counted" / "eri_gpu_atomics.json")
-    asked = parser.parse_args(argv)
-    record: dict[str, Any] = heading() | {"basis": asked.basis, "rows": []}
-    for title in asked.molecules:
-        mol = build_mole(load_geometry(title), asked.basis)
-        for tile in asked.tiles:
-            found = counts_of(mol, tile)
-            total = sum(found.values(), Counter())
-            classes = [{"class": digits, **each} for digits, each in sorted(found.items())]
-            record["rows"].append({"molecule": title, "tile": tile, "total": dict(total), "classes": classes})
-            write_json(record, asked.out)
-    Console(width=140).print(table(record["rows"]))
+def total(name: str) -> Callable[[Row], str]:
+    """What prints a count of all classes."""
+    return lambda row: f"{row['total'][name]:.3e}"
 
+
+BENCHMARK = Benchmark(
+    "eri_gpu_atomics",
+    __doc__,
+    {"J and K": rows},
+    {
+        "--molecules": several(["water5", "water20"]),
+        "--basis": {"default": "6-31g*"},
+        "--tiles": several([TILE], help="elements of a tile, at most"),
+    },
+    place=("", "rows"),
+    line=lambda row: f"{row['molecule']}, tiles of {row['tile']}",
+    table=listing(
+        {"molecule": None, "tile": None}
+        | {name: total(name) for name in ("quartets", "per quartet", "memory", "shared")}
+        | {"less by": lambda row: f"{row['total']['per quartet'] / row['total']['memory']:.1f}"}
+    ),
+    facts=lambda asked: {"basis": asked.basis},
+    folder="counted",
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(BENCHMARK))

@@ -1,7 +1,7 @@
 """Quartets, memory and copies of one J/K build on a GPU for a molecule of 272 atoms, counted without a GPU.
 
     python -m scripts.eri.gpu_sizes [--molecule scripts/workloads/trp_cage.xyz] [--charge 1] [--basis 6-31g*]
-                                    [--sample 64] [--out profiles/counted/eri_gpu_sizes.json]
+                                    [--sample 64] [--out FILE]
 
 The host code of `trnqc.eri.cuda` runs on a device that only counts (`counting_device`), with the multiprocessors and
 the memory of an A100. The density is that of the orbitals in the field of PySCF's guess from Hueckel orbitals, which
@@ -19,18 +19,17 @@ random from strata of like bounds; its standard error is given.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from pyscf import gto, scf
 
-from scripts import ROOT
 from scripts.eri.counting_device import CountingDevice
-from scripts.measuring import heading, write_json
+from scripts.registry import Benchmark, Rows, main, number
 from scripts.workloads.trp_cage import FILE
 from trnqc.eri.cuda.builder import JKBuilder
 from trnqc.eri.cuda.run import DeviceRun
@@ -173,23 +172,31 @@ def record_of(mol: gto.Mole, dm: np.ndarray, device: CountingDevice, sample: int
     }
 
 
-def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--molecule", default=str(FILE), help="a file of PySCF's, or atoms as PySCF reads them")
-    parser.add_argument("--charge", type=int, default=1)
-    parser.add_argument("--basis", default="6-31g*")
-    parser.add_argument("--sample", type=int, default=64, help="bra pairs of every two tables")
-    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "counted" / "eri_gpu_sizes.json")
-    asked = parser.parse_args(argv)
+def sizes(asked: argparse.Namespace) -> Rows:
+    """The one row of the record."""
     mol = gto.M(atom=asked.molecule, basis=asked.basis, charge=asked.charge, max_memory=16000, verbose=0)
-    dm = first_density(mol)
-    record = heading() | record_of(mol, dm, CountingDevice(), asked.sample)
-    for name in ("molecule", "pairs", "quartets", "bytes", "copied first", "copied again", "launches", "notes"):
-        print(f"{name}: {record[name]}")
-    for row in record["classes"]:
-        print("  ".join(f"{name} {value}" for name, value in row.items()))
-    write_json(record, asked.out)
+    yield record_of(mol, first_density(mol), CountingDevice(), asked.sample)
 
+
+def text(row: dict[str, Any]) -> str:
+    """All but the classes, a line each."""
+    return "\n".join(f"{name}: {value}" for name, value in row.items() if name != "classes")
+
+
+BENCHMARK = Benchmark(
+    "eri_gpu_sizes",
+    __doc__,
+    {"J and K": sizes},
+    {
+        "--molecule": {"default": str(FILE), "help": "a file of PySCF's, or atoms as PySCF reads them"},
+        "--charge": number(1),
+        "--basis": {"default": "6-31g*"},
+        "--sample": number(64, "bra pairs of every two tables"),
+    },
+    place=("", ""),
+    line=text,
+    folder="counted",
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(BENCHMARK))

@@ -1,6 +1,6 @@
 """Registers, spills, shared memory, resident warps, bytes and operations of tensor-product kernels, without a GPU.
 
-    python -m scripts.registers.cg [--arch sm_80 sm_90] [--labels mace-large ...] [--out profiles/counted/cg_cuda.json]
+    python -m scripts.registers.cg [--arch sm_80 sm_90] [--labels mace-large ...] [--out FILE]
 
 Needs nvcc. Beside them stand the same figures of OpenEquivariance's generator (snapshot of June 2026), whose kernels
 were rendered for the properties of an A100 and an H100 and compiled by nvcc 13.0 with fast math. Bytes and resident
@@ -10,16 +10,11 @@ warps are modelled: from the plan, and from ptxas's figures. Operations are thos
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from functools import partial
 
-from rich.console import Console
-from rich.table import Table
-
-from scripts import ROOT
-from scripts.measuring import heading, machine, write_json
+from scripts.registry import Benchmark, Row, Rows, main, several
 from scripts.workloads.tensor_products import CHANNELWISE, configuration
 from trnqc.cg.cuda.builds import BLOCKS
 from trnqc.cg.cuda.program import program
@@ -66,7 +61,7 @@ def operations(s: st.Statement) -> int:
     return sum(v.op in ("mul", "fma") and v.dtype in ("f32", "f64") for v in walk(st.values(s)))
 
 
-def row(label: str, size: int, name: str, arch: str) -> dict[str, Any]:
+def row(label: str, size: int, name: str, arch: str) -> Row:
     """Raises CompilerError."""
     kernel_plan = plan(configuration(label), name, size, LANES)
     function = program(kernel_plan)
@@ -79,7 +74,7 @@ def row(label: str, size: int, name: str, arch: str) -> dict[str, Any]:
             break
     build = min(builds, key=lambda b: b.kernels[0].stack)
     (kernel,) = build.kernels
-    row: dict[str, Any] = {
+    row: Row = {
         "config": label,
         "dtype": f"float{8 * size}",
         "pass": name,
@@ -107,64 +102,43 @@ def row(label: str, size: int, name: str, arch: str) -> dict[str, Any]:
     return row
 
 
-def table(rows: Sequence[dict[str, Any]]) -> Table:
-    shown = Table(
-        "kernel",
-        "dtype",
-        "arch",
-        "registers",
-        "reference",
-        "spilled B",
-        "shared B",
-        "warps",
-        "traffic",
-        "mul+fma",
-        "of reference",
-    )
-    for r in rows:
-        ratio = f"{r['operations_ratio']:.2f}x" if "operations_ratio" in r else ""
-        shown.add_row(
-            f"{r['config']} {r['pass']}",
-            r["dtype"],
-            r["arch"],
-            str(r["registers"]),
-            "/".join(map(str, r.get("reference_registers", ()))),
-            f"{r['spill_stores']}/{r['spill_loads']}",
-            str(r["shared_bytes"]),
-            str(r["resident_warps"]),
-            f"{r['traffic']:.3f}x",
-            str(r["mul_and_fma"]),
-            ratio,
-        )
-    return shown
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--labels", nargs="+", default=list(LABELS))
-    parser.add_argument("--passes", nargs="+", choices=DIRECTIONS, default=list(DIRECTIONS))
-    parser.add_argument("--arch", nargs="+", default=["sm_80", "sm_90"])
-    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "counted" / "cg_cuda.json")
-    asked = parser.parse_args()
-    keys = [
-        (label, size, name, arch)
-        for label in asked.labels
-        for size in (4, 8)
-        for name in asked.passes
-        for arch in asked.arch
-    ]
-    jobs = {" ".join(map(str, key)): (lambda key=key: row(*key)) for key in keys}
+def rows(asked: argparse.Namespace) -> Rows:
+    """All passes, built two at a time; a row says which kernel the compiler refuses."""
+    keys = itertools.product(asked.labels, (4, 8), asked.passes, asked.arch)
+    jobs = {" ".join(map(str, key)): partial(row, *key) for key in keys}
     outcomes = build_all(jobs, workers=2, progress=lambda n, total, name: print(f"{n}/{total} {name}", file=sys.stderr))
-    failed = {name: str(outcome) for name, outcome in outcomes.items() if isinstance(outcome, CompilerError)}
-    rows = [outcome for outcome in outcomes.values() if not isinstance(outcome, CompilerError)]
-    Console(width=150).print(table(rows))
-    write_json(
-        {**heading(), "machine": machine(), "lanes": LANES, "reference": REFERENCE, "rows": rows, "failed": failed},
-        asked.out,
-    )
-    if failed:
-        raise SystemExit(f"not compiled: {', '.join(failed)}")
+    for name, outcome in outcomes.items():
+        yield {"failed": f"{name}: {outcome}"} if isinstance(outcome, CompilerError) else outcome
 
+
+def text(row: Row) -> str:
+    """A kernel, and its registers beside those of the reference."""
+    if "failed" in row:
+        return str(row["failed"])
+    reference = "/".join(map(str, row.get("reference_registers", ("none",))))
+    ratio = f", {row['operations_ratio']:.2f}x its operations" if "operations_ratio" in row else ""
+    return (
+        f"{row['config']} {row['pass']} {row['dtype']} {row['arch']}: {row['registers']} registers, reference "
+        f"{reference}{ratio}, {row['spill_stores']}/{row['spill_loads']} B spilled, {row['shared_bytes']} B shared, "
+        f"{row['resident_warps']} warps, traffic {row['traffic']:.3f}x"
+    )
+
+
+BENCHMARK = Benchmark(
+    "cg_cuda",
+    __doc__,
+    {"cg": rows},
+    {
+        "--labels": several(LABELS),
+        "--passes": several(list(DIRECTIONS), choices=DIRECTIONS),
+        "--arch": several(["sm_80", "sm_90"]),
+    },
+    place=("", "rows"),
+    line=text,
+    facts=lambda asked: {"lanes": LANES, "reference": REFERENCE},
+    failed=lambda row: "failed" in row,
+    folder="counted",
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(BENCHMARK))

@@ -12,18 +12,13 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
-from scripts import ROOT
-from scripts.measuring import heading, machine, write_json
+from scripts.registry import Benchmark, Row, Rows, main, several, stored
 from scripts.workloads.contractions import contraction
 from scripts.workloads.tensor_products import configuration
 from trnqc.backends.cuda import packing, programs
@@ -136,35 +131,37 @@ def eri(device: Compiled) -> None:
 ROOMS: Mapping[str, Callable[[Compiled], None]] = {"mp2": mp2, "cg": cg, "eri": eri}
 
 
-def table(rows: Sequence[dict[str, Any]]) -> Table:
-    """The kernels that are launched. Bytes are spill stores / loads of a thread."""
-    printed = Table("kernel", "arch", "threads", "registers", "spilled B", "shared B", "resident warps")
-    for row in rows:
-        if not row.get("chosen", True):
-            continue
-        spilled = f"{row['spill_stores']}/{row['spill_loads']}"
-        cells = (row["arch"], row["lanes"], row["registers"], spilled, row["shared"], row["resident_warps"])
-        printed.add_row(" ".join(filter(None, (row.get("case"), row["kernel"]))), *map(str, cells))
-    return printed
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--arch", nargs="+", choices=MULTIPROCESSORS, default=["sm_80", "sm_90"])
-    parser.add_argument("--rooms", nargs="+", choices=ROOMS, default=list(ROOMS))
-    parser.add_argument("--out", type=Path, default=ROOT / "profiles" / "counted" / "launched.json")
-    asked = parser.parse_args(argv)
-    before = json.loads(asked.out.read_text())["rows"] if asked.out.is_file() else []
-    kept = [row for row in before if row["room"] not in asked.rooms]
-    record: dict[str, Any] = heading() | {"machine": machine(), "rows": kept}
+def rows(asked: argparse.Namespace) -> Rows:
+    """The rows that the record has of other rooms, and the kernels of those that are asked for."""
+    yield from [row for row in stored(asked.out).get("rows", []) if row["room"] not in asked.rooms]
     for room, arch in itertools.product(asked.rooms, asked.arch):
         device = Compiled(arch)
         ROOMS[room](device)
-        record["rows"] += [{"room": room} | row for row in device.rows]
-        write_json(record, asked.out)
-    Console(width=160).print(table(record["rows"]))
-    return 0
+        yield from ({"room": room} | row for row in device.rows)
 
+
+def text(row: Row) -> str:
+    """A kernel; bytes are spill stores / loads of a thread."""
+    name = " ".join(filter(None, (row.get("case"), row["kernel"])))
+    return (
+        f"{name} {row['arch']}, {row['lanes']} threads: {row['registers']} registers, "
+        f"{row['spill_stores']}/{row['spill_loads']} B spilled, {row['shared']} B shared, "
+        f"{row['resident_warps']} warps{'' if row.get('chosen', True) else ', not launched'}"
+    )
+
+
+BENCHMARK = Benchmark(
+    "launched",
+    __doc__,
+    {"kernels": rows},
+    {
+        "--arch": several(["sm_80", "sm_90"], choices=MULTIPROCESSORS),
+        "--rooms": several(list(ROOMS), choices=ROOMS),
+    },
+    place=("", "rows"),
+    line=text,
+    folder="counted",
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(BENCHMARK))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts import ROOT
-from scripts.registry import benchmarks
+from scripts.registry import MODULES, benchmarks
 from trnqc.bench import Section, page
 
 MEASURED = ROOT / "profiles" / "measured"
@@ -22,7 +22,7 @@ MEASURED = ROOT / "profiles" / "measured"
 
 def sections(measured: Path) -> Iterator[Section]:
     """The sections of all machines, those of one subject one after another."""
-    shown = [(one.record, part, *entry) for _, one in benchmarks() for part, entry in one.shown.items()]
+    shown = [(one.record, part, *entry) for _, one in benchmarks(MODULES) for part, entry in one.shown.items()]
     for name, part, heading, figures_of in shown:
         for path in sorted(measured.glob(f"*/{name}*.json")):
             record = json.loads(path.read_text(encoding="utf-8")).get("parts", {}).get(part)

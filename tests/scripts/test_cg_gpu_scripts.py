@@ -103,4 +103,4 @@ def test_registers_are_told_beside_the_reference():
     assert result["spill_stores"] == result["spill_loads"] == 0 and result["resident_warps"] >= 16
     assert result["traffic"] <= 1.05 and result["mul_and_fma"] > 200
     assert "reference_registers" not in result
-    assert "mace-medium forward" in str(cg_registers.table([result]).columns[0]._cells)
+    assert "mace-medium forward" in cg_registers.text(result)
