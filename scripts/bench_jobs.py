@@ -11,15 +11,15 @@ resident memory is the system's (VmHWM), set back at the start of every stage. R
 from __future__ import annotations
 
 import argparse
-import json
 import re
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from scripts.measuring import heading, machine, record_file, write_json
+from scripts.registry import Benchmark, Part, Row, Rows, main, number
 
 
 class Stages:
@@ -121,40 +121,53 @@ def lattice() -> tuple[Any, Any]:
     return mol, df.addons.make_auxmol(mol, basis)
 
 
-def main() -> None:
-    """Run one case and enter it in the record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("case", help="`large`, an xyz file, or a name from examples/molecules")
-    parser.add_argument("--max-memory", required=True, metavar="SIZE")
-    parser.add_argument("--basis", default="cc-pvdz")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--checkpoint", type=Path, metavar="DIR")
-    parser.add_argument("--out", type=Path, default=record_file("jobs"))
-    args = parser.parse_args()
+def measured(asked: argparse.Namespace) -> Rows:
+    """The one row of a case, with its stages."""
     from trnqc.host.memory import parse_memory
 
-    stages, cap = Stages(), parse_memory(args.max_memory)
+    stages, cap = Stages(), parse_memory(asked.max_memory)
     before = resident("VmRSS")
-    figures = (of_shape if args.case == "large" else of_molecule)(args, cap, stages)
+    figures = (of_shape if asked.case == "large" else of_molecule)(asked, cap, stages)
     stages.end()
     peak = max(int(row["peak_bytes"]) for row in stages.by_stage.values())
-    row = {
+    yield {
         "cap_bytes": cap,
         "peak_bytes": peak,
         "above_cap_bytes": peak - cap,
         "bytes_after_imports": before,
-        "threads": args.threads,
+        "threads": asked.threads,
         **figures,
         "stages": stages.by_stage,
-        **heading(),
-        "machine": machine(),
     }
-    record = json.loads(args.out.read_text()) if args.out.exists() else {"cases": {}}
-    name = args.case if args.case == "large" else f"{Path(args.case).stem}/{args.basis}"
-    record["cases"][f"{name}, {args.max_memory}"] = row
-    write_json(record, args.out)
-    print(json.dumps(row, indent=1))
 
+
+def cases(asked: argparse.Namespace) -> dict[str, Part]:
+    """The case by its name in the record."""
+    name = asked.case if asked.case == "large" else f"{Path(asked.case).stem}/{asked.basis}"
+    return {f"{name}, {asked.max_memory}": measured}
+
+
+def text(row: Row) -> str:
+    """The peak, and a line for each stage."""
+    lines = (f"  {stage}: {x['seconds']:.2f} s, {x['peak_bytes'] / 1e6:.0f} MB" for stage, x in row["stages"].items())
+    return "\n".join((f"{row['factors']}, peak {row['peak_bytes'] / 1e6:.0f} MB", *lines))
+
+
+BENCHMARK = Benchmark(
+    "jobs",
+    __doc__,
+    {},
+    {
+        "case": {"help": "`large`, an xyz file, or a name from examples/molecules"},
+        "--max-memory": {"required": True, "metavar": "SIZE"},
+        "--basis": {"default": "cc-pvdz"},
+        "--threads": number(2),
+        "--checkpoint": {"type": Path, "metavar": "DIR"},
+    },
+    place=("cases", ""),
+    line=text,
+    cases=cases,
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(BENCHMARK))

@@ -10,16 +10,15 @@ the slope of log(seconds) over log(n) in the upper half of the sizes.
 from __future__ import annotations
 
 import argparse
-import json
-from pathlib import Path
+import sys
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from scripts.jobs.scaling_plot import plot
-from scripts.measuring import heading, machine, process, record_file, write_json
+from scripts.measuring import process
+from scripts.registry import SWITCH, Benchmark, Row, Rows, main, number, stored
 
 SIZES = tuple(range(2, 21, 2))
 # Stage -> power of n: J/K and integrals before screening, which takes up to one or two off; the rest by counting.
@@ -35,54 +34,30 @@ EXPECTED = {
 MEMORY_EXPECTED = 3
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--max-n", type=int, default=SIZES[-1])
-    parser.add_argument("--basis", default="cc-pvdz")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--again", action="store_true", help="run sizes that the record has already")
-    parser.add_argument("--out", type=Path, default=record_file("scaling"))
-    args = parser.parse_args()
-    rows = {} if args.again else recorded(args)
-    for n in (n for n in SIZES if n <= args.max_n and n not in rows):
-        rows[n] = run(n, args)
-        write_json(record_of(list(rows.values()), args), args.out)
-    record = record_of([rows[n] for n in sorted(rows)], args)
-    write_json(record, args.out)
-    args.out.with_suffix(".svg").write_text(plot(record), encoding="utf-8")
-    show(record)
-
-
-def recorded(args: argparse.Namespace) -> dict[int, dict[str, Any]]:
+def recorded(asked: argparse.Namespace) -> dict[int, Row]:
     """Rows of an earlier run of the same series, by n."""
-    if not args.out.exists():
-        return {}
-    record = json.loads(args.out.read_text())
-    same = (record["basis"], record["threads"]) == (args.basis, args.threads)
-    return {row["n"]: row for row in record["rows"]} if same else {}
+    record = stored(asked.out)
+    same = (record.get("basis"), record.get("threads")) == (asked.basis, asked.threads)
+    return {row["n"]: row for row in record["rows"]} if same and not asked.again else {}
 
 
-def run(n: int, args: argparse.Namespace) -> dict[str, Any]:
-    environment = {"OMP_NUM_THREADS": str(args.threads)}
-    row: dict[str, Any] = process(
-        "scripts.jobs.scaling_job", str(n), args.basis, str(args.threads), environment=environment
-    )
-    return row
+def rows(asked: argparse.Namespace) -> Rows:
+    """The sizes, of which those that the record has are not run again."""
+    known, environment = recorded(asked), {"OMP_NUM_THREADS": str(asked.threads)}
+    for n in sorted({*known, *(n for n in SIZES if n <= asked.max_n)}):
+        job = ("scripts.jobs.scaling_job", str(n), asked.basis, str(asked.threads))
+        yield known[n] if n in known else process(*job, environment=environment)
 
 
-def record_of(rows: list[dict[str, Any]], args: argparse.Namespace) -> dict[str, Any]:
-    stages = [stage for stage in EXPECTED if rows and all(stage in row["seconds"] for row in rows)]
-    exponents = {stage: exponent(rows, lambda row, stage=stage: row["seconds"][stage]) for stage in stages}
-    memory = exponent(rows, lambda row: max(row["peak_mb"].values()) - row["peak_mb"]["start"])
-    return heading() | {
-        "machine": machine(),
-        "basis": args.basis,
-        "threads": args.threads,
+def exponents(record: Row) -> dict[str, Any]:
+    """Exponents of the stages and of the memory, beside those that are expected."""
+    rows = record["rows"]
+    stages = [stage for stage in EXPECTED if all(stage in row["seconds"] for row in rows)]
+    return {
         "expected": EXPECTED,
-        "exponents": exponents,
+        "exponents": {stage: exponent(rows, lambda row, stage=stage: row["seconds"][stage]) for stage in stages},
         "memory_expected": MEMORY_EXPECTED,
-        "memory_exponent": memory,
-        "rows": rows,
+        "memory_exponent": exponent(rows, lambda row: max(row["peak_mb"].values()) - row["peak_mb"]["start"]),
     }
 
 
@@ -95,16 +70,36 @@ def exponent(rows: list[dict[str, Any]], value: Any) -> float | None:
     return float(np.polyfit(n, y, 1)[0])
 
 
-def show(record: dict[str, Any]) -> None:
-    table = Table("stage", *(f"n={row['n']}, s" for row in record["rows"]), "exponent", "expected")
-    for stage, slope in record["exponents"].items():
-        cells = [f"{row['seconds'][stage]:.2f}" for row in record["rows"]]
-        table.add_row(stage, *cells, "" if slope is None else f"{slope:.1f}", str(record["expected"][stage]))
-    peaks = [f"{max(row['peak_mb'].values()):.0f} MB" for row in record["rows"]]
-    slope = record["memory_exponent"]
-    table.add_row("peak memory", *peaks, "" if slope is None else f"{slope:.1f}", str(record["memory_expected"]))
-    Console().print(table)
+def table(part: str, rows: list[Row]) -> Table:
+    """One line for each stage and one for the memory."""
+    found = exponents({"rows": rows})
+    table = Table("stage", *(f"n={row['n']}, s" for row in rows), "exponent", "expected")
+    for stage, slope in found["exponents"].items():
+        cells = [f"{row['seconds'][stage]:.2f}" for row in rows]
+        table.add_row(stage, *cells, "" if slope is None else f"{slope:.1f}", str(EXPECTED[stage]))
+    peaks = [f"{max(row['peak_mb'].values()):.0f} MB" for row in rows]
+    slope = found["memory_exponent"]
+    table.add_row("peak memory", *peaks, "" if slope is None else f"{slope:.1f}", str(MEMORY_EXPECTED))
+    return table
 
+
+BENCHMARK = Benchmark(
+    "scaling",
+    __doc__,
+    {"clusters": rows},
+    {
+        "--max-n": number(SIZES[-1]),
+        "--basis": {"default": "cc-pvdz"},
+        "--threads": number(1),
+        "--again": SWITCH | {"help": "run sizes that the record has already"},
+    },
+    place=("", "rows"),
+    line=lambda row: f"of {row['n']} waters: {row['seconds']['pairs']:.2f} s for the pairs",
+    table=table,
+    facts=lambda asked: {"basis": asked.basis, "threads": asked.threads},
+    figure=plot,
+    summary=exponents,
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(BENCHMARK))

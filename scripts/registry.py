@@ -37,6 +37,11 @@ MODULES = (
     "scripts.bench_eri",
     "scripts.bench_contract",
     "scripts.bench_first_use",
+    "scripts.bench_jobs",
+    "scripts.jobs.bench_ranks",
+    "scripts.bench_scaling",
+    "scripts.scf.optimisation",
+    "scripts.mp2_properties.geometries",
     "scripts.bench_mp2_properties",
     "scripts.bench_mp2_cpu",
     "scripts.mp2_cpu.bench_ump2",
@@ -244,7 +249,7 @@ def main(benchmark: Benchmark, argv: Sequence[str] | None = None) -> int:
 def run(benchmark: Benchmark, asked: argparse.Namespace) -> int:
     """Measure the parts that are asked for, print them, and enter them in the record."""
     console, failed = Console(soft_wrap=True), False
-    out = vectors.beside(asked.out) if asked.out else None
+    out = asked.out = vectors.beside(asked.out) if asked.out else None
     parts = dict(benchmark.parts) | dict(benchmark.cases(asked))
     for part in asked.parts_asked if len(benchmark.parts) > 1 else parts:
         began, rows = time.perf_counter(), []
@@ -275,7 +280,7 @@ def store(benchmark: Benchmark, asked: argparse.Namespace, out: Path, part: str,
         ran = {"compiler": find_compiler().label}
     else:
         ran = {"kind": benchmark.folder}
-    benchmark.enter(record, part, rows, **ran, seconds=seconds, **benchmark.facts(asked))
+    benchmark.enter(record, part, rows, **(ran | {"seconds": seconds} | dict(benchmark.facts(asked))))
     record |= benchmark.summary(record)
     write_json(record, out)
     if benchmark.figure:

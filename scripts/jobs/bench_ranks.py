@@ -21,36 +21,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from scripts import ROOT
-from scripts.measuring import heading, in_turns, machine, record_file, write_json
+from scripts.measuring import in_turns
+from scripts.registry import Benchmark, Part, Row, Rows, main, number, several
 
 SERIAL = ("SCF",)
 
 
-def main() -> None:
-    args = arguments()
-    record = heading() | {"machine": machine(), "threads_a_rank": 1, "cases": {}}
-    with tempfile.TemporaryDirectory() as directory:
-        for case in args.case:
-            record["cases"][case] = measure(case, args, Path(directory))
-    write_json(record, args.out)
-    show(record)
-
-
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--case", nargs="+", default=["water10/cc-pvdz"], metavar="MOLECULE/BASIS")
-    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--schedule", default="dynamic")
-    parser.add_argument("--out", type=Path, default=record_file("jobs_ranks"))
-    return parser.parse_args()
-
-
-def measure(case: str, args: argparse.Namespace, directory: Path) -> dict[str, Any]:
+def measure(case: str, args: argparse.Namespace, directory: Path) -> Row:
     jobs = in_turns(args.rounds, {str(n): partial(mp2, case, n, args.schedule, directory) for n in args.ranks})
     builds = in_turns(1, {str(n): partial(jk, case, n, args, directory) for n in args.ranks})
     answers = {run["pairs"] for runs in jobs.values() for run in runs}
@@ -61,6 +41,8 @@ def measure(case: str, args: argparse.Namespace, directory: Path) -> dict[str, A
     whole = {n: median(shared(run["timings"]) for run in runs) for n, runs in jobs.items()}
     jk_s = {n: median(runs[0]["seconds"]) for n, runs in builds.items()}
     return {
+        "case": case,
+        "threads_a_rank": 1,
         "schedule": args.schedule,
         "rounds": args.rounds,
         "e_tot": jobs[str(args.ranks[0])][0]["e_tot"],
@@ -121,17 +103,44 @@ def environment() -> dict[str, str]:
     return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
 
 
-def show(record: dict[str, Any]) -> None:
-    for case, figures in record["cases"].items():
-        table = Table("stage", *(f"{n} ranks, s" for n in figures["stages_s"]), title=f"{case}, one thread a rank")
-        names = list(dict.fromkeys(stage for stages in figures["stages_s"].values() for stage in stages))
-        for stage in names:
-            row = [f"{stages[stage]:.2f}" if stage in stages else "" for stages in figures["stages_s"].values()]
-            table.add_row(stage + " (J and K shared)" * (stage in SERIAL), *row)
-        for what in ("mp2", "pairs", "jk"):
-            table.add_row(f"efficiency, {what}", *(f"{100 * e:.0f} %" for e in figures["efficiency"][what].values()))
-        Console().print(table)
+def table(case: str, rows: list[Row]) -> Table:
+    """One line for each stage, and the efficiencies."""
+    (figures,) = rows
+    table = Table("stage", *(f"{n} ranks, s" for n in figures["stages_s"]), title=f"{case}, one thread a rank")
+    names = list(dict.fromkeys(stage for stages in figures["stages_s"].values() for stage in stages))
+    for stage in names:
+        row = [f"{stages[stage]:.2f}" if stage in stages else "" for stages in figures["stages_s"].values()]
+        table.add_row(stage + " (J and K shared)" * (stage in SERIAL), *row)
+    for what in ("mp2", "pairs", "jk"):
+        table.add_row(f"efficiency, {what}", *(f"{100 * e:.0f} %" for e in figures["efficiency"][what].values()))
+    return table
 
+
+def rows(case: str, asked: argparse.Namespace) -> Rows:
+    """The one row of a case."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield measure(case, asked, Path(directory))
+
+
+def cases(asked: argparse.Namespace) -> dict[str, Part]:
+    """The cases that are asked for."""
+    return {case: partial(rows, case) for case in asked.case}
+
+
+BENCHMARK = Benchmark(
+    "jobs_ranks",
+    __doc__,
+    {},
+    {
+        "--case": several(["water10/cc-pvdz"], "MOLECULE/BASIS"),
+        "--ranks": several([1, 2]),
+        "--rounds": number(3),
+        "--schedule": {"default": "dynamic"},
+    },
+    place=("cases", ""),
+    table=table,
+    cases=cases,
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(BENCHMARK))

@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 from pyscf import data, gto, lib, mp, scf
-from pyscf.geomopt import geometric_solver
 from rich.console import Console
 
 import trnqc
-from scripts.measuring import record_file, write_json, write_part
+from scripts.measuring import write_json
 from scripts.mp2_properties.molecules import MOLECULES
+from scripts.registry import SWITCH, Benchmark, Part, Row, Rows, main, number
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
 from trnqc.mp2.reference.orbitals import chemical_core
 
@@ -98,6 +98,8 @@ class Recorded(lib.GradScanner):
 
 def optimised(title: str, scanner: Any, part: Path, console: Console, most_steps: int) -> dict[str, Any]:
     """Optimise; the facts, which are written to `part` after each step."""
+    from pyscf.geomopt import geometric_solver
+
     facts: dict[str, Any] = {"converged": False}
 
     def keep(recorded: Recorded) -> None:
@@ -121,31 +123,43 @@ def distances(positions: np.ndarray) -> np.ndarray:
     return np.linalg.norm(positions[pairs[0]] - positions[pairs[1]], axis=1) * data.nist.BOHR
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("case", metavar="MOLECULE/BASIS")
-    parser.add_argument("--fitted", action="store_true", help="density-fitted Hartree-Fock")
-    parser.add_argument("--conventional", action="store_true", help="again with PySCF's MP2 and exact integrals")
-    parser.add_argument("--start", type=Path, metavar="FILE", help="xyz file of the first geometry, Angstrom")
-    parser.add_argument("--most-steps", type=int, default=100)
-    parser.add_argument("--out", type=Path, default=record_file("mp2_geometries"))
+def rows(asked: argparse.Namespace) -> Rows:
+    """The one row of a case."""
     # geomeTRIC prints much, which `optimised` swallows.
-    asked, console = parser.parse_args(), Console(soft_wrap=True, file=sys.stdout)
-    name, _, basis = asked.case.partition("/")
-    mol, part = molecule(name, basis), asked.out.with_suffix(".part.json")
+    console = Console(soft_wrap=True, file=sys.stdout)
+    mol, part = molecule(*asked.case.split("/")), asked.out.with_suffix(".part.json")
     if asked.start:
         mol.set_geom_(np.array(load_geometry(asked.start).coordinates), unit="Angstrom")
-    row: dict[str, Any] = {"reference": ("UHF" if mol.spin else "RHF") + ", density-fitted" * asked.fitted}
+    row: Row = {"reference": ("UHF" if mol.spin else "RHF") + ", density-fitted" * asked.fitted}
     row["trnqc"] = optimised(f"{asked.case}, trnqc", ours(mol, asked.fitted), part, console, asked.most_steps)
     if asked.conventional:
         row["PySCF"] = optimised(f"{asked.case}, PySCF", conventional(mol), part, console, asked.most_steps)
-        ours_at, theirs_at = (distances(np.array(row[who]["coordinates_bohr"])) for who in ("trnqc", "PySCF"))
-        row["distances_angstrom"] = {"trnqc": ours_at.tolist(), "PySCF": theirs_at.tolist()}
-        console.print(f"distances, Angstrom: {ours_at} by trnqc, {theirs_at} by PySCF")
+        geometries = {who: np.array(row[who]["coordinates_bohr"]) for who in ("trnqc", "PySCF")}
+        row["distances_angstrom"] = {who: distances(positions).tolist() for who, positions in geometries.items()}
     part.unlink()
-    write_part(asked.out, asked.case, [row], threads=lib.num_threads())
-    console.print(f"written to {asked.out}")
+    yield row
 
+
+def cases(asked: argparse.Namespace) -> dict[str, Part]:
+    """The one case."""
+    return {asked.case: rows}
+
+
+BENCHMARK = Benchmark(
+    "mp2_geometries",
+    __doc__,
+    {},
+    {
+        "case": {"metavar": "MOLECULE/BASIS"},
+        "--fitted": SWITCH | {"help": "density-fitted Hartree-Fock"},
+        "--conventional": SWITCH | {"help": "again with PySCF's MP2 and exact integrals"},
+        "--start": {"type": Path, "metavar": "FILE", "help": "xyz file of the first geometry, Angstrom"},
+        "--most-steps": number(100),
+    },
+    line=lambda row: f"{row['reference']}: {row['trnqc']['number_of_steps']} steps",
+    facts=lambda asked: {"threads": lib.num_threads()},
+    cases=cases,
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(BENCHMARK))

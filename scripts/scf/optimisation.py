@@ -13,7 +13,6 @@ place in the record.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,8 @@ import numpy as np
 from pyscf import data, lib
 from rich.console import Console
 
-from scripts.measuring import record_file, write_part
 from scripts.mp2_properties.geometries import optimised
+from scripts.registry import Benchmark, Part, Row, Rows, main, several, stored
 from scripts.scf import job
 from trnqc.mp2.reference.molecule import load_geometry
 
@@ -63,31 +62,51 @@ def comparison(row: dict[str, Any]) -> dict[str, Any]:
     return facts
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("case", metavar="MOLECULE/BASIS/FUNCTIONAL/WAY", help="hf is a functional, ways: fitted direct")
-    parser.add_argument("--who", nargs="+", choices=WHO, default=WHO)
-    parser.add_argument("--start", type=Path, metavar="FILE", help="xyz file of the first geometry, Angstrom")
-    parser.add_argument("--most-steps", nargs="+", metavar="WHO=N", default=[], help="100 by default")
-    parser.add_argument("--out", type=Path, default=record_file("optimisation"), help="default: %(default)s")
+def title(asked: argparse.Namespace) -> str:
+    """The name of the case in the record."""
+    return str(asked.case) + (f" from {asked.start.stem}" if asked.start else "")
+
+
+def rows(asked: argparse.Namespace) -> Rows:
+    """The one row of a case, with what the record has of contestants that are left out."""
     # geomeTRIC prints much, which `optimised` swallows.
-    asked, console = parser.parse_args(), Console(soft_wrap=True, file=sys.stdout)
+    console = Console(soft_wrap=True, file=sys.stdout)
     most = dict.fromkeys(WHO, 100) | {who: int(n) for who, _, n in (word.partition("=") for word in asked.most_steps)}
-    name = asked.case + (f" from {asked.start.stem}" if asked.start else "")
-    record = json.loads(asked.out.read_text()) if asked.out.exists() else {"parts": {}}
-    row: dict[str, Any] = record["parts"].get(name, {"rows": [{}]})["rows"][0]
+    row: Row = stored(asked.out).get("parts", {}).get(title(asked), {"rows": [{}]})["rows"][0]
     for who in asked.who:
         part = asked.out.with_suffix(f".{who}.part.json")
         row[who] = optimisation(who, asked.case, asked.start, most[who], part, console)
         part.unlink()
-        console.print(f"{who}: {row[who]['number_of_steps']} steps, {row[who]['cpu_s']:.0f} CPU seconds")
-    if all(who in row for who in WHO):
-        row |= comparison(row)
-        console.print(
-            f"CPU seconds of PySCF over those of trnqc in {row['steps_of_both']} steps: {row['ratio_cpu']:.2f}"
-        )
-    write_part(asked.out, name, [row], threads=lib.num_threads())
+    yield row | (comparison(row) if all(who in row for who in WHO) else {})
 
+
+def cases(asked: argparse.Namespace) -> dict[str, Part]:
+    """The case by its name in the record."""
+    return {title(asked): rows}
+
+
+def text(row: Row) -> str:
+    """Steps and seconds of each contestant, and their ratio."""
+    words = [f"{who} {row[who]['number_of_steps']} steps, {row[who]['cpu_s']:.0f} CPU s" for who in WHO if who in row]
+    if "ratio_cpu" in row:
+        words.append(f"CPU seconds of PySCF over ours in {row['steps_of_both']} steps: {row['ratio_cpu']:.2f}")
+    return "; ".join(words)
+
+
+BENCHMARK = Benchmark(
+    "optimisation",
+    __doc__,
+    {},
+    {
+        "case": {"metavar": "MOLECULE/BASIS/FUNCTIONAL/WAY", "help": "hf is a functional, ways: fitted direct"},
+        "--who": several(WHO, choices=WHO),
+        "--start": {"type": Path, "metavar": "FILE", "help": "xyz file of the first geometry, Angstrom"},
+        "--most-steps": {"nargs": "+", "metavar": "WHO=N", "default": [], "help": "100 by default"},
+    },
+    line=text,
+    facts=lambda asked: {"threads": lib.num_threads()},
+    cases=cases,
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(BENCHMARK))
