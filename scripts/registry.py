@@ -53,6 +53,7 @@ MODULES = (
     "scripts.device.bench_cg",
     "scripts.device.bench_eri",
     "scripts.device.bench_mp2_cuda",
+    "scripts.device.bench_mp2",
 )
 WITHOUT_TIMES = (
     "scripts.model.blas",

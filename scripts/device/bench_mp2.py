@@ -1,34 +1,33 @@
 """Time of the fused MP2 pair kernel on a Trainium device, measured after its results agree with the CPU's.
 
-    python -m scripts.device.bench_mp2 --preset medium --precision fp32 bf16x3 [--json FILE]
-    python -m scripts.device.bench_mp2 --preset tiny --rehearse           every step but the device: no figure counts
+    python -m scripts.device.bench_mp2 --preset medium --precision fp32 bf16x3 [--out FILE]
+    python -m scripts.device.bench_mp2 --preset tiny --simulate           every step but the device: no figure counts
 
 Factors are random with elements of (ia|jb) near 0.05 Hartree. The first pass compiles and is reported apart; warm-up
 passes follow; a timed pass is all launches for all pairs, and the clock stops when the device has been synchronised.
 Reported are every repeat, their median, and the rate of needed operations: nocc nvir (nocc nvir + 1) naux, each
-product once. Without --json the record goes to profiles/measured/<machine>/mp2_<preset>.json.
+product once. Without --out the record goes to profiles/measured/MACHINE/mp2_trainium.json.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import os
 import platform
 import socket
 import statistics
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from nki_kernels import mp2_plan as plan
 from nki_kernels.descriptors.mp2_energy import KERNEL
 from scripts.device.shapes import GATE, PRESETS, factors, needed_tflop
-from scripts.measuring import command, record_file, slug, write_json
+from scripts.registry import Benchmark, Row, Rows, main, number, several
 from trnqc import __version__, backends
 from trnqc.backends.neuron.device import NeuronDevice, open_device
 from trnqc.backends.nki.device import PRECISIONS
@@ -73,10 +72,9 @@ class Launches:
         return sum(float(os.sum()) for os, _ in sums), sum(float(ss.sum()) for _, ss in sums)
 
 
-def measure(
-    device: NeuronDevice, shape: tuple[int, int, int], precision: str, warmup: int, repeats: int
-) -> dict[str, Any]:
+def measure(device: NeuronDevice, preset: str, precision: str, warmup: int, repeats: int) -> Row:
     """One record; raises TrnqcError if the device's energies fail the gate, before anything is timed."""
+    shape = PRESETS[preset]
     arrays = factors(*shape)
     reference = backends.get("cpu").pair_step("fp64").triangle(*arrays)
     exact_os, exact_ss = float(reference.os.sum()), float(reference.ss.sum())
@@ -94,6 +92,7 @@ def measure(
     times = [launches.run()[0] for _ in range(repeats)]
     (nocc, nvir, naux), median = shape, statistics.median(times)
     return {
+        "preset": preset,
         "nocc": nocc,
         "nvir": nvir,
         "naux": naux,
@@ -110,61 +109,53 @@ def measure(
     }
 
 
-def machine() -> str:
+def opened(asked: argparse.Namespace) -> str:
+    """Open the device, or CPU tensors with kernels in the simulator."""
+    asked.versions = {} if asked.simulate else dict(backends.get("neuron").status().versions)
+    asked.neuron = NeuronDevice("cpu", 1) if asked.simulate else open_device()
     return instance_type() or socket.gethostname()
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--preset", default="medium", choices=PRESETS)
-    parser.add_argument("--precision", nargs="+", default=["fp32", "bf16x3"], choices=PRECISIONS)
-    parser.add_argument("--warmup", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=10)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--rehearse", action="store_true", help="CPU tensors and the simulator; writes no profile")
-    return parser.parse_args()
+def rows(asked: argparse.Namespace) -> Rows:
+    """Every precision of every shape."""
+    with host_kernels("simulator") if asked.simulate else contextlib.nullcontext():
+        for preset, precision in itertools.product(asked.preset, asked.precision):
+            yield measure(asked.neuron, preset, precision, asked.warmup, asked.repeats)
 
 
-def main() -> int:
-    options = parse()
-    context: contextlib.AbstractContextManager[None]
-    versions: dict[str, str]
-    try:
-        if options.rehearse:
-            device, context = NeuronDevice("cpu", 1), host_kernels("simulator")
-            versions = {}
-        else:
-            versions = dict(backends.get("neuron").status().versions)
-            device, context = open_device(), contextlib.nullcontext()
-        with context:
-            rows = [
-                measure(device, PRESETS[options.preset], precision, options.warmup, options.repeats)
-                for precision in options.precision
-            ]
-    except TrnqcError as error:
-        print(f"device.bench_mp2: {error}", file=sys.stderr)
-        return 2
-    record = {
-        "command": command(),
-        "kind": "rehearsal in the simulator, no timing" if options.rehearse else "measured on the device",
-        "machine": machine(),
-        "versions": {"trnqc": __version__, "python": platform.python_version(), "torch": torch.__version__, **versions},
-        "environment": {name: value for name, value in sorted(os.environ.items()) if name.startswith("NEURON_")},
-        "rows": rows,
-    }
-    path = options.json
-    if path is None and not options.rehearse:
-        path = record_file(f"mp2_{slug(options.preset)}", slug(machine()))
-    if path is not None:
-        write_json(record, path)
-    for row in rows:
-        print(
-            f"{options.preset} {row['precision']}: error {row['relative_error']:.1e}, first pass "
-            f"{row['first_pass_seconds']:.2f} s, median of {options.repeats} {row['median_seconds']:.4f} s, "
-            f"{row['tflop_per_second']:.3f} TFLOP/s{' (rehearsal)' if options.rehearse else ''}"
-        )
-    return 0
+def facts(asked: argparse.Namespace) -> dict[str, Any]:
+    """Versions, and the settings of the device."""
+    import torch
 
+    versions = {"trnqc": __version__, "python": platform.python_version(), "torch": torch.__version__}
+    settings = {name: value for name, value in sorted(os.environ.items()) if name.startswith("NEURON_")}
+    return {"versions": versions | asked.versions, "environment": settings}
+
+
+def text(row: Row) -> str:
+    """The error and the times of a row."""
+    return (
+        f"{row['preset']} {row['precision']}: error {row['relative_error']:.1e}, first pass "
+        f"{row['first_pass_seconds']:.2f} s, median of {len(row['repeat_seconds'])} {row['median_seconds']:.4f} s, "
+        f"{row['tflop_per_second']:.3f} TFLOP/s"
+    )
+
+
+BENCHMARK = Benchmark(
+    "mp2_trainium",
+    __doc__,
+    {"MP2": rows},
+    {
+        "--preset": several(["medium"], choices=PRESETS),
+        "--precision": several(["fp32", "bf16x3"], choices=PRECISIONS),
+        "--warmup": number(2),
+        "--repeats": number(10),
+    },
+    place=("", "rows"),
+    line=text,
+    facts=facts,
+    device=opened,
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(BENCHMARK))
