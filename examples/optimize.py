@@ -18,7 +18,7 @@ from pyscf import scf
 import trnqc
 from trnqc.errors import TrnqcError
 from trnqc.interfaces.extxyz import write_extxyz
-from trnqc.interfaces.optimization import Step, optimize
+from trnqc.interfaces.optimization import GeometryStep, optimize
 from trnqc.interfaces.optimization_page import page
 from trnqc.mp2.reference.molecule import Geometry, build_mole, load_geometry
 
@@ -35,7 +35,7 @@ def distances(geometry: Geometry) -> dict[str, float]:
     return {pair: length for pair, length in lengths.items() if length < BOND}
 
 
-def show(number: int, step: Step) -> None:
+def show(number: int, step: GeometryStep) -> None:
     print(
         f"{number:4d}  {step.energy:18.10f} Hartree  {step.largest_force:.2e} Hartree/Bohr  {step.seconds:6.2f} s",
         flush=True,

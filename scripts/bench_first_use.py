@@ -54,14 +54,14 @@ def use(who: str, case: str, cache: Path, gradient: bool, threads: int) -> dict[
 
 def compiled(cache: Path) -> float:
     """Wait for the processes that compile, which take turns; the seconds that took."""
-    from trnqc.eri.compiled.builder import End, turn
+    from trnqc.eri.compiled.builder import BuilderEnd, turn
 
     begin = now = time.perf_counter()
     while True:
         # Long enough for the next one to begin.
         time.sleep(3)
         asked = time.perf_counter()
-        with turn(cache, End(os.getppid(), 0.0)):
+        with turn(cache, BuilderEnd(os.getppid(), 0.0)):
             now = time.perf_counter()
         if now - asked < 0.2:
             return now - begin

@@ -421,6 +421,28 @@ def test_public_names_are_documented():
     assert not silent
 
 
+# Classes of one name in several modules, and why.
+SHARED_NAMES = {
+    "Plan": "returned by einsum_plan and by sparse.plan, and public in both",
+    "SymmetricContraction": "public in trnqc.cg and in trnqc.cg.jax: the same operator for PyTorch and for JAX",
+    "TensorProduct": "public in trnqc.cg and in trnqc.cg.jax",
+    "TensorProductConv": "public in trnqc.cg and in trnqc.cg.jax",
+}
+
+
+def test_a_class_is_told_by_its_name():
+    """No two modules of trnqc define public classes of one name, so that a name says what the value is."""
+    defined = Counter(
+        node.name
+        for path in SOURCES
+        if relative(path).startswith("trnqc/")
+        for node in tree(path).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    shared = {name for name, count in defined.items() if count > 1}
+    assert shared == set(SHARED_NAMES), "a name says what the value is: GridBlock, not Block"
+
+
 def test_kernels_are_reached_by_their_descriptors_and_launched_in_one_place():
     """No module of the library imports a kernel, and one has the vendor's or our ``simulate``."""
     kernels = {path.stem for path in (ROOT / "nki_kernels" / "descriptors").glob("*.py")}

@@ -18,18 +18,18 @@ from scripts.measuring import clocked, in_turns
 from scripts.workloads import tensor_product_oracle as oracle
 from scripts.workloads.tensor_products import configuration
 from trnqc.cg.cpu.engine import engine_for
-from trnqc.cg.problem.graph import Graph
+from trnqc.cg.problem.graph import EdgeGraph
 from trnqc.cg.problem.problem import TPProblem
 
 Works = dict[str, Callable[[], Any]]
 
 
-def random_graph(nodes: int, edges: int) -> Graph:
+def random_graph(nodes: int, edges: int) -> EdgeGraph:
     """As many edges for every receiver, from random senders."""
-    return Graph(np.arange(edges) * nodes // edges, np.random.default_rng(0).integers(0, nodes, edges), nodes)
+    return EdgeGraph(np.arange(edges) * nodes // edges, np.random.default_rng(0).integers(0, nodes, edges), nodes)
 
 
-def operands(problem: TPProblem, graph: Graph, dtype: str) -> list[torch.Tensor]:
+def operands(problem: TPProblem, graph: EdgeGraph, dtype: str) -> list[torch.Tensor]:
     """x, y, w, gz and ggx, ggy, ggw."""
     make = torch.Generator().manual_seed(0)
     d1, d2, d3 = problem.dims
@@ -39,7 +39,7 @@ def operands(problem: TPProblem, graph: Graph, dtype: str) -> list[torch.Tensor]
     return [torch.randn(shape, generator=make, dtype=getattr(torch, dtype)) for shape in shapes]
 
 
-def of_e3nn(problem: TPProblem, graph: Graph, dtype: str) -> Works:
+def of_e3nn(problem: TPProblem, graph: EdgeGraph, dtype: str) -> Works:
     module = e3nn_module(problem).to(getattr(torch, dtype))
     rows, cols = torch.from_numpy(graph.rows), torch.from_numpy(graph.cols)
     x, y, w, gz, *_ = operands(problem, graph, dtype)
@@ -57,7 +57,7 @@ def of_e3nn(problem: TPProblem, graph: Graph, dtype: str) -> Works:
     return {"forward": forward, "backward": lambda: torch.autograd.grad(z, inputs, gz, retain_graph=True)}
 
 
-def of_ours(problem: TPProblem, graph: Graph, dtype: str, threads: int = 1) -> Works:
+def of_ours(problem: TPProblem, graph: EdgeGraph, dtype: str, threads: int = 1) -> Works:
     engine = engine_for(problem, dtype, threads)
     inputs = [t.numpy() for t in operands(problem, graph, dtype)]
     x, y, w, gz, ggx, ggy, ggw = inputs
@@ -69,7 +69,7 @@ def of_ours(problem: TPProblem, graph: Graph, dtype: str, threads: int = 1) -> W
     }
 
 
-def unfused(problem: TPProblem, graph: Graph, dtype: str) -> Works:
+def unfused(problem: TPProblem, graph: EdgeGraph, dtype: str) -> Works:
     """Our own product of a batch between a gather and an index_add, all into memory that is reused."""
     engine = engine_for(problem, dtype, 1)
     rows, cols = torch.from_numpy(graph.rows), torch.from_numpy(graph.cols)
@@ -136,7 +136,7 @@ def errors(label: str, dtype: str) -> dict[str, float]:
     return {name: max(map(oracle.error, *pair)) for name, pair in results.items()}
 
 
-def gain(problem: TPProblem, graph: Graph, dtype: str, threads: int, rounds: int) -> dict[str, float]:
+def gain(problem: TPProblem, graph: EdgeGraph, dtype: str, threads: int, rounds: int) -> dict[str, float]:
     """Smallest wall time of one thread over that of several."""
     contestants = {
         f"{n} {name}": clocked(work) for n in (1, threads) for name, work in of_ours(problem, graph, dtype, n).items()

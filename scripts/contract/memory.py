@@ -12,11 +12,11 @@ from scipy.stats import spearmanr
 
 from scripts.measuring import clocked, in_turns
 from trnqc.contraction.memory.fusion import fusion_front, least_memory
-from trnqc.contraction.memory.fusion_graph import Fusion
-from trnqc.contraction.memory.schedule import Schedule, schedule
+from trnqc.contraction.memory.fusion_graph import FusedTree
+from trnqc.contraction.memory.schedule import TreeSchedule, schedule
 from trnqc.contraction.memory.tiled_loops import TiledLoops
 from trnqc.contraction.run.loop_nest import run_schedule
-from trnqc.contraction.tree import Node, Tree
+from trnqc.contraction.tree import Tree, TreeNode
 from trnqc.expression.operand import Leaf
 from trnqc.expression.spaces import Index
 
@@ -30,20 +30,20 @@ def indices(**spaces: tuple[str, int]) -> dict[str, Index]:
 
 
 def a3a_tree(virtual: int = 3000, occupied: int = 100, cost: int = 1000) -> Tree:
-    x = Node("X", tuple("aecf"), (leaf("t", "ijae", 0), leaf("u", "ijcf", 1)))
-    y = Node("Y", tuple("ceaf"), (leaf("T1", "cebk", 2, cost), leaf("T2", "afbk", 3, cost)))
-    return Tree(Node("E", (), (x, y)), indices(V=("aecfb", virtual), O=("ijk", occupied)))
+    x = TreeNode("X", tuple("aecf"), (leaf("t", "ijae", 0), leaf("u", "ijcf", 1)))
+    y = TreeNode("Y", tuple("ceaf"), (leaf("T1", "cebk", 2, cost), leaf("T2", "afbk", 3, cost)))
+    return Tree(TreeNode("E", (), (x, y)), indices(V=("aecfb", virtual), O=("ijk", occupied)))
 
 
 def ladder_tree(occupied: int, virtual: int, auxiliary: int) -> Tree:
-    w = Node("W", tuple("aebf"), (leaf("B", "Qae", 0), leaf("B", "Qbf", 0)))
+    w = TreeNode("W", tuple("aebf"), (leaf("B", "Qae", 0), leaf("B", "Qbf", 0)))
     spaces = indices(O=("ij", occupied), V=("abef", virtual), K=("Q", auxiliary))
-    return Tree(Node("R", tuple("abij"), (w, leaf("t", "efij", 1))), spaces)
+    return Tree(TreeNode("R", tuple("abij"), (w, leaf("t", "efij", 1))), spaces)
 
 
 def a3a() -> dict[str, Any]:
     tree = a3a_tree()
-    plain = Fusion(tree).work
+    plain = FusedTree(tree).work
     full = fusion_front(tree, recompute=True).fusions[0]
     record: dict[str, Any] = {"without_repetition_elements": least_memory(tree).memory, "rows": []}
     print(
@@ -51,7 +51,7 @@ def a3a() -> dict[str, Any]:
     )
     print("without repeated work; with it, multiply-adds over those without a limit:")
     for tile in (1, 10, 20, 32, 50, 64, 100):
-        equal = Fusion(tree, full.fused, dict.fromkeys("aecf", tile))
+        equal = FusedTree(tree, full.fused, dict.fromkeys("aecf", tile))
         least_work = schedule(tree, equal.memory, goal="work")
         row = {"limit": equal.memory, "equal_tiles": equal.work / plain, "ours": least_work.work / plain}
         record["rows"].append(row)
@@ -61,13 +61,13 @@ def a3a() -> dict[str, Any]:
 
 def tiles(occupied: int = 8, virtual: int = 64, auxiliary: int = 128, rounds: int = 3) -> dict[str, Any]:
     tree = ladder_tree(occupied, virtual, auxiliary)
-    form = TiledLoops(Fusion(tree, {"W": frozenset("be")}))
+    form = TiledLoops(FusedTree(tree, {"W": frozenset("be")}))
     rng = np.random.default_rng(1)
     operands = {x.name: rng.standard_normal([tree.extent(i) for i in x.indices]) for x in tree.leaves}
     out = np.empty([tree.extent(i) for i in tree.root.indices])
     sizes = [size for size in (2, 4, 8, 16, 32, 64) if size <= virtual]
     trials = [{"b": b, "e": e} for b, e in product(sizes, repeat=2)]
-    plans = {str(t): Schedule(form.tiled(t), 2**17) for t in trials}
+    plans = {str(t): TreeSchedule(form.tiled(t), 2**17) for t in trials}
     times = in_turns(
         rounds, {name: clocked(partial(run_schedule, plan, operands, out)) for name, plan in plans.items()}
     )

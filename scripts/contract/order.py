@@ -17,13 +17,13 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from scripts.contract.memory import indices, ladder_tree, leaf
-from trnqc.contraction.cost.rates import Rates, measured_rates
+from trnqc.contraction.cost.rates import OperationRates, measured_rates
 from trnqc.contraction.estimate import nest_seconds
-from trnqc.contraction.memory.fusion_graph import Fusion
+from trnqc.contraction.memory.fusion_graph import FusedTree
 from trnqc.contraction.memory.loop_nest import nest_of
-from trnqc.contraction.memory.schedule import Schedule
+from trnqc.contraction.memory.schedule import TreeSchedule
 from trnqc.contraction.run.loop_nest import run_schedule
-from trnqc.contraction.tree import Node, Tree
+from trnqc.contraction.tree import Tree, TreeNode
 from trnqc.expression.operand import Leaf
 
 CLEAR, CLOSE = 1.3, 2.0
@@ -32,18 +32,20 @@ ROUNDS = 3
 
 
 def four_factors(long: int, short: int) -> Tree:
-    t1 = Node("T1", tuple("bcdf"), (leaf("B", "befl", 1), leaf("D", "cdel", 3)))
-    t2 = Node("T2", tuple("bcjk"), (t1, leaf("C", "dfjk", 2)))
-    return Tree(Node("S", tuple("abij"), (t2, leaf("A", "acik", 0))), indices(V=("abcdef", long), O=("ijkl", short)))
+    t1 = TreeNode("T1", tuple("bcdf"), (leaf("B", "befl", 1), leaf("D", "cdel", 3)))
+    t2 = TreeNode("T2", tuple("bcjk"), (t1, leaf("C", "dfjk", 2)))
+    return Tree(
+        TreeNode("S", tuple("abij"), (t2, leaf("A", "acik", 0))), indices(V=("abcdef", long), O=("ijkl", short))
+    )
 
 
 def four_index(extent: int) -> Tree:
-    step: Leaf | Node = leaf("A", "pqrs", 0)
+    step: Leaf | TreeNode = leaf("A", "pqrs", 0)
     labels = "pqrs"
     for k, (old, new) in enumerate(zip("pqrs", "abcd")):
         labels = labels.replace(old, new)
-        step = Node(("T1", "T2", "T3", "B")[k], tuple(labels), (step, leaf(f"C{new}", old + new, 1 + k)))
-    assert isinstance(step, Node)
+        step = TreeNode(("T1", "T2", "T3", "B")[k], tuple(labels), (step, leaf(f"C{new}", old + new, 1 + k)))
+    assert isinstance(step, TreeNode)
     return Tree(step, indices(N=("pqrsabcd", extent)))
 
 
@@ -84,11 +86,11 @@ def order() -> dict[str, Any]:
     return {"rates": vars(rates), "clear": CLEAR, "close": CLOSE, **total, "cases": rows}
 
 
-def _case(rates: Rates, tree: Tree, fused: Mapping[str, str], sizes: tuple[int, ...]) -> dict[str, Any]:
+def _case(rates: OperationRates, tree: Tree, fused: Mapping[str, str], sizes: tuple[int, ...]) -> dict[str, Any]:
     labels = sorted(set("".join(fused.values())))
     tiles = [dict(zip(labels, chosen)) for chosen in product(sizes, repeat=len(labels))]
     shared = {name: frozenset(chosen) for name, chosen in fused.items()}
-    schedules = [Schedule(nest_of(Fusion(tree, shared, trial)), SCRATCH) for trial in tiles]
+    schedules = [TreeSchedule(nest_of(FusedTree(tree, shared, trial)), SCRATCH) for trial in tiles]
     predicted = [nest_seconds(schedule.nest, SCRATCH, rates) for schedule in schedules]
     measured = _measured(tree, schedules)
     every = _agreement(predicted, measured, range(len(tiles)))
@@ -116,7 +118,7 @@ def _agreement(predicted: list[float], measured: list[float], chosen: Iterable[i
     ]
 
 
-def _measured(tree: Tree, schedules: list[Schedule]) -> list[float]:
+def _measured(tree: Tree, schedules: list[TreeSchedule]) -> list[float]:
     """CPU seconds, medians of rounds in which the schedules take turns."""
     rng = np.random.default_rng(1)
     operands = {x.name: rng.standard_normal([tree.extent(i) for i in x.indices]) for x in tree.leaves}

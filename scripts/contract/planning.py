@@ -10,7 +10,7 @@ from typing import Any
 import opt_einsum
 
 from trnqc.contraction import path
-from trnqc.contraction.order.network import Network
+from trnqc.contraction.order.network import LabelNetwork
 from trnqc.contraction.order.paths import splits_of
 
 CHEMICAL = dict.fromkeys("ijkl", 30) | dict.fromkeys("abcdef", 300) | {"Q": 1000}
@@ -49,7 +49,7 @@ def planners() -> dict[str, Planner]:
 
 def costs(inputs: list[str], output: str, extents: dict[str, int]) -> dict[str, int]:
     """Multiply-adds of everybody's path, by our rules."""
-    network = Network.of(inputs, output, extents)
+    network = LabelNetwork.of(inputs, output, extents)
     costs_by_planner = {}
     for name, planner in planners().items():
         steps = planner([set(x) for x in inputs], set(output), extents)

@@ -31,7 +31,7 @@ from scripts.workloads.tensor_products import CHANNELWISE, ROOFLINE, awkward, co
 from trnqc.cg.cuda.contraction_engine import CudaContractionEngine
 from trnqc.cg.cuda.device_graph import DeviceGraph
 from trnqc.cg.cuda.engine import CudaEngine
-from trnqc.cg.problem.graph import Graph
+from trnqc.cg.problem.graph import EdgeGraph
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.jit.device import Device, cuda_devices
@@ -93,7 +93,7 @@ def convolutions(
     for title, (nodes, edges) in {"small": (9, 40)}.items() if small else GRAPHS.items():
         rng = np.random.default_rng(0)
         ends = moved({"rows": rng.integers(0, nodes, edges), "cols": rng.integers(0, nodes, edges)}, tensors)
-        graph = (DeviceGraph if tensors else Graph)(**ends, n_nodes=nodes)
+        graph = (DeviceGraph if tensors else EdgeGraph)(**ends, n_nodes=nodes)
         all_inputs = operands(problem, edges, dtype, nodes)
         for name in ("conv_forward", "conv_backward"):
             inputs = moved({n: a for n, a in all_inputs.items() if n in DIRECTIONS[name].reads}, tensors)

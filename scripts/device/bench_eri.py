@@ -23,7 +23,7 @@ from pyscf import gto, scf
 
 from scripts import registry
 from scripts.registry import Benchmark, Rows, number
-from trnqc.eri.cuda.builder import JKBuilder
+from trnqc.eri.cuda.builder import CudaJKBuilder
 from trnqc.eri.cuda.tiers import NAMES
 from trnqc.jit.device import Device, cuda_devices
 from trnqc.jit.simulated_device import SimulatedDevice
@@ -48,7 +48,7 @@ def timed(work: Callable[[], Any], rounds: int) -> tuple[Any, list[float]]:
 class OnDevices(scf.hf.RHF):
     """RHF with J and K from a builder, direct and incremental."""
 
-    builder: JKBuilder
+    builder: CudaJKBuilder
 
     def get_jk(self, mol: Any = None, dm: Any = None, hermi: int = 1, with_j: bool = True, with_k: bool = True,
                omega: Any = None) -> Any:  # fmt: skip
@@ -61,7 +61,7 @@ def case(title: str, devices: Sequence[Device], rounds: int, tiers: Sequence[str
     mol = build_mole(load_geometry(name), basis)
     dm = scf.hf.init_guess_by_minao(mol)
     begin = time.perf_counter()
-    builder = JKBuilder(mol, devices=devices, tiers=tiers)
+    builder = CudaJKBuilder(mol, devices=devices, tiers=tiers)
     builder.get_jk(dm)
     row: dict[str, Any] = {"case": title, "orbitals": mol.nao_nr(), "devices": [d.name for d in devices]}
     row |= {"tiers": list(tiers), "first_build_s": time.perf_counter() - begin, "notes": builder.notes}

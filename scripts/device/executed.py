@@ -12,10 +12,10 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from trnqc.eri.classes import BOUND
-from trnqc.eri.cuda.launches import Launch
+from trnqc.eri.cuda.launches import BlockLaunch
 from trnqc.eri.jk.batch import COUNT, REALS, SCHWARZ, SHELL_A, SHELL_B
-from trnqc.eri.jk.run import Run
-from trnqc.eri.jk.tasks import Task
+from trnqc.eri.jk.run import JKPass
+from trnqc.eri.jk.tasks import QuartetTask
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Executed:
         return Executed(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
-def executed(launch: Launch, task: Task, run: Run) -> Executed:
+def executed(launch: BlockLaunch, task: QuartetTask, run: JKPass) -> Executed:
     """Return the counts of the launches of one block."""
     a = launch.arguments
     total = Executed(launches=len(launch.steps), rows=launch.rows)
@@ -59,7 +59,7 @@ def executed(launch: Launch, task: Task, run: Run) -> Executed:
     return total
 
 
-def matters(task: Task, run: Run, pair: int, begin: int, stop: int) -> np.ndarray:
+def matters(task: QuartetTask, run: JKPass, pair: int, begin: int, stop: int) -> np.ndarray:
     """Return which of the ket pairs begin .. stop pass the test of the screening program, counted from begin."""
     dm, ket, some = run.maxima, task.ket, slice(begin, stop)
     a, b = task.bra.places[pair, [SHELL_A, SHELL_B]]
@@ -70,7 +70,7 @@ def matters(task: Task, run: Run, pair: int, begin: int, stop: int) -> np.ndarra
     return np.flatnonzero(bounds >= run.reals[REALS.index("cutoff")])
 
 
-def of_row(task: Task, run: Run, pair: int, queue: np.ndarray, lanes: int) -> Executed:
+def of_row(task: QuartetTask, run: JKPass, pair: int, queue: np.ndarray, lanes: int) -> Executed:
     """Return the counts of a row whose queue has these ket pairs. The first pair of a vector has bounds for all."""
     if not len(queue):
         return Executed()
@@ -81,7 +81,7 @@ def of_row(task: Task, run: Run, pair: int, queue: np.ndarray, lanes: int) -> Ex
     return Executed(0, 0, len(queue), len(ket), int(large[:, 0].sum()), int(bras.sum()), int(large.sum()))
 
 
-def by_class(launches: Iterator[Launch], tasks: list[Task], run: Run) -> dict[str, Executed]:
+def by_class(launches: Iterator[BlockLaunch], tasks: list[QuartetTask], run: JKPass) -> dict[str, Executed]:
     """Return the counts of all launches by the digits of the class."""
     totals: dict[str, Executed] = {}
     for launch in launches:

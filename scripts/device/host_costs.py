@@ -34,10 +34,10 @@ from trnqc.backends.cuda.pairs import CudaPairStep
 from trnqc.backends.cuda.products import CublasProducts, Gpu
 from trnqc.backends.cuda.solvers import CusolverSolvers
 from trnqc.backends.pair_step import PairOptions
-from trnqc.eri.cuda.builder import JKBuilder
-from trnqc.eri.cuda.scf.extrapolation import Coefficients
-from trnqc.eri.cuda.scf.matrices import Matrices, Place, Problem
-from trnqc.jit.device import Built, CudaDevice
+from trnqc.eri.cuda.builder import CudaJKBuilder
+from trnqc.eri.cuda.scf.extrapolation import DiisCoefficients
+from trnqc.eri.cuda.scf.matrices import Matrices, Problem, ScfDevice
+from trnqc.jit.device import BuiltKernel, CudaDevice
 from trnqc.jit.recipe import Recipe
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
 
@@ -50,7 +50,7 @@ ENGINES = frozenset({"Buffer.fill", "cuMemcpyHtoDAsync"})
 class IdleDevice(RecordedDevice):
     """A GPU on a recording driver, whose kernels are emitted and never run."""
 
-    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
+    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> BuiltKernel:
         """Build a kernel as `CudaDevice` does, by the stand-in for NVRTC."""
         built = CudaDevice.build(self, recipe, lanes, accumulate=accumulate, min_blocks=min_blocks)
         handle = SimpleNamespace(name=built.signature.name, run=lambda operands, groups: None)
@@ -150,7 +150,7 @@ def coulomb_exchange(title: str, basis: str) -> dict[str, Any]:
     """A build of J and K with the density of superposed atoms."""
     mol = build_mole(load_geometry(title), basis)
     driver = IdleDriver()
-    builder = JKBuilder(mol, devices=[IdleDevice(driver, lanes=1024)])
+    builder = CudaJKBuilder(mol, devices=[IdleDevice(driver, lanes=1024)])
     dm = scf.hf.init_guess_by_minao(mol)
     first = seconds_of(lambda: builder.get_jk(dm))
     row = counted(driver, lambda: builder.get_jk(dm))
@@ -167,9 +167,9 @@ def cycle_on_gpu(title: str, basis: str) -> dict[str, Any]:
     density = mf.get_init_guess()[None]
     problem = Problem(mf.get_hcore(), overlap, x, density, occupied, incremental=True)
     with _idle_products(driver):
-        place = Place.of(JKBuilder(mf.mol, devices=[IdleDevice(driver, lanes=1024)]))
+        place = ScfDevice.of(CudaJKBuilder(mf.mol, devices=[IdleDevice(driver, lanes=1024)]))
         begin = time.perf_counter()
-        with Matrices(place, problem, Coefficients(mf, mf.diis_space)) as matrices:
+        with Matrices(place, problem, DiisCoefficients(mf, mf.diis_space)) as matrices:
             matrices.start(True)
 
             def cycle() -> None:
@@ -187,7 +187,7 @@ def cycle_on_host(title: str, basis: str) -> dict[str, Any]:
     """The same with J and K alone on the GPU, by the steps of PySCF's `scf.hf.kernel`."""
     mf = scf.RHF(build_mole(load_geometry(title), basis))
     driver = IdleDriver()
-    builder = JKBuilder(mf.mol, devices=[IdleDevice(driver, lanes=1024)])
+    builder = CudaJKBuilder(mf.mol, devices=[IdleDevice(driver, lanes=1024)])
     mf.get_jk = lambda mol, dm, hermi=1, **options: builder.get_jk(dm, hermi)
     s, h, begin = mf.get_ovlp(), mf.get_hcore(), time.perf_counter()
     x, first_dm, random = mf.check_linear_dependency(s), mf.get_init_guess(), np.random.default_rng(0)

@@ -32,19 +32,19 @@ from scripts.device.executed import Executed, by_class
 from scripts.eri.counting_device import CountingDevice
 from scripts.registers.launched import Compiled
 from scripts.registry import Benchmark, Row, Rows, listing, main, several
-from trnqc.eri.cuda.builder import JKBuilder
-from trnqc.eri.cuda.launches import Programs
+from trnqc.eri.cuda.builder import CudaJKBuilder
+from trnqc.eri.cuda.launches import DriverPrograms
 from trnqc.eri.cuda.run import DeviceRun
 from trnqc.eri.cuda.tiers import NAMES, Tier, traffic
 from trnqc.eri.jk.batch import Batch, digested
 from trnqc.eri.jk.digest import block_sizes
-from trnqc.eri.jk.run import Run
+from trnqc.eri.jk.run import JKPass
 from trnqc.eri.kernels.quartet import quartet_function
 from trnqc.gen import Var, const
 from trnqc.gen import cost as costs
 from trnqc.gen import statements as st
 from trnqc.jit import Recipe
-from trnqc.jit.device import Built
+from trnqc.jit.device import BuiltKernel
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
 
 HOST = ROOT / "profiles" / "counted" / "host_costs.json"
@@ -87,22 +87,22 @@ class SizedDevice(CountingDevice):
         super().__init__(multiprocessors=model.multiprocessors)
         self.compiled, self.arch = Compiled(model.arch), model.arch
 
-    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
+    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> BuiltKernel:
         return self.compiled.build(recipe, lanes, accumulate=accumulate, min_blocks=min_blocks)
 
-    def report(self, programs: Programs) -> dict[str, Any]:
+    def report(self, programs: DriverPrograms) -> dict[str, Any]:
         """Return registers, spills and resident warps of the kernel of integrals."""
         tier = programs.tier
         form = programs.work.signature.name, tier.accumulate, tier.min_blocks
         return next(r for r in self.compiled.rows if form == (r["kernel"], r["accumulate"], r["min_blocks"]))
 
 
-class ExecutedBuilder(JKBuilder):
+class ExecutedBuilder(CudaJKBuilder):
     """J and K on such a device, which keeps what the launches of the last pass execute, by class."""
 
     counts: dict[str, Executed]
 
-    def _summed(self, run: Run, tables: Any, libraries: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _summed(self, run: JKPass, tables: Any, libraries: Any) -> tuple[np.ndarray, np.ndarray]:
         tasks = self._own_tasks(tables)
         share = DeviceRun(self._residents[0], self._kernels[0], run, tasks, 0, 1, self._note)
         self.counts = by_class(iter(share.plan.launches), tasks, run)
@@ -150,7 +150,7 @@ def _first_while(program: st.Statement) -> st.While:
 def _level(program: st.Statement, rows: int) -> Level:
     """Return the cost of a program with one density and so many primitive pairs of the ket records."""
 
-    def number(count: costs.Count) -> int:
+    def number(count: costs.TripPolynomial) -> int:
         return count.at(**{name: _trips(name, rows) for name in count.names})
 
     cost = costs.cost(program)

@@ -38,22 +38,22 @@ from scripts.workloads.tensor_products import awkward
 from trnqc.backends.cuda.gamma import CudaGamma
 from trnqc.backends.cuda.pairs import CudaPairStep
 from trnqc.backends.cuda.products import Gpu, SimulatedProducts
-from trnqc.backends.cuda.share import Orbitals
+from trnqc.backends.cuda.share import DeviceFactors
 from trnqc.backends.cuda.solvers import SimulatedSolvers
 from trnqc.backends.gamma import GammaOptions
 from trnqc.backends.pair_step import PairOptions
 from trnqc.cg.cuda.engine import CudaEngine
 from trnqc.cg.cuda.segments import segments
-from trnqc.cg.problem.graph import Graph
+from trnqc.cg.problem.graph import EdgeGraph
 from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.eri.classes import QuartetClass
 from trnqc.eri.cuda import forms, launches
-from trnqc.eri.cuda.builder import JKBuilder
+from trnqc.eri.cuda.builder import CudaJKBuilder
 from trnqc.eri.cuda.tiers import Tier, candidates
 from trnqc.errors import SimulationError
 from trnqc.gen import emit_cuda
 from trnqc.jit import Recipe, emulator
-from trnqc.jit.device import Built
+from trnqc.jit.device import BuiltKernel
 from trnqc.jit.simulated_device import SimulatedDevice
 
 Arrays = Sequence[np.ndarray]
@@ -173,7 +173,7 @@ class Edited(SimulatedDevice):
         super().__init__(**options)
         self.mutant, self.texts = mutant, dict[str, str]()
 
-    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
+    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> BuiltKernel:
         options: dict[str, Any] = {"accumulate": accumulate, "min_blocks": min_blocks}
         text = emit_cuda(*recipe.functions(), lanes=lanes, **options)
         # Kernels of two problems may have the same name.
@@ -182,7 +182,7 @@ class Edited(SimulatedDevice):
         if self.mutant is None or self.mutant.kernel != name:
             return super().build(recipe, lanes, **options)
         kernel = emulator.build(replace(recipe, module="", text=self.mutant.of(text)), lanes, **options)
-        return Built(kernel.signature, lanes, kernel)
+        return BuiltKernel(kernel.signature, lanes, kernel)
 
 
 def mp2(device: Edited) -> Arrays:
@@ -195,9 +195,9 @@ def mp2(device: Edited) -> Arrays:
         triangle = step.triangle(B, eps_occ, eps_vir, None)
         opposite = step.opposite_spin(B, B[:2], (eps_occ, eps_occ[:2]), (eps_vir, eps_vir))
         results += [triangle.os, triangle.ss, opposite.os]
-        for other in (None, Orbitals(B[:2], eps_occ[:2], eps_vir)):
+        for other in (None, DeviceFactors(B[:2], eps_occ[:2], eps_vir)):
             options = GammaOptions(2.0, 1.0 if other is None else 0.0, precision)
-            gamma = CudaGamma(gpus, Orbitals(B, eps_occ, eps_vir), other, options)
+            gamma = CudaGamma(gpus, DeviceFactors(B, eps_occ, eps_vir), other, options)
             gamma.run(partial(_keep, results))
     return results
 
@@ -210,7 +210,7 @@ def cg(device: Edited) -> Arrays:
     """Products and convolutions of small problems in all passes, with sums in order and by atomics."""
     results: list[np.ndarray] = []
     rng = np.random.default_rng(0)
-    graph = Graph(np.sort(rng.integers(1, 5, 60)), rng.integers(0, 5, 60), 5)
+    graph = EdgeGraph(np.sort(rng.integers(1, 5, 60)), rng.integers(0, 5, 60), 5)
     for label in ("uvu-y3", "uvw-shared"):
         problem = awkward(label)
         # Segments of two edges, so that several blocks add to a node.
@@ -237,7 +237,7 @@ def eri(device: Edited, tiers: Sequence[str] = ()) -> Arrays:
         return (replace(tier, tile=TILE) for tier in candidates(cls))
 
     with mock.patch.object(forms, "candidates", small):
-        vj, vk = JKBuilder(mol, devices=[device], tiers=tiers).get_jk(scf.hf.init_guess_by_1e(mol) + 0.1)
+        vj, vk = CudaJKBuilder(mol, devices=[device], tiers=tiers).get_jk(scf.hf.init_guess_by_1e(mol) + 0.1)
     assert vj is not None and vk is not None
     return [vj, vk]
 
@@ -259,7 +259,9 @@ WORKLOADS: dict[str, tuple[Callable[[Edited], Arrays], int]] = {
 LIKE_OTHERS = re.compile(r"(work_jk|screen_jk|targets)_eri_(?!1010)")
 
 
-def _outputs(engine: CudaEngine, name: str, problem: Any, edges: int, graph: Graph | None = None) -> list[np.ndarray]:
+def _outputs(
+    engine: CudaEngine, name: str, problem: Any, edges: int, graph: EdgeGraph | None = None
+) -> list[np.ndarray]:
     inputs = operands(problem, edges, "float64", None if graph is None else graph.n_nodes)
     reads = DIRECTIONS.get(name, DIRECTIONS["double_backward"]).reads
     result = getattr(engine, name)(*(inputs[n] for n in reads), *([] if graph is None else [graph]))

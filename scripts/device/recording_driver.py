@@ -21,7 +21,7 @@ import numpy as np
 from scripts.device.recorded_graphs import GraphBuilder
 from trnqc.errors import BackendUnavailable
 from trnqc.jit import emulator
-from trnqc.jit.device import Built, CudaDevice
+from trnqc.jit.device import BuiltKernel, CudaDevice
 from trnqc.jit.gpu import Bindings
 from trnqc.jit.recipe import Recipe
 from trnqc.jit.simulated_device import BLOCKS
@@ -251,7 +251,7 @@ class RecordedDevice(CudaDevice):
         super().__init__(index, streams, driver.bindings)
         self.driver, self.most_lanes = driver, lanes
 
-    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
+    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> BuiltKernel:
         """Build a kernel as `CudaDevice` does, and compile its text for the CPU, which launches run."""
         built = super().build(recipe, lanes, accumulate=accumulate, min_blocks=min_blocks)
         kernel = emulator.build(recipe, lanes, accumulate=accumulate, min_blocks=min_blocks, checked=False)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from trnqc.jit import Recipe
-from trnqc.jit.cuda.prepared import Launch, Prepared
-from trnqc.jit.device import Argument, Built, DeviceArray, ExternalStream, no_memory
+from trnqc.jit.cuda.prepared import PreparedLaunch, PreparedLaunches
+from trnqc.jit.device import Argument, BuiltKernel, DeviceArray, ExternalStream, no_memory
 
 # NVIDIA's A100 with 80 GB, from its data sheet: multiprocessors, bytes of memory, and threads of a block.
 MULTIPROCESSORS, MEMORY, LANES = 108, 80 * 10**9, 1024
@@ -51,9 +51,9 @@ class CountingDevice:
     def free_memory(self) -> int:
         return self.memory - self.used
 
-    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
+    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> BuiltKernel:
         (signature,) = recipe.signatures
-        return Built(signature, lanes, None, blocks=BLOCKS)
+        return BuiltKernel(signature, lanes, None, blocks=BLOCKS)
 
     def upload(self, array: np.ndarray) -> DeviceArray:
         memory = self.zeros(*array.shape, dtype=array.dtype)
@@ -92,11 +92,11 @@ class CountingDevice:
         self.used -= sum(memory.nbytes for memory in memories)
 
     def launch(
-        self, built: Built, groups: int, arguments: Mapping[str, Argument], stream: int | ExternalStream = 0
+        self, built: BuiltKernel, groups: int, arguments: Mapping[str, Argument], stream: int | ExternalStream = 0
     ) -> None:
         self.launches[built.signature.name] += 1
 
-    def prepare(self, launches: Sequence[Launch]) -> Prepared:
+    def prepare(self, launches: Sequence[PreparedLaunch]) -> PreparedLaunches:
         return _CountedLaunches(self, launches)
 
     def synchronize(self, stream: int | None = None) -> None:
@@ -105,10 +105,10 @@ class CountingDevice:
 
 @dataclass(frozen=True, eq=False)
 class _CountedLaunches:
-    """Launches that are counted; see `trnqc.jit.cuda.prepared.Prepared`."""
+    """Launches that are counted; see `trnqc.jit.cuda.prepared.PreparedLaunches`."""
 
     device: CountingDevice
-    launches: Sequence[Launch]
+    launches: Sequence[PreparedLaunch]
 
     def launch(self) -> None:
         for each in self.launches:

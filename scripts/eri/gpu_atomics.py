@@ -31,18 +31,18 @@ from scripts.eri.counting_device import CountingDevice
 from scripts.registers.launched import Compiled
 from scripts.registry import Benchmark, Row, Rows, listing, main, several
 from trnqc.eri.cuda import blocks, forms
-from trnqc.eri.cuda.builder import JKBuilder
-from trnqc.eri.cuda.launches import Launch
+from trnqc.eri.cuda.builder import CudaJKBuilder
+from trnqc.eri.cuda.launches import BlockLaunch
 from trnqc.eri.cuda.run import DeviceRun
 from trnqc.eri.cuda.slots import slots_of
 from trnqc.eri.cuda.tiers import TILE, candidates
 from trnqc.eri.cuda.tile import share_slots
 from trnqc.eri.jk.batch import REALS, SCHWARZ, SHELL_A, SHELL_B
 from trnqc.eri.jk.digest import BLOCKS, block_sizes
-from trnqc.eri.jk.run import Run
-from trnqc.eri.jk.tasks import Task
+from trnqc.eri.jk.run import JKPass
+from trnqc.eri.jk.tasks import QuartetTask
 from trnqc.jit import Recipe
-from trnqc.jit.device import Built
+from trnqc.jit.device import BuiltKernel
 from trnqc.jit.occupancy import WARP
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
 
@@ -56,11 +56,11 @@ class CompilingDevice(CountingDevice):
         super().__init__()
         self.compiled = Compiled(ARCH)
 
-    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
+    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> BuiltKernel:
         return self.compiled.build(recipe, lanes, accumulate=accumulate, min_blocks=min_blocks)
 
 
-def queue_of(task: Task, run: Run, pair: int, begin: int, end: int) -> np.ndarray:
+def queue_of(task: QuartetTask, run: JKPass, pair: int, begin: int, end: int) -> np.ndarray:
     """Return the ket pairs of a row that pass the test of the screening program."""
     dm, kets = run.maxima, np.arange(begin, min(end, pair + 1) if task.bra is task.ket else end)
     a, b = task.bra.places[pair, [SHELL_A, SHELL_B]]
@@ -71,7 +71,7 @@ def queue_of(task: Task, run: Run, pair: int, begin: int, end: int) -> np.ndarra
     return kets[bounds >= run.reals[REALS.index("cutoff")]]
 
 
-def count(launch: Launch, task: Task, run: Run) -> Counter[str]:
+def count(launch: BlockLaunch, task: QuartetTask, run: JKPass) -> Counter[str]:
     """Count the additions of a launch of a class without general contractions, for one density."""
     given, lanes = launch.arguments, launch.programs.work.lanes
     sizes, cls, tile = block_sizes(task.cls), task.cls, launch.programs.tier.tile
@@ -106,14 +106,14 @@ def count(launch: Launch, task: Task, run: Run) -> Counter[str]:
     return found
 
 
-class CountingBuilder(JKBuilder):
+class CountingBuilder(CudaJKBuilder):
     """J and K on a counting device, which keeps the counts of the last pass by the digits of the classes."""
 
     def __init__(self, mol: gto.Mole) -> None:
         super().__init__(mol, devices=[CompilingDevice()])
         self.counts: dict[str, Counter[str]] = defaultdict(Counter)
 
-    def _summed(self, run: Run, tables: Any, libraries: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _summed(self, run: JKPass, tables: Any, libraries: Any) -> tuple[np.ndarray, np.ndarray]:
         tasks = self._own_tasks(tables)
         share = DeviceRun(self._residents[0], self._kernels[0], run, tasks, 0, 1, self._note)
         for launch in share.plan.launches:

@@ -31,12 +31,12 @@ from pyscf import gto, scf
 from scripts.eri.counting_device import CountingDevice
 from scripts.registry import Benchmark, Rows, main, number
 from scripts.workloads.trp_cage import FILE
-from trnqc.eri.cuda.builder import JKBuilder
+from trnqc.eri.cuda.builder import CudaJKBuilder
 from trnqc.eri.cuda.run import DeviceRun
 from trnqc.eri.jk.batch import REALS, SCHWARZ, SHELL_A, SHELL_B
 from trnqc.eri.jk.builder import JKBuilder as HostBuilder
-from trnqc.eri.jk.run import Run
-from trnqc.eri.jk.tasks import Task
+from trnqc.eri.jk.run import JKPass
+from trnqc.eri.jk.tasks import QuartetTask
 
 # Products of an integral and a density element, in Hartree, that the first SCF step leaves out.
 CUTOFF = 1e-8
@@ -56,7 +56,7 @@ class Count:
         return Count(self.schwarz + other.schwarz, self.computed + other.computed, self.variance + other.variance)
 
 
-def kets_within(task: Task, run: Run) -> np.ndarray:
+def kets_within(task: QuartetTask, run: JKPass) -> np.ndarray:
     """Return for each bra pair of a task how many ket pairs, which have falling bounds, can matter to it."""
     cutoff, largest = (run.reals[REALS.index(name)] for name in ("cutoff", "largest"))
     ket = task.ket.measures[:, SCHWARZ]
@@ -66,7 +66,7 @@ def kets_within(task: Task, run: Run) -> np.ndarray:
     return np.minimum(kets, np.arange(task.begin, task.end) + 1) if task.bra is task.ket else kets
 
 
-def computed_kets(task: Task, run: Run, pair: int, kets: int) -> int:
+def computed_kets(task: QuartetTask, run: JKPass, pair: int, kets: int) -> int:
     """Return how many of the first `kets` ket pairs matter to a bra pair, by the test of the screening program."""
     dm, some = run.maxima, slice(0, kets)
     a, b = task.bra.places[pair, [SHELL_A, SHELL_B]]
@@ -77,7 +77,7 @@ def computed_kets(task: Task, run: Run, pair: int, kets: int) -> int:
     return int((bounds >= run.reals[REALS.index("cutoff")]).sum())
 
 
-def count(task: Task, run: Run, sample: int, rng: np.random.Generator) -> Count:
+def count(task: QuartetTask, run: JKPass, sample: int, rng: np.random.Generator) -> Count:
     """Count the quartets of a task; exactly if it has no more than `sample` bra pairs that matter."""
     kets = kets_within(task, run)
     pairs = np.flatnonzero(kets)
@@ -92,7 +92,7 @@ def count(task: Task, run: Run, sample: int, rng: np.random.Generator) -> Count:
     return total
 
 
-class CountingBuilder(JKBuilder):
+class CountingBuilder(CudaJKBuilder):
     """J and K on a counting device, which keeps the counts of the last pass.
 
     Attributes
@@ -111,7 +111,7 @@ class CountingBuilder(JKBuilder):
         self.quartets: dict[str, Count] = {}
         self.memory: dict[str, int] = {}
 
-    def _summed(self, run: Run, tables: Any, libraries: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _summed(self, run: JKPass, tables: Any, libraries: Any) -> tuple[np.ndarray, np.ndarray]:
         tasks, rng = self._own_tasks(tables), np.random.default_rng(0)
         share = DeviceRun(self._residents[0], self._kernels[0], run, tasks, 0, 1, self._note)
         share.launch()

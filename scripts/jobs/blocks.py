@@ -15,7 +15,7 @@ from trnqc.mp2.factors.memory import plan_factors
 from trnqc.mp2.factors.metric import metric_of
 from trnqc.mp2.factors.shell_blocks import HalfFitted
 from trnqc.mp2.pairs.block_energies import block_energies
-from trnqc.mp2.pairs.sectors import Sector
+from trnqc.mp2.pairs.sectors import PairSector
 from trnqc.mp2.partition.blocks import pair_blocks
 from trnqc.mp2.partition.distribution import set_width
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
@@ -48,7 +48,7 @@ def measured(title: str) -> dict[str, Any]:
     factors, blocks = Factors(B, orbitals.eps_occ, orbitals.eps_vir), []
     for block in pair_blocks(orbitals.nocc, set_width(*B.shape)):
         start = time.perf_counter()
-        block_energies(block, B[block.rows], B[block.columns], Sector(factors), execution)
+        block_energies(block, B[block.rows], B[block.columns], PairSector(factors), execution)
         blocks.append({"cost": block.cost(*B.shape[1:]), "seconds": time.perf_counter() - start})
     return {
         "case": title,

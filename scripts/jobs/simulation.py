@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from trnqc.mp2.pairs.rounds import Rounds
-from trnqc.mp2.partition.distribution import AHEAD, Distribution
+from trnqc.mp2.partition.distribution import AHEAD, RowDistribution
 from trnqc.ranks import balanced, dearest_first
 
 
@@ -103,7 +103,7 @@ def _scatter(values: Sequence[float], count: int) -> np.ndarray:
 
 def factors_seconds(work: Workload, devices: int, net: Network, dynamic: bool) -> float:
     """Integrals, exchange, metric, fitting."""
-    distribution = Distribution(work.nocc, work.nvir, work.naux, devices)
+    distribution = RowDistribution(work.nocc, work.nvir, work.naux, devices)
     last = _taken(work.columns, devices, net.latency) if dynamic else _settled(work.columns, devices)
     rows = max(sum(len(distribution.sets[n]) for n in distribution.holds(rank)) for rank in range(devices))
     # In every step a device sends to one and receives from one.
@@ -137,7 +137,7 @@ def visits_seconds(work: Workload, rounds: Rounds, net: Network) -> float:
 
 def files_seconds(work: Workload, devices: int, net: Network) -> float:
     """Pairs taken from one counter, dearest first, their rows read ahead from the shared file system."""
-    distribution = Distribution(work.nocc, work.nvir, work.naux, 1)
+    distribution = RowDistribution(work.nocc, work.nvir, work.naux, 1)
     costs = [b.cost(work.nvir, work.naux) for b in Rounds(distribution).blocks]
     seconds = work.pairs(costs)
     read = 2 * distribution.width * work.row_bytes
@@ -168,7 +168,7 @@ def _taken(seconds: np.ndarray, devices: int, latency: float) -> float:
 
 @cache
 def _rounds(kind: type[Rounds], nocc: int, nvir: int, naux: int, devices: int) -> Rounds:
-    return kind(Distribution(nocc, nvir, naux, devices))
+    return kind(RowDistribution(nocc, nvir, naux, devices))
 
 
 def projected(work: Workload, devices: int, net: Network) -> dict[str, dict[str, float]]:

@@ -17,7 +17,7 @@ from functools import partial
 from scripts.registry import Benchmark, Row, Rows, main, several
 from scripts.workloads.tensor_products import CHANNELWISE, configuration
 from trnqc.cg.cuda.builds import BLOCKS
-from trnqc.cg.cuda.program import program
+from trnqc.cg.cuda.program import product_kernel
 from trnqc.cg.cuda.schedule import plan
 from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.errors import CompilerError
@@ -64,7 +64,7 @@ def operations(s: st.Statement) -> int:
 def row(label: str, size: int, name: str, arch: str) -> Row:
     """Raises CompilerError."""
     kernel_plan = plan(configuration(label), name, size, LANES)
-    function = program(kernel_plan)
+    function = product_kernel(kernel_plan)
     builds = []
     # As the engine does: another form only if the first spills.
     for min_blocks in BLOCKS:

@@ -31,8 +31,8 @@ from trnqc.eri.classes import QuartetClass
 from trnqc.eri.cuda.forms import first_sound
 from trnqc.eri.jk.batch import Batch
 from trnqc.gen import emit_cuda
-from trnqc.jit import Kernel, Recipe, compile_cuda
-from trnqc.jit.device import Built
+from trnqc.jit import PtxasReport, Recipe, compile_cuda
+from trnqc.jit.device import BuiltKernel
 from trnqc.jit.occupancy import MULTIPROCESSORS, WARP, resident_warps
 
 LABELS = ("mace-large", "nequip-revmd17-aspirin")
@@ -58,7 +58,7 @@ class Compiled:
         self.name, self.arch = f"nvcc for {arch}", arch
         self.rows: list[dict[str, Any]] = []
 
-    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
+    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> BuiltKernel:
         """Compile a kernel as `CudaDevice` does, by nvcc. Raises CompilerError."""
         (signature,) = recipe.signatures
         text = emit_cuda(*recipe.functions(), lanes=lanes, accumulate=accumulate, min_blocks=min_blocks)
@@ -66,9 +66,9 @@ class Compiled:
         warps = resident_warps(kernel, lanes, self.arch)
         self.rows.append(self._row(kernel, lanes, accumulate, min_blocks, warps))
         print(f"{self.arch} {kernel}", file=sys.stderr)
-        return Built(signature, lanes, None, kernel.stack, warps * WARP // lanes, warps)
+        return BuiltKernel(signature, lanes, None, kernel.stack, warps * WARP // lanes, warps)
 
-    def _row(self, kernel: Kernel, lanes: int, accumulate: str, min_blocks: int, warps: int) -> dict[str, Any]:
+    def _row(self, kernel: PtxasReport, lanes: int, accumulate: str, min_blocks: int, warps: int) -> dict[str, Any]:
         return {
             "kernel": kernel.name,
             "arch": self.arch,

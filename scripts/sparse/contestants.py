@@ -22,7 +22,7 @@ from trnqc.sparse.network.tree import Tree
 from trnqc.sparse.run.machine_rates import machine_rates
 from trnqc.sparse.run.plan import Plan
 from trnqc.sparse.search import named_nests
-from trnqc.sparse.search.cost import Model
+from trnqc.sparse.search.cost import CostModel
 from trnqc.sparse.search.estimate import estimate
 from trnqc.sparse.search.solve import candidates
 from trnqc.sparse.search.statistics import Statistics
@@ -68,7 +68,7 @@ def compressed(x: Any) -> sparse.SparseTensor:
 
 def all_sparse(network: Network, operands: Sequence[sparse.SparseTensor]) -> Nest:
     """Return the nest of least estimated time if all tensors are stored as CSR or CSF."""
-    model = Model(Statistics(network, operands), machine_rates())
+    model = CostModel(Statistics(network, operands), machine_rates())
     solved = [candidate.nest for candidate in candidates(network, operands, machine_rates())]
     nests = [replace(nest, formats=named_nests.formats(nest, (), nest.formats[-1].sparse)).check() for nest in solved]
     return min(nests, key=lambda nest: estimate(nest, model).seconds)

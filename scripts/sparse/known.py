@@ -12,7 +12,7 @@ import numpy as np
 from trnqc.sparse.network.network import network
 from trnqc.sparse.network.tree import Tree, contractions
 from trnqc.sparse.search.fusion import Fusions
-from trnqc.sparse.search.rates import Rates
+from trnqc.sparse.search.rates import WorkRates
 from trnqc.sparse.search.solve import candidates
 from trnqc.sparse.tensors.storage import SparseTensor, from_coo
 
@@ -46,7 +46,7 @@ def solved(subscripts: str, tree: Tree, extents: dict[str, int]) -> dict[str, An
     began = time.process_time()
     smallest = next(iter(Fusions(contractions(net, tree), len(shapes)).smallest_first(1, 10.0)))
     ended = time.process_time()
-    ranked = candidates(net, operands, Rates(), tree=tree, time_limit=10.0)
+    ranked = candidates(net, operands, WorkRates(), tree=tree, time_limit=10.0)
     return {
         "order": smallest.order,
         "order of the fastest": ranked[0].nest.order,

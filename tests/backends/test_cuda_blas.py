@@ -11,7 +11,7 @@ from tests.backends.simulated_cuda import ColumnMajorBlas, RecordedCuda, Simulat
 from tests.tolerances import PRODUCT
 from trnqc import backends, blas
 from trnqc.backends.cuda import gemm, linear_algebra, solvers
-from trnqc.backends.cuda.products import Matrix
+from trnqc.backends.cuda.products import DeviceMatrix
 from trnqc.errors import BackendUnavailable, InputError, MemoryLimit, NotPositiveDefinite, UnsupportedPrecision
 
 PRECISIONS = ["fp64", "fp32", "bf16x3"]
@@ -103,7 +103,7 @@ def test_eigenvectors_are_rows_and_the_upper_triangle_is_not_read(make, n, dtype
         np.stack([np.full((n, n), np.nan, dtype), np.tril(a) + np.triu(np.full_like(a, np.nan), 1)])
     )
     values = gpu.device.zeros(n + 1, dtype=dtype)
-    assert gpu.solvers.eigenvectors(Matrix(held, n, n, n, n * n), Matrix(values, 1, n, n, 1)) == 0
+    assert gpu.solvers.eigenvectors(DeviceMatrix(held, n, n, n, n * n), DeviceMatrix(values, 1, n, n, 1)) == 0
     found, vectors = gpu.device.download(values), gpu.device.download(held)[1]
     error = 50 * np.finfo(dtype).eps * np.linalg.norm(a)
     np.testing.assert_allclose(found, [0.0, *np.linalg.eigvalsh(a)], rtol=0, atol=error)
@@ -150,7 +150,7 @@ def test_a_library_that_does_not_start_is_named(monkeypatch, library):
     monkeypatch.setattr(
         solvers, library.lower(), lambda: SimpleNamespace(create=create, FillMode=ColumnMajorBlas.FillMode)
     )
-    memory = Matrix(gpu.device.zeros(2, 2), 2, 2, 2)
+    memory = DeviceMatrix(gpu.device.zeros(2, 2), 2, 2, 2)
     with pytest.raises(
         BackendUnavailable, match=rf"{library} does not start on recorded 0 .*NOT_INITIALIZED.*pip install"
     ):

@@ -6,25 +6,27 @@ from itertools import product
 
 import pytest
 
-from trnqc.backends.cuda.blocks import USABLE, BlockPlan, Buffers, Shape, plan_blocks
+from trnqc.backends.cuda.blocks import USABLE, Buffers, FactorShape, PanelPlan, plan_blocks
 from trnqc.backends.cuda.formats import DEVICE_FORMATS
 from trnqc.errors import MemoryLimit
 from trnqc.jit.simulated_device import SimulatedDevice
 
 GB = 10**9
-MEDIUM = Shape((64, 64), (448, 448), 1536, True)
-CAFFEINE = Shape((37, 37), (509, 509), 1434, True)
+MEDIUM = FactorShape((64, 64), (448, 448), 1536, True)
+CAFFEINE = FactorShape((37, 37), (509, 509), 1434, True)
 # A cluster whose B, 31 GB in fp32, is larger than the memory of a GPU.
-LARGE = Shape((200, 200), (2600, 2600), 15000, True)
-SPINS = Shape((9, 7), (30, 32), 100, False)
+LARGE = FactorShape((200, 200), (2600, 2600), 15000, True)
+SPINS = FactorShape((9, 7), (30, 32), 100, False)
 
 
-def plan(shape: Shape, memory: int, gpus: int = 1, precision: str = "fp32", **options) -> tuple[BlockPlan, Buffers]:
+def plan(
+    shape: FactorShape, memory: int, gpus: int = 1, precision: str = "fp32", **options
+) -> tuple[PanelPlan, Buffers]:
     buffers = Buffers(DEVICE_FORMATS[precision], 2, **options)
     return plan_blocks(shape, buffers, [SimulatedDevice(f"{n}", memory) for n in range(gpus)]), buffers
 
 
-def visited(plan: BlockPlan, gpus: int, lower: bool) -> list[tuple[int, int]]:
+def visited(plan: PanelPlan, gpus: int, lower: bool) -> list[tuple[int, int]]:
     """All pairs (i, j) of all blocks, those that do not count left out."""
     return [
         (i, j)
@@ -37,7 +39,7 @@ def visited(plan: BlockPlan, gpus: int, lower: bool) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("gpus", [1, 2, 8])
-@pytest.mark.parametrize("shape", [MEDIUM, CAFFEINE, SPINS, Shape((1, 1), (5, 5), 9, True)], ids=str)
+@pytest.mark.parametrize("shape", [MEDIUM, CAFFEINE, SPINS, FactorShape((1, 1), (5, 5), 9, True)], ids=str)
 def test_every_pair_is_in_one_block(shape, gpus):
     chosen, _ = plan(shape, 24 * GB, gpus)
     pairs = visited(chosen, gpus, lower=True)
@@ -80,7 +82,7 @@ def test_gpus_have_about_the_same_work():
 
 def test_small_jobs_are_not_cut_into_pieces():
     """Each block of a small job would take less time than its launches."""
-    chosen, _ = plan(Shape((16, 16), (112, 112), 384, True), 24 * GB)
+    chosen, _ = plan(FactorShape((16, 16), (112, 112), 384, True), 24 * GB)
     assert (chosen.panel, chosen.rows, chosen.diagonal) == (16, 16, 16)
     assert str(chosen).startswith("1 panel of 16 orbitals")
     assert plan(MEDIUM, 24 * GB)[0].panel < 16

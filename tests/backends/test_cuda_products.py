@@ -11,7 +11,7 @@ import pytest
 from scripts.device.recording_driver import RecordedDevice, RecordingDriver
 from tests.backends.simulated_cuda import ColumnMajorBlas, ColumnMajorSolver
 from trnqc.backends.cuda import products
-from trnqc.backends.cuda.products import CublasProducts, Matrix, SimulatedProducts
+from trnqc.backends.cuda.products import CublasProducts, DeviceMatrix, SimulatedProducts
 from trnqc.jit.simulated_device import SimulatedDevice
 
 
@@ -33,11 +33,13 @@ def test_products_of_parts_of_arrays(monkeypatch, make, dtype, transpose):
     rng, (m, k, n), (multiplier, device) = np.random.default_rng(0), (3, 4, 5), make()
     shapes = (m, k)[:: -1 if transpose[0] else 1], (k, n)[:: -1 if transpose[1] else 1]
     wide = [rng.integers(-8, 8, (rows, columns + 3)).astype(dtype) for rows, columns in shapes]
-    left, right = (Matrix(device.upload(x), *s, x.shape[1], 2) for x, s in zip(wide, shapes))
+    left, right = (DeviceMatrix(device.upload(x), *s, x.shape[1], 2) for x, s in zip(wide, shapes))
     a, b = ((x[:, 2:-1].T if flag else x[:, 2:-1]).astype(float) for x, flag in zip(wide, transpose))
     out = device.zeros(m + 1, n + 2, dtype=np.float64 if dtype == np.float64 else np.float32)
     for add in (False, True):
-        multiplier.multiply(left, right, Matrix(out, m, n, n + 2, 1), transpose=transpose, beta=float(add), stream=1)
+        multiplier.multiply(
+            left, right, DeviceMatrix(out, m, n, n + 2, 1), transpose=transpose, beta=float(add), stream=1
+        )
         result = device.download(out).ravel()[1 : 1 + m * (n + 2)].reshape(m, n + 2)[:, :n]
         np.testing.assert_array_equal(result, (1 + add) * (a @ b))
 

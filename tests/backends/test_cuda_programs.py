@@ -51,7 +51,12 @@ def test_energies_by_the_interpreter(name, block, dtype, lanes):
     m, n, rows, _ = block
     groups, place = m * n * tiles_of(rows), 3
     out = np.full((groups + place, 2), -1.0)
-    run(programs.program(name, dtype, lanes), inputs | {"out": out, "place": place}, lanes=lanes, groups=(0, groups))
+    run(
+        programs.pair_program(name, dtype, lanes),
+        inputs | {"out": out, "place": place},
+        lanes=lanes,
+        groups=(0, groups),
+    )
     assert (out[:place] == -1).all()
     sums = out[place:].reshape(m, n, -1, 2).sum(axis=2)
     scale = np.einsum("iajb,iajb->ij", T, T / D)
@@ -68,7 +73,7 @@ def test_amplitudes_by_the_interpreter(name, block, lanes):
     m, n, rows, columns = block
     inputs |= {"direct": 1.5, "exchange": 0.5}
     before = inputs["t"].copy()
-    run(programs.program(name, "f64", lanes), inputs, lanes=lanes, groups=(0, m * n * tiles_of(rows)))
+    run(programs.pair_program(name, "f64", lanes), inputs, lanes=lanes, groups=(0, m * n * tiles_of(rows)))
     result = inputs["t"][:-1].reshape(m * rows, -1)
     exchange = 0.5 * T.transpose(0, 3, 2, 1) if same_spin(name) else 0.0
     exact = ((1.5 * T - exchange) / D).reshape(m * rows, n * columns)
@@ -112,7 +117,7 @@ def test_rows_of_B_are_packed(precision, naux):
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="needs the CUDA compiler")
 @pytest.mark.parametrize(("arch", "dtype"), [("sm_80", "f32"), pytest.param("sm_90", "f64", marks=pytest.mark.slow)])
 def test_nvcc_compiles_them_without_spills(arch, dtype):
-    functions = [programs.program(name, dtype, LANES) for name in (*ENERGIES, *AMPLITUDES)]
+    functions = [programs.pair_program(name, dtype, LANES) for name in (*ENERGIES, *AMPLITUDES)]
     functions += [packing.split(LANES), packing.pack(DEVICE_FORMATS["bf16x3" if dtype == "f32" else "fp64"], LANES)]
     text = emit_cuda(*functions, lanes=LANES, accumulate="plain")
     flags = (*nvcc.DEFAULT_FLAGS, "-Werror=all-warnings")

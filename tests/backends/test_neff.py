@@ -16,10 +16,10 @@ from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.descriptor import Infeasible
 from trnqc.backends.neuron.neff import ledger
 from trnqc.backends.neuron.neff.caches import CUSTOM_CALL, entries, option, redirected, vendor_caches
-from trnqc.backends.neuron.neff.programs import program
+from trnqc.backends.neuron.neff.programs import neff_program
 from trnqc.backends.neuron.neff.warming import warm
 from trnqc.errors import CompilerError, InputError
-from trnqc.jit import key_of
+from trnqc.jit.cache import key_of
 from trnqc.sim.launch.launch import execute
 from trnqc.sim.machine.targets import TARGETS
 from trnqc.sim.timeline.record import Recorder
@@ -85,7 +85,7 @@ def own_native(seen, key, neff=b"NEFF"):
 
 def gemm_program(constants=TILES, **changed):
     values = {"kernel": "gemm", "shape": SHAPE, "precision": "fp32", "target": "trn2"}
-    return dataclasses.replace(program(**(values | changed)), constants=constants)
+    return dataclasses.replace(neff_program(**(values | changed)), constants=constants)
 
 
 # -- where the caches are ---------------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ def test_source_and_versions_are_part_of_the_key():
 def test_without_tiles_the_ones_of_the_next_launch_are_taken(caches):
     from nki_kernels.descriptors import kernels
 
-    assert program("gemm", SHAPE, "fp32", "trn2").constants == kernels()["gemm"].default(SHAPE, "fp32")
+    assert neff_program("gemm", SHAPE, "fp32", "trn2").constants == kernels()["gemm"].default(SHAPE, "fp32")
 
 
 # -- whose they are ---------------------------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ def test_files_that_others_put_into_our_folder_are_left(caches):
 
 
 def test_clearing_one_kernel_leaves_the_others(caches):
-    other = program("mp2_energy", {"nocc": 3, "nvir": 5, "naux": 7}, "fp32", "trn2")
+    other = neff_program("mp2_energy", {"nocc": 3, "nvir": 5, "naux": 7}, "fp32", "trn2")
     folders = []
     for n, one in enumerate((gemm_program(), other)):
         with watch(one) as seen:

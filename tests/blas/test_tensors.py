@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="the operators need torch (extra 'to
 
 from trnqc import blas, torch_ops  # noqa: E402
 from trnqc.blas import tensors  # noqa: E402
-from trnqc.blas.calls import Call  # noqa: E402
+from trnqc.blas.calls import BlasCall  # noqa: E402
 from trnqc.errors import InputError, UnsupportedError  # noqa: E402
 
 
@@ -137,7 +137,7 @@ def test_it_compiles_into_a_graph():
 def test_kernels_on_tensors(name, precision):
     """What runs on a device, with the simulator in its place."""
     a, b, c = (random(20, 20) for _ in range(3))
-    call = Call(name, (a,) if name == "syrk" else (a, b), (c, 2.0, 0.5), (False, True))
+    call = BlasCall(name, (a,) if name == "syrk" else (a, b), (c, 2.0, 0.5), (False, True))
     with torch_ops.host_kernels("simulator"):
         result = tensors.on_device(call, precision)
     options = {"alpha": 2.0, "beta": 0.5, "c": c}
@@ -153,7 +153,7 @@ def test_kernels_on_tensors(name, precision):
 def test_the_kernel_of_triangular_systems_on_tensors():
     a, b = random(20, 20) + 20 * torch.eye(20), random(20, 3)
     with torch_ops.host_kernels("simulator"):
-        result = tensors.on_device(Call("trsm", (a, b), (), (False, False, False, True)), "fp32")
+        result = tensors.on_device(BlasCall("trsm", (a, b), (), (False, False, False, True)), "fp32")
     torch.testing.assert_close(result.double(), torch.linalg.solve(a.triu(), b), rtol=1e-5, atol=1e-6)
 
 
@@ -161,7 +161,7 @@ def test_the_kernel_of_factorisations_on_tensors():
     x = random(20, 40)
     a = x @ x.mT
     with torch_ops.host_kernels("simulator"):
-        result = tensors.on_device(Call("cholesky", (a,), (), (True,)), "fp32")
+        result = tensors.on_device(BlasCall("cholesky", (a,), (), (True,)), "fp32")
     torch.testing.assert_close(result.double(), torch.linalg.cholesky(a), rtol=1e-5, atol=1e-5)
 
 

@@ -10,8 +10,8 @@ from scripts.workloads.contraction_oracle import reference
 from scripts.workloads.tensor_product_oracle import constants_in_fp64
 from trnqc.cg.cpu.contraction_engine import contraction_engine, groups_of, packed, unpacked
 from trnqc.cg.problem.contraction import ContractionProblem, contraction_problem
-from trnqc.cg.problem.polynomials import Node, horner
-from trnqc.cg.programs.polynomial import Channel
+from trnqc.cg.problem.polynomials import HornerNode, horner
+from trnqc.cg.programs.polynomial import PolynomialChannel
 from trnqc.errors import InputError, IrrepsError, OperandError
 from trnqc.gen import Array, Var
 from trnqc.gen import statements as st
@@ -130,12 +130,12 @@ def test_horner_form_has_every_monomial_once() -> None:
     node = horner(terms)
     assert sorted(node.monomials()) == sorted(terms)
     assert node.degree == 3
-    assert horner([(1,)]) == Node(
+    assert horner([(1,)]) == HornerNode(
         None,
         (
             (
                 1,
-                Node((1,)),
+                HornerNode((1,)),
             ),
         ),
     )
@@ -192,7 +192,7 @@ def test_a_gradient_keeps_few_numbers_at_once(directions: int) -> None:
     problem = contraction_problem("1x0e+1x1o+1x2e+1x3o", "1x0e", 3)
     b, (node,) = Builder(), problem.components
     x, *along = ([Var(f"{name}{i}") for i in range(problem.dims[0])] for name in ("x", "h")[: 1 + directions])
-    channel = Channel(b, x, along, lambda component, m: Array("c", "f64")[problem.terms[component, m]])
+    channel = PolynomialChannel(b, x, along, lambda component, m: Array("c", "f64")[problem.terms[component, m]])
     gx = [Var(f"gx{i}") for i in range(problem.dims[0])]
     channel.gradient(0, node, Var("gb"), gx, None)
     born = {s.var: n for n, s in enumerate(b.body) if isinstance(s, st.Let)}

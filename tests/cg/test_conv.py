@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 from scripts.workloads import tensor_product_oracle as oracle
 from scripts.workloads.tensor_products import AWKWARD, awkward
 from trnqc.cg.cpu.engine import engine_for
-from trnqc.cg.problem.graph import Graph
+from trnqc.cg.problem.graph import EdgeGraph
 from trnqc.errors import OperandError
 from trnqc.host.threads import in_parallel
 
@@ -21,7 +21,7 @@ FEW = ("uvu-5", "mixed", "uvw-shared")
 
 def edges(n_nodes, *pairs):
     rows, cols = (np.array([pair[end] for pair in pairs], np.int64) for end in (0, 1))
-    return Graph(rows, cols, n_nodes)
+    return EdgeGraph(rows, cols, n_nodes)
 
 
 GRAPHS = {
@@ -98,7 +98,7 @@ def test_layout_and_shared_weights(label, shared_weights):
 @given(some.integers(1, 40), some.integers(0, 120), some.integers(0, 2**32 - 1))
 def test_any_graph(n_nodes, n_edges, seed):
     rows, cols = np.random.default_rng(seed).integers(0, n_nodes, (2, n_edges))
-    check(awkward("uvu-5"), Graph(rows, cols, n_nodes))
+    check(awkward("uvu-5"), EdgeGraph(rows, cols, n_nodes))
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_any_graph(n_nodes, n_edges, seed):
 def test_equal_bits_for_any_number_of_threads(label, shared_weights, kahan):
     problem = awkward(label, shared_weights=shared_weights)
     rows, cols = np.random.default_rng(3).integers(0, 90, (2, 400))
-    graph = Graph(rows, cols, 90)
+    graph = EdgeGraph(rows, cols, 90)
     inputs = operands(problem, graph, dtype="float32")
     first = results(problem, graph, inputs, "float32", kahan=kahan)
     for threads in (1, 2, 3, 7):
@@ -120,7 +120,7 @@ def test_shuffled_edges_give_the_same_sums():
     problem, graph = awkward("uvu-17"), GRAPHS["a hub"]
     x, y, w, *_ = operands(problem, graph)
     order = np.random.default_rng(0).permutation(graph.n_edges)
-    shuffled = Graph(graph.rows[order], graph.cols[order], graph.n_nodes)
+    shuffled = EdgeGraph(graph.rows[order], graph.cols[order], graph.n_nodes)
     engine = engine_for(problem, "float64", 1)
     again = engine.conv_forward(x, y[order], w[order], shuffled)
     assert oracle.error(again, engine.conv_forward(x, y, w, graph)) <= 1e-14

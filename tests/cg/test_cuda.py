@@ -9,11 +9,11 @@ from scripts.device.recording_driver import RecordedDevice, RecordingDriver
 from scripts.workloads import tensor_product_oracle as oracle
 from scripts.workloads.tensor_products import AWKWARD, awkward, channelwise
 from trnqc.cg.cuda.engine import CudaEngine
-from trnqc.cg.cuda.program import program
+from trnqc.cg.cuda.program import product_kernel
 from trnqc.cg.cuda.row_sums import levels, levels_rows, sum_level
 from trnqc.cg.cuda.schedule import plan
 from trnqc.cg.cuda.segments import LONGEST, segments
-from trnqc.cg.problem.graph import Graph
+from trnqc.cg.problem.graph import EdgeGraph
 from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.errors import BackendUnavailable, OperandError, UnsupportedError
 from trnqc.gen import run
@@ -23,13 +23,13 @@ CLOSE = {np.float64: 1e-14, np.float32: 1e-6}
 BATCH = ("forward", "backward", "double_backward")
 
 
-def graph(n_nodes=5, edges=23, seed=0) -> Graph:
+def graph(n_nodes=5, edges=23, seed=0) -> EdgeGraph:
     """Node 0 sends and receives nothing; edges come twice, and lead back to their start."""
     rng = np.random.default_rng(seed)
     rows, cols = rng.integers(1, n_nodes, (2, edges))
     if edges:
         rows[:2], cols[:2], rows[2] = rows[0], cols[0], cols[2]
-    return Graph(rows, cols, n_nodes)
+    return EdgeGraph(rows, cols, n_nodes)
 
 
 def operands(problem, batch, edges=None, dtype=np.float64) -> dict[str, np.ndarray]:
@@ -79,7 +79,7 @@ def test_programs_by_definition(label, layout):
         ours = taken(inputs, kernel_plan.direction.reads)
         if problem.shared_weights and "gw" in results:
             results["gw"] = np.full((batch + 1, problem.weight_numel), np.nan)
-        run(program(kernel_plan), {"first": 0, **ours, **results}, lanes=4, groups=(0, batch))
+        run(product_kernel(kernel_plan), {"first": 0, **ours, **results}, lanes=4, groups=(0, batch))
         if problem.shared_weights and "gw" in results:
             results["gw"] = results["gw"][1:].sum(axis=0)
         close(list(results.values()), expected(problem, name, ours))
@@ -146,7 +146,7 @@ def test_compensated_sums_lose_less():
     y[::LONGEST] = 4096
     inputs = {"x": np.ones((1, 3), np.float32), "y": y, "w": np.ones((n, 3), np.float32)}
     nowhere = np.zeros(n, np.int64)
-    there, device = Graph(nowhere, nowhere, 1), SimulatedDevice(lanes=4)
+    there, device = EdgeGraph(nowhere, nowhere, 1), SimulatedDevice(lanes=4)
     wanted = oracle.conv_forward(problem, *inputs.values(), there)
     plain, kept = (
         oracle.error(CudaEngine(problem, np.float32, device, kahan=kahan).conv_forward(*inputs.values(), there), wanted)
@@ -170,7 +170,7 @@ def test_sums_repeat_bit_by_bit():
 def test_segments_hold_every_edge_once(edges):
     rng = np.random.default_rng(edges)
     near, far = rng.integers(0, 4, (2, edges))
-    cut = segments(Graph(near, far, 6).by_receiver, longest=5)
+    cut = segments(EdgeGraph(near, far, 6).by_receiver, longest=5)
     held = np.concatenate([cut.order[b:e] for b, e in zip(cut.begin, cut.end)] or [[]])
     assert sorted(held) == list(range(edges))
     assert all((near[cut.order[b:e]] == n).all() for b, e, n in zip(cut.begin, cut.end, cut.node))
@@ -213,7 +213,7 @@ def test_refusals_name_both_sides():
     with pytest.raises(OperandError, match=r"y: expected float32 of shape \(2, 9\), found float64 of shape \(2, 9\)"):
         engine.forward(inputs["x"], inputs["y"].astype(np.float64), inputs["w"])
     with pytest.raises(UnsupportedError, match="deterministic"):
-        program(plan(problem, "conv_forward", 4), kahan=True, atomic=True)
+        product_kernel(plan(problem, "conv_forward", 4), kahan=True, atomic=True)
     wide = channelwise("4x7e", "200x7e", "4x7e")
     with pytest.raises(UnsupportedError, match="bytes of shared memory"):
         plan(awkward("uvw-odd").__class__("900x7e", "1x0e", "900x7e", [(0, 0, 0, "uvw", True)]), "backward", 8)

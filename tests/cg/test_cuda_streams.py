@@ -17,7 +17,7 @@ from trnqc.cg import SymmetricContraction, TensorProductConv, TPProblem
 from trnqc.cg.cuda import device_graph
 from trnqc.cg.cuda.device_graph import DeviceGraph, device_segments
 from trnqc.cg.cuda.segments import segments
-from trnqc.cg.problem.graph import Graph
+from trnqc.cg.problem.graph import EdgeGraph
 from trnqc.errors import UnsupportedError
 
 NODES, EDGES = 3, 150
@@ -90,7 +90,7 @@ def test_segments_on_the_device_are_those_of_the_host(edges):
     """Idle segments are empty and have the unused row; all others are those of the host, in the same order."""
     torch.manual_seed(edges)
     near, far = torch.randint(4, (2, edges))
-    host = segments(Graph(near.numpy(), far.numpy(), 6).by_receiver, longest=5)
+    host = segments(EdgeGraph(near.numpy(), far.numpy(), 6).by_receiver, longest=5)
     there = device_segments(near, far, 6, longest=5)
     used, cut = len(host), len(host.cut)
     for name in ("begin", "end", "node", "target"):

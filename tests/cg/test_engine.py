@@ -10,7 +10,7 @@ from scripts.workloads.tensor_products import AWKWARD, awkward
 from trnqc.cg.cpu import engine as module
 from trnqc.cg.cpu.engine import LEAST, CpuEngine, engine_for
 from trnqc.cg.cpu.recipe import recipe
-from trnqc.cg.cpu.target import Target
+from trnqc.cg.cpu.target import ProductTarget
 from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.errors import OperandError
 
@@ -138,7 +138,7 @@ def test_directions_are_built_when_called_and_once(monkeypatch):
 
 @pytest.mark.parametrize("label", AWKWARD)
 def test_programs_have_the_signatures_that_recipes_declare(label):
-    target = Target(awkward(label), "f32", 4)
+    target = ProductTarget(awkward(label), "f32", 4)
     for name in (*DIRECTIONS, *(f"{key}_kahan" for key, direction in DIRECTIONS.items() if direction.by)):
         made = recipe(target, name)
         assert [f.name for f in made.functions()] == [name] == [s.name for s in made.signatures]
@@ -149,7 +149,7 @@ def test_what_is_in_the_cache_is_not_generated(monkeypatch, tmp_path):
     problem = awkward("uvu-1")
     first = CpuEngine(problem, "float64", 1).build("forward").path
     monkeypatch.setattr("trnqc.jit.compile._loaded", {})
-    monkeypatch.setattr("trnqc.cg.cpu.batch.program", None)
+    monkeypatch.setattr("trnqc.cg.cpu.batch.batch_program", None)
     assert CpuEngine(problem.changed(label="another name"), "float64", 1).build("forward").path == first
     with pytest.raises(TypeError, match="not callable"):
         CpuEngine(problem.changed(shared_weights=not problem.shared_weights), "float64", 1).build("forward")
@@ -160,7 +160,7 @@ def test_narrower_vectors(label, lanes):
     """Those of other CPUs, and none."""
     problem = awkward(label)
     engine = CpuEngine(problem, "float64", 1)
-    engine.lanes, engine.target = lanes, Target(problem, "f64", lanes)
+    engine.lanes, engine.target = lanes, ProductTarget(problem, "f64", lanes)
     x, y, w, gz = oracle.arrays(problem, 3)
     assert oracle.error(engine.forward(x, y, w), oracle.forward(problem, x, y, w)) < 1e-14
     for actual, expected in zip(engine.backward(x, y, w, gz), oracle.backward(problem, x, y, w, gz), strict=True):

@@ -10,7 +10,7 @@ from scripts.workloads import tensor_product_oracle as oracle
 from scripts.workloads.tensor_products import awkward, configuration
 from tests.cg.test_cuda import close, expected, operands, taken
 from trnqc.cg.cuda.engine import CudaEngine
-from trnqc.cg.problem.graph import Graph
+from trnqc.cg.problem.graph import EdgeGraph
 from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.errors import BackendUnavailable
 from trnqc.jit.device import CudaDevice, cuda_devices
@@ -50,7 +50,7 @@ def test_convolutions(gpu, label, options):
         pytest.skip("compensated sums are for uvu paths with outputs of their own")
     rng = np.random.default_rng(0)
     rows, cols = rng.integers(0, 6, (2, 900))
-    there = Graph(rows, cols, 7)
+    there = EdgeGraph(rows, cols, 7)
     inputs = operands(problem, 7, len(rows))
     engine = CudaEngine(problem, np.float64, gpu, **options)
     for name in ("conv_forward", "conv_backward", "conv_double_backward"):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from trnqc.cg.problem.graph import SHARES, Graph, graph_of
+from trnqc.cg.problem.graph import SHARES, EdgeGraph, graph_of
 from trnqc.errors import EdgeIndexError
 
 
@@ -21,7 +21,7 @@ def graphs(draw):
     rng = np.random.default_rng(draw(some.integers(0, 2**32 - 1)))
     rows, cols = rng.integers(0, n_nodes, (2, draw(some.integers(0, 400))))
     # Some lists are sorted already.
-    return Graph(np.sort(rows) if draw(some.booleans()) else rows, cols, n_nodes)
+    return EdgeGraph(np.sort(rows) if draw(some.booleans()) else rows, cols, n_nodes)
 
 
 @settings(deadline=None, max_examples=60)
@@ -51,7 +51,7 @@ def test_shares_cover_all_nodes_and_are_even(graph):
 
 @pytest.mark.parametrize("n_nodes", [0, 1, 5])
 def test_no_edges(n_nodes):
-    graph = Graph(nodes(), nodes(), n_nodes)
+    graph = EdgeGraph(nodes(), nodes(), n_nodes)
     assert graph.by_receiver.starts.tolist() == [0] * (n_nodes + 1)
     assert graph.by_sender.shares[-1] == n_nodes
     assert str(graph) == f"{n_nodes} nodes, 0 edges"
@@ -93,6 +93,6 @@ def test_forgotten_after_a_while():
 )
 def test_refused(rows, cols, n_nodes, message):
     with pytest.raises(EdgeIndexError, match=message):
-        Graph(rows, cols, n_nodes)
+        EdgeGraph(rows, cols, n_nodes)
     with pytest.raises(EdgeIndexError, match=message):
         graph_of(rows, cols, n_nodes)

@@ -8,7 +8,7 @@ import pytest
 from trnqc import cg
 from trnqc.cg.cpu.engine import CpuEngine
 from trnqc.cg.cpu.interpreted import InterpretedEngine
-from trnqc.cg.problem.graph import Graph
+from trnqc.cg.problem.graph import EdgeGraph
 
 PATHS = [
     ("uvw", True, "3x1o", "2x1o", "4x1e"),
@@ -49,7 +49,7 @@ def test_a_convolution_of_more_edges_than_are_computed_at_a_time(monkeypatch):
     paths = [(0, 0, 0, "uvu", True), (1, 0, 1, "uvu", True)]
     problem = cg.TPProblem("3x0e+3x1o", "1x0e", "3x0e+3x1o", paths, shared_weights=False)
     rng = np.random.default_rng(1)
-    graph = Graph(rng.integers(0, 5, 20), rng.integers(0, 5, 20), 6)
+    graph = EdgeGraph(rng.integers(0, 5, 20), rng.integers(0, 5, 20), 6)
     a = operands(problem, 20, 6)
     ours, compiled = InterpretedEngine(problem, "float64", "a test"), CpuEngine(problem, "float64", 1)
     given = (a["x"], a["y"], a["w"], a["gz"], a["ggx"], a["ggy"], a["ggw"])

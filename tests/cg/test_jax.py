@@ -12,7 +12,7 @@ import jax.numpy as jnp  # noqa: E402
 from trnqc.cg import TPProblem  # noqa: E402
 from trnqc.cg.cpu.engine import engine_for  # noqa: E402
 from trnqc.cg.jax import TensorProduct, TensorProductConv  # noqa: E402
-from trnqc.cg.problem.graph import Graph  # noqa: E402
+from trnqc.cg.problem.graph import EdgeGraph  # noqa: E402
 from trnqc.errors import EdgeIndexError, OperandError, UnsupportedError, UnsupportedPrecision  # noqa: E402
 
 UVU = TPProblem(
@@ -51,7 +51,7 @@ def function(problem, convolution):
 
 
 def engine(problem, convolution, direction, *arrays):
-    name, graph = (f"conv_{direction}", [Graph(ROWS, COLS, NODES)]) if convolution else (direction, [])
+    name, graph = (f"conv_{direction}", [EdgeGraph(ROWS, COLS, NODES)]) if convolution else (direction, [])
     return getattr(engine_for(problem, "float64", 1), name)(*arrays, *graph)
 
 

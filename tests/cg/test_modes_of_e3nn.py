@@ -14,7 +14,7 @@ o3 = pytest.importorskip("e3nn.o3")
 
 from scripts.workloads import tensor_product_oracle as oracle  # noqa: E402
 from trnqc.cg.cpu import batch  # noqa: E402
-from trnqc.cg.cpu.target import Target  # noqa: E402
+from trnqc.cg.cpu.target import ProductTarget  # noqa: E402
 from trnqc.cg.problem.irreps import Irreps  # noqa: E402
 from trnqc.cg.problem.modes import MODES  # noqa: E402
 from trnqc.cg.problem.problem import TPProblem, from_e3nn  # noqa: E402
@@ -48,7 +48,7 @@ def products(draw):
 def forward(problem, x, y, w):
     """z by the program that is compiled otherwise, four lanes at a time."""
     z = np.full((len(x), problem.dims[2]), np.nan)
-    program = batch.program(Target(problem, "f64", 4), DIRECTIONS["forward"])
+    program = batch.batch_program(ProductTarget(problem, "f64", 4), DIRECTIONS["forward"])
     arguments = {"x": x, "y": y, "w": w, "z": z}
     if program.group is None:  # The program computes several edges together.
         arguments |= {"begin": 0, "end": len(x)}

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 from scripts.workloads import tensor_product_oracle as oracle  # noqa: E402
 from scripts.workloads.tensor_products import AWKWARD, awkward  # noqa: E402
 from trnqc.cg import TensorProduct, TensorProductConv, from_e3nn  # noqa: E402
-from trnqc.cg.problem.graph import Graph  # noqa: E402
+from trnqc.cg.problem.graph import EdgeGraph  # noqa: E402
 from trnqc.errors import MemoryLimit, OperandError, UnsupportedError, UnsupportedPrecision  # noqa: E402
 
 ROWS, COLS, NODES = np.array([0, 3, 1, 1, 2, 0, 3]), np.array([1, 3, 0, 0, 3, 2, 1]), 5
@@ -55,7 +55,7 @@ def test_a_module_is_the_definition(label, dtype, bound, layout):
 @pytest.mark.parametrize("label", ["uvu-5", "uvw-shared", "mixed"])
 def test_a_convolution_gathers_multiplies_and_sums(label, deterministic):
     module, x, y, w, rows, cols = convolution(label, deterministic=deterministic)
-    wanted = oracle.conv_forward(module.problem, *(t.numpy() for t in (x, y, w)), Graph(ROWS, COLS, NODES))
+    wanted = oracle.conv_forward(module.problem, *(t.numpy() for t in (x, y, w)), EdgeGraph(ROWS, COLS, NODES))
     assert oracle.error(module(x, y, w, rows, cols).numpy(), wanted) < 1e-14
     # The order of edges as callers have it that sort them: found here, whatever is passed.
     perm = torch.argsort(cols, stable=True)
@@ -67,7 +67,7 @@ def test_compensated_sums_are_closer():
     edges = 20_000
     x, (y, w) = operands(problem, 1, "float32")[0], operands(problem, edges, "float32")[1:3]
     index = torch.zeros(edges, dtype=torch.int64)
-    graph = Graph(index.numpy(), index.numpy(), 1)
+    graph = EdgeGraph(index.numpy(), index.numpy(), 1)
     # Terms of one sign, so that the sum grows and its rounding with it.
     x, y, w = x.abs() + 1, y.abs() + 1, w.abs() + 1
     wanted = oracle.conv_forward(problem, x.numpy(), y.numpy(), w.numpy(), graph)

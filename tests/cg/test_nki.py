@@ -9,7 +9,7 @@ from tests.nki_kernels.cg_launches import case, mace_layer
 from trnqc.cg import TPProblem
 from trnqc.cg.cpu.engine import engine_for
 from trnqc.cg.nki.engine import NkiEngine
-from trnqc.cg.problem.graph import Graph
+from trnqc.cg.problem.graph import EdgeGraph
 from trnqc.errors import (
     EdgeIndexError,
     InputError,
@@ -74,7 +74,7 @@ def test_a_layer_of_mace_has_fp32_accuracy():
 
 def test_no_edges_give_zeros():
     job = case(mace_layer(2), 3, 4)
-    graph = Graph(np.zeros(0, np.int64), np.zeros(0, np.int64), 3)
+    graph = EdgeGraph(np.zeros(0, np.int64), np.zeros(0, np.int64), 3)
     z = NkiEngine(job.problem).conv_forward(job.x, job.y[:0], job.w[:0], graph)
     assert z.shape == (3, job.problem.dims[2]) and not z.any()
 
@@ -109,7 +109,7 @@ def test_bad_input_is_refused():
     with pytest.raises(OperandError, match="y: expected finite numbers, found NaN or infinity in row 2"):
         engine.conv_forward(job.x, broken, job.w, graph)
     with pytest.raises(EdgeIndexError, match=r"rows: expected nodes 0 \.\. 2, found 7 at edge 1"):
-        Graph(np.array([0, 7]), np.array([0, 1]), 3)
+        EdgeGraph(np.array([0, 7]), np.array([0, 1]), 3)
     with pytest.raises(UnsupportedError, match="over a graph"):
         engine.forward(job.x, job.y, job.w)
     with pytest.raises(InputError, match="backend: expected one of simulator, neuron; found 'cpu'"):

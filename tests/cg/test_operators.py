@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 from scripts.workloads import tensor_product_oracle as oracle  # noqa: E402
 from scripts.workloads.tensor_products import AWKWARD, LABELS, awkward, configuration  # noqa: E402
-from trnqc.cg.problem.graph import Graph  # noqa: E402
+from trnqc.cg.problem.graph import EdgeGraph  # noqa: E402
 from trnqc.cg.problem.text import problem_of, text_of  # noqa: E402
 from trnqc.cg.torch.operators import BATCH, CONVOLUTION, NAMES  # noqa: E402
 from trnqc.errors import EdgeIndexError, InputError, OperandError, UnsupportedPrecision  # noqa: E402
@@ -45,7 +45,7 @@ def expected(problem, direction, arrays, convolution):
     arrays = [a.numpy() for a in arrays]
     if not convolution:
         return getattr(oracle, direction)(problem, *arrays)
-    graph = Graph(np.array(ROWS), np.array(COLS), NODES)
+    graph = EdgeGraph(np.array(ROWS), np.array(COLS), NODES)
     return getattr(oracle, f"conv_{direction}")(problem, *arrays, graph=graph)
 
 

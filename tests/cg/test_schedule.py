@@ -6,7 +6,7 @@ import pytest
 
 from scripts.workloads.tensor_products import CHANNELWISE, FULL, LABELS, ROOFLINE, awkward, configuration
 from trnqc.cg.cuda.couplings import couplings
-from trnqc.cg.cuda.plan import Plan
+from trnqc.cg.cuda.plan import KernelPlan
 from trnqc.cg.cuda.schedule import SHARED, plan
 from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.errors import UnsupportedMode
@@ -56,7 +56,7 @@ def test_sums_of_a_node_are_cut_to_the_registers():
     assert all(_width(convolution, phase.paths) * 2 <= 128 for phase in convolution.phases)
 
 
-def _width(kernel_plan: Plan, paths: tuple[int, ...]) -> int:
+def _width(kernel_plan: KernelPlan, paths: tuple[int, ...]) -> int:
     slots = {kernel_plan.problem.instructions[n].i_out for n in paths}
     return sum(kernel_plan.problem.irreps_out[n].ir.dim for n in slots)
 

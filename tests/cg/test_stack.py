@@ -6,7 +6,7 @@ import pytest
 
 from trnqc.cg.cpu import batch, stack
 from trnqc.cg.cpu.engine import CpuEngine
-from trnqc.cg.cpu.target import Target
+from trnqc.cg.cpu.target import ProductTarget
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.errors import MemoryLimit
@@ -27,14 +27,14 @@ def test_many_channels_are_told(mode):
 
 @pytest.mark.parametrize("mode", ["uuu", "uuw", "uvuv", "uvv"])
 def test_modes_whose_scratch_grows_with_the_channels_alone(mode):
-    paths = Target(problem(mode, 600, MODES[mode]), "f64", 8)
-    assert stack.needs(batch.program(paths, DIRECTIONS["double_backward"]), 8) < 2**20
+    paths = ProductTarget(problem(mode, 600, MODES[mode]), "f64", 8)
+    assert stack.needs(batch.batch_program(paths, DIRECTIONS["double_backward"]), 8) < 2**20
 
 
 def test_edges_are_taken_one_by_one_where_several_have_no_place():
     """A product of 128 channels with 128, weights shared, ended the process."""
-    few, many = (Target(problem("uvw", mul, 8), "f64", 8) for mul in (16, 128))
+    few, many = (ProductTarget(problem("uvw", mul, 8), "f64", 8) for mul in (16, 128))
     assert few.problem.shared_weights
-    groups = [batch.program(paths, DIRECTIONS["forward"]).group for paths in (few, many)]
+    groups = [batch.batch_program(paths, DIRECTIONS["forward"]).group for paths in (few, many)]
     assert groups[0] is None and groups[1] is not None
-    assert stack.needs(batch.program(many, DIRECTIONS["double_backward"]), 8) < stack.available()
+    assert stack.needs(batch.batch_program(many, DIRECTIONS["double_backward"]), 8) < stack.available()

@@ -11,7 +11,7 @@ from scripts.workloads import tensor_product_oracle as oracle
 from scripts.workloads.tensor_products import AWKWARD, CHANNELWISE, ROOFLINE, awkward, configuration, name, products
 from trnqc.cg.cpu import batch
 from trnqc.cg.cpu.engine import engine_for
-from trnqc.cg.cpu.target import Target
+from trnqc.cg.cpu.target import ProductTarget
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.gen import listing, run
@@ -126,7 +126,7 @@ def test_the_program_means_the_product(label):
     problem = awkward(label)
     x, y, w, gz = oracle.arrays(problem, 2)
     rows = {"x": x, "y": y, "w": w, "z": np.full_like(gz, np.nan)}
-    program = batch.program(Target(problem, "f64", 2), DIRECTIONS["forward"])
+    program = batch.batch_program(ProductTarget(problem, "f64", 2), DIRECTIONS["forward"])
     flat = {key: a.ravel().copy() for key, a in rows.items()}
     run(program, flat, lanes=2, groups=(0, 2))
     assert oracle.error(flat["z"].reshape(gz.shape), oracle.forward(problem, x, y, w)) < 1e-15

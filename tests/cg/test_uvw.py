@@ -11,7 +11,7 @@ from scripts.workloads import tensor_product_oracle as oracle
 from scripts.workloads.tensor_products import awkward, fully_connected
 from tests.gen.programs import NUMPY, compiled
 from trnqc.cg.cpu.modes import uvw
-from trnqc.cg.cpu.target import Target
+from trnqc.cg.cpu.target import ProductTarget
 from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.gen import run
 from trnqc.gen import statements as st
@@ -34,7 +34,7 @@ def rows(problem, kind: str, dtype: str, count: int) -> tuple[dict[str, np.ndarr
 
 
 def check(problem, kind: str, dtype: str, lanes: int, edges: int, count: int, interpreted: bool) -> None:
-    function = uvw.function(uvw.Edges(Target(problem, dtype, lanes), edges), DIRECTIONS[kind])
+    function = uvw.function(uvw.EdgeGroup(ProductTarget(problem, dtype, lanes), edges), DIRECTIONS[kind])
     arrays, expected = rows(problem, kind, dtype, count)
     flat = {"count": count, **{name: a.reshape(-1) for name, a in arrays.items()}}
     if interpreted:

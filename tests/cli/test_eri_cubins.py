@@ -8,7 +8,7 @@ import pytest
 from pyscf import gto, scf
 
 from scripts.device.recording_driver import RecordedDevice, RecordingDriver
-from trnqc.eri.cuda.builder import JKBuilder
+from trnqc.eri.cuda.builder import CudaJKBuilder
 from trnqc.eri.cuda.scf.programs import PARAMETERS, build
 from trnqc.errors import BackendUnavailable
 from trnqc.jit import cubin_builder, gpu
@@ -33,7 +33,7 @@ def test_a_gpu_finds_what_was_built_ahead(trnqc, stand_in):
     mol = gto.M(atom="H 0 0 0; H 0 0 1", basis="sto-3g", verbose=0)
     for capability in (80, 90):
         driver = RecordingDriver(capability=capability)
-        JKBuilder(mol, devices=[RecordedDevice(driver, lanes=1024)]).get_jk(scf.hf.init_guess_by_minao(mol))
+        CudaJKBuilder(mol, devices=[RecordedDevice(driver, lanes=1024)]).get_jk(scf.hf.init_guess_by_minao(mol))
         for name in PARAMETERS:
             build(RecordedDevice(driver, lanes=1024), name)
         assert driver.count("launch") == 2 and driver.count("Program.compile") == 0

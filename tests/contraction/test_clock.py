@@ -12,12 +12,12 @@ import pytest
 
 import trnqc
 from trnqc.contraction import einsum_plan, parse
-from trnqc.contraction.memory.fusion_graph import Fusion, sliced
+from trnqc.contraction.memory.fusion_graph import FusedTree, sliced
 from trnqc.contraction.memory.locality import _cost, blocked, body_of, inner_lengths, loads
 from trnqc.contraction.memory.loop_nest import nest_of
 from trnqc.contraction.memory.tiles import even_sizes
 from trnqc.contraction.order import exact, operations
-from trnqc.contraction.order.network import Network
+from trnqc.contraction.order.network import LabelNetwork
 from trnqc.contraction.time_limit import out_of_time, planning
 from trnqc.errors import InputError, MemoryLimit, SlowPlanWarning
 
@@ -108,7 +108,7 @@ def test_chains_are_as_good_as_the_search_over_all_subsets(output):
     for _ in range(20):
         inputs = ["ab", "bc", "cd", "de", "ef", "fg", "gh"]
         rng.shuffle(inputs)
-        network = Network.of(inputs, output, {x: int(rng.choice([1, 2, 3, 7])) for x in "abcdefgh"})
+        network = LabelNetwork.of(inputs, output, {x: int(rng.choice([1, 2, 3, 7])) for x in "abcdefgh"})
         splits = exact.chain(network)
         assert splits is not None
         assert network.cost(splits, network.everything) == exact.subsets(network, [1 << k for k in range(7)])[0]
@@ -119,7 +119,7 @@ def test_chains_are_as_good_as_the_search_over_all_subsets(output):
     [(["ab", "bc", "ca"], ""), (["ab", "bc", "cd"], "abd"), (["ab", "bxc", "cd"], "axd"), (["ab", "cd"], "ad")],
 )
 def test_what_is_no_chain_is_left_to_the_other_searches(inputs, output):
-    assert exact.chain(Network.of(inputs, output, dict.fromkeys("abcdx", 3))) is None
+    assert exact.chain(LabelNetwork.of(inputs, output, dict.fromkeys("abcdx", 3))) is None
 
 
 @pytest.mark.parametrize("limit", [0, 0.05, 0.5])
@@ -205,7 +205,7 @@ def test_tiles_without_counting_all_turns():
 
 def test_loads_of_perfect_nests_are_counted_at_once():
     (tree,) = einsum_plan("ab,bc->ac", (30, 200), (200, 7)).trees
-    body = body_of(nest_of(Fusion(tree)))
+    body = body_of(nest_of(FusedTree(tree)))
     rng = np.random.default_rng(2)
     for capacity in (5000, 300):
         lengths = inner_lengths(body)

@@ -21,7 +21,7 @@ from trnqc.contraction.distribute.placement import (
     processors,
     transfers,
 )
-from trnqc.contraction.tree import Node, Tree, union
+from trnqc.contraction.tree import Tree, TreeNode, union
 from trnqc.errors import InputError
 from trnqc.expression.operand import Leaf
 
@@ -124,7 +124,7 @@ def cheapest_by_all_assignments(tree, grid, move_cost):
 @pytest.mark.parametrize("move_cost", [0.1, 3.0, 100.0])
 def test_no_assignment_is_cheaper_for_one_step(grid, move_cost):
     tree = Tree(
-        Node("C", ("i", "j"), (leaf("A", "ik", 0), leaf("B", "kj", 1))), indices(I=("i", 6), J=("j", 5), K=("k", 9))
+        TreeNode("C", ("i", "j"), (leaf("A", "ik", 0), leaf("B", "kj", 1))), indices(I=("i", 6), J=("j", 5), K=("k", 9))
     )
     assert distribute(tree, grid, move_cost).cost == pytest.approx(cheapest_by_all_assignments(tree, grid, move_cost))
 
@@ -132,8 +132,8 @@ def test_no_assignment_is_cheaper_for_one_step(grid, move_cost):
 @pytest.mark.parametrize(("grid", "extents"), [((2, 2), (6, 4, 9)), ((2,), (3, 20, 4)), ((4,), (8, 2, 16))])
 @pytest.mark.parametrize("move_cost", [0.5, 20.0])
 def test_no_assignment_is_cheaper_for_two_steps(grid, extents, move_cost):
-    inner = Node("T", ("i",), (leaf("A", "ik", 0), leaf("x", "k", 1)))
-    tree = Tree(Node("y", ("j",), (leaf("B", "ji", 2), inner)), indices(**dict(zip("IJK", zip("ijk", extents)))))
+    inner = TreeNode("T", ("i",), (leaf("A", "ik", 0), leaf("x", "k", 1)))
+    tree = Tree(TreeNode("y", ("j",), (leaf("B", "ji", 2), inner)), indices(**dict(zip("IJK", zip("ijk", extents)))))
     assert distribute(tree, grid, move_cost).cost == pytest.approx(cheapest_by_all_assignments(tree, grid, move_cost))
 
 
@@ -158,7 +158,7 @@ def test_dear_moves_keep_everything_where_it_is():
 
 
 def test_functions_are_computed_where_they_are_needed():
-    tree = Tree(Node("R", ("a",), (leaf("f", "ab", 0, 3), leaf("x", "b", 1))), indices(V=("ab", 8)))
+    tree = Tree(TreeNode("R", ("a",), (leaf("f", "ab", 0, 3), leaf("x", "b", 1))), indices(V=("ab", 8)))
     distribution = distribute(tree, (2,), 1.0)
     assert distribution.steps[0].sources[0] is None
     assert distribution.longest == 3 * 8 * 4 + 8 * 4

@@ -20,10 +20,10 @@ from tests.contraction.workloads import (
     small_workloads,
     trees,
 )
-from trnqc.contraction.cost.counts import Count
+from trnqc.contraction.cost.counts import MonomialSum
 from trnqc.contraction.memory.fusion import fusion_front, least_memory
-from trnqc.contraction.memory.fusion_graph import Fusion
-from trnqc.contraction.tree import Node, Tree
+from trnqc.contraction.memory.fusion_graph import FusedTree
+from trnqc.contraction.tree import Tree, TreeNode
 from trnqc.errors import InputError
 
 
@@ -40,8 +40,8 @@ def test_four_factors_need_a_scalar_and_a_matrix():
     ids=["four factors", "four index", "A3A"],
 )
 def test_the_number_of_loop_nests(tree, choices, nests):
-    names = Fusion(tree).temporaries
-    assert prod(2 ** len(Fusion(tree).arrays[name].indices) for name in names) == choices
+    names = FusedTree(tree).temporaries
+    assert prod(2 ** len(FusedTree(tree).arrays[name].indices) for name in names) == choices
     assert sum(1 for _ in all_fusions(tree, False, {})) == nests
 
 
@@ -52,13 +52,13 @@ def test_the_four_index_transformation_needs_a_matrix_and_two_numbers():
 
 def test_fitted_ladder_fuses_over_both_virtuals():
     tree = ladder()
-    assert Fusion(tree).memory == 300**4
+    assert FusedTree(tree).memory == 300**4
     assert least_memory(tree).memory == 1
 
 
 def test_without_repetition_a3a_does_not_fit():
     tree = a3a()
-    assert Fusion(tree).memory == 2 * 3000**4 + 2 * 3000**3 * 100
+    assert FusedTree(tree).memory == 2 * 3000**4 + 2 * 3000**3 * 100
     assert least_memory(tree).memory == 3000**3 * 100 + 3000 * 100 + 2
 
 
@@ -66,15 +66,15 @@ def test_with_repetition_a3a_takes_four_elements():
     tree = a3a()
     front = fusion_front(tree, recompute=True)
     assert front.exact
-    points = {fusion.memory: fusion.work / Fusion(tree).work for fusion in front.fusions}
+    points = {fusion.memory: fusion.work / FusedTree(tree).work for fusion in front.fusions}
     assert min(points) == 4 and points[4] == pytest.approx(1936, rel=1e-3)
     # Integrals repeated for one of the two arrays only; the other stays V x O.
     assert points[3000 * 100 + 3] == pytest.approx(969, rel=1e-3)
     assert points[max(points)] == 1
 
 
-V, O, B, C = (Count.symbol(name) for name in "VOBC")
-ONE = Count.number(1)
+V, O, B, C = (MonomialSum.symbol(name) for name in "VOBC")
+ONE = MonomialSum.number(1)
 # Space and time of each array: nothing fused; everything fused, integrals repeated; the same in tiles of B.
 A3A_TABLE = {
     "X": ((V**4, V**4 * O**2), (ONE, V**4 * O**2), (B**4, V**4 * O**2)),
@@ -89,8 +89,8 @@ A3A_TABLE = {
 def test_space_and_time_of_a3a_in_symbols(name):
     tree = a3a()
     full = fusion_front(tree, recompute=True).fusions[0]
-    tiled = Fusion(tree, full.fused, dict.fromkeys("aecf", 50))
-    forms = [Fusion(tree), full, tiled]
+    tiled = FusedTree(tree, full.fused, dict.fromkeys("aecf", 50))
+    forms = [FusedTree(tree), full, tiled]
     result = tuple((form.space(name), form.time(name, dict.fromkeys("aecf", "B"))) for form in forms)
     spaces = tuple(form.space(name, dict.fromkeys("aecf", "B")) for form in forms)
     assert tuple(zip(spaces, (time for _, time in result))) == A3A_TABLE[name]
@@ -98,7 +98,7 @@ def test_space_and_time_of_a3a_in_symbols(name):
 
 def test_symbols_and_numbers_agree():
     tree = a3a()
-    tiled = Fusion(tree, fusion_front(tree, recompute=True).fusions[0].fused, dict.fromkeys("aecf", 50))
+    tiled = FusedTree(tree, fusion_front(tree, recompute=True).fusions[0].fused, dict.fromkeys("aecf", 50))
     values = {"V": 3000, "O": 100, "C": 1000} | {f"B{label}": 50 for label in "aecf"}
     assert sum(tiled.space(name).at(values) for name in tiled.temporaries) == tiled.memory == 2 * 50**4 + 2 * 50**2
     assert sum(tiled.time(name).at(values) for name in tiled.arrays) == tiled.work
@@ -138,13 +138,13 @@ def test_front_of_random_trees(tree):
 def test_a_search_cut_short_says_so():
     front = fusion_front(a3a(), recompute=True, keep=5)
     assert not front.exact and "cut short" in str(front)
-    assert front.fusions[-1].work == Fusion(a3a()).work
+    assert front.fusions[-1].work == FusedTree(a3a()).work
 
 
 def test_a_function_that_stands_twice_is_made_twice():
     two = (leaf("f", "ab", 0, 9), leaf("f", "bc", 0, 9))
-    tree = Tree(Node("R", ("a", "c"), two), four_factors().indices)
-    assert list(Fusion(tree).arrays) == ["f", "f'2", "R"]
+    tree = Tree(TreeNode("R", ("a", "c"), two), four_factors().indices)
+    assert list(FusedTree(tree).arrays) == ["f", "f'2", "R"]
     assert least_memory(tree).memory == 100 + 1
 
 
@@ -158,7 +158,7 @@ def test_a_function_that_stands_twice_is_made_twice():
 )
 def test_choices_without_a_loop_nest_are_refused(fused, word):
     with pytest.raises(InputError, match=word):
-        Fusion(four_factors(), fused)
+        FusedTree(four_factors(), fused)
 
 
 def test_the_printed_table():

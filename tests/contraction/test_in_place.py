@@ -10,21 +10,21 @@ import pytest
 import trnqc
 from tests.contraction.test_loops import by_einsum, operands_of
 from tests.contraction.workloads import four_index, indices, leaf
-from trnqc.contraction.memory.fusion_graph import Fusion
+from trnqc.contraction.memory.fusion_graph import FusedTree
 from trnqc.contraction.memory.loop_nest import inner_operand, nest_of
-from trnqc.contraction.memory.schedule import Schedule, schedule, schedule_within
+from trnqc.contraction.memory.schedule import TreeSchedule, schedule, schedule_within
 from trnqc.contraction.run.device import run_on_device
 from trnqc.contraction.run.loop_nest import run_schedule
-from trnqc.contraction.tree import Node, Tree
+from trnqc.contraction.tree import Tree, TreeNode
 from trnqc.errors import SlowPlanWarning
 
 
 def two_steps(result: str, other: str, mirrored: bool = False, **extents: int) -> Tree:
     """X_pbc = A_kpb F_kc, then the result from X and G with these labels."""
-    x = Node("X", tuple("pbc"), (leaf("A", "kpb", 0), leaf("F", "kc", 1)))
+    x = TreeNode("X", tuple("pbc"), (leaf("A", "kpb", 0), leaf("F", "kc", 1)))
     last = (x, leaf("G", other, 2))
     space = indices(**{label: (label, extents.get(label, 5)) for label in "kpbcay"})
-    root = Node("R", tuple(result), last[::-1] if mirrored else last)
+    root = TreeNode("R", tuple(result), last[::-1] if mirrored else last)
     return Tree(root, {label: index for label, index in space.items() if label in {*"kpbc", *result, *other}})
 
 
@@ -42,7 +42,7 @@ def two_steps(result: str, other: str, mirrored: bool = False, **extents: int) -
 @pytest.mark.parametrize("scratch", [14, 40, 2000])
 def test_the_result_is_that_of_einsum(result, other, extents, mirrored, scratch):
     tree = two_steps(result, other, mirrored, **extents)
-    schedule = Schedule(nest_of(Fusion(tree), inner_operand(Fusion(tree))), scratch)
+    schedule = TreeSchedule(nest_of(FusedTree(tree), inner_operand(FusedTree(tree))), scratch)
     assert schedule.nest.inside == "X" and schedule.nest.arena == 0 and "in place" in str(schedule)
     operands = operands_of(tree)
     expected = by_einsum(tree, operands)
@@ -64,13 +64,13 @@ def test_the_result_is_that_of_einsum(result, other, extents, mirrored, scratch)
     ],
 )
 def test_what_does_not_fit_into_the_result(result, other, extents):
-    assert inner_operand(Fusion(two_steps(result, other, **extents))) is None
+    assert inner_operand(FusedTree(two_steps(result, other, **extents))) is None
 
 
 def test_a_fused_operand_has_its_own_memory():
     tree = two_steps("abc", "pa")
-    assert inner_operand(Fusion(tree)) == "X"
-    assert inner_operand(Fusion(tree, {"X": frozenset("b")})) is None
+    assert inner_operand(FusedTree(tree)) == "X"
+    assert inner_operand(FusedTree(tree, {"X": frozenset("b")})) is None
 
 
 def test_a_scratch_shorter_than_the_axis_needs_another_nest():

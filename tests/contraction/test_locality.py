@@ -10,19 +10,19 @@ import pytest
 
 from tests.contraction.workloads import four_factors, indices, ladder, leaf
 from trnqc.contraction.memory.fusion import least_memory
-from trnqc.contraction.memory.fusion_graph import Fusion
-from trnqc.contraction.memory.locality import Level, Repeat, blocked, body_of, inner_lengths, loads, plan_blocks
+from trnqc.contraction.memory.fusion_graph import FusedTree
+from trnqc.contraction.memory.locality import MemoryLevel, Repeat, blocked, body_of, inner_lengths, loads, plan_blocks
 from trnqc.contraction.memory.loop_nest import nest_of
 from trnqc.contraction.memory.tiles import best_tiles, one_by_one
-from trnqc.contraction.tree import Node, Tree
+from trnqc.contraction.tree import Tree, TreeNode
 from trnqc.errors import InputError
 
 
 def product_nest(i, j, k):
     tree = Tree(
-        Node("C", ("i", "j"), (leaf("A", "ik", 0), leaf("B", "kj", 1))), indices(I=("i", i), J=("j", j), K=("k", k))
+        TreeNode("C", ("i", "j"), (leaf("A", "ik", 0), leaf("B", "kj", 1))), indices(I=("i", i), J=("j", j), K=("k", k))
     )
-    return nest_of(Fusion(tree))
+    return nest_of(FusedTree(tree))
 
 
 def test_a_matrix_product_without_blocks():
@@ -91,7 +91,7 @@ def test_blocks_are_within_5_percent_of_the_exhaustive_optimum(shape, capacity):
     optimum = min(
         loads(blocked(body, dict(zip("ijk", sizes))), capacity) for sizes in product(*(range(1, n + 1) for n in shape))
     )
-    result = plan_blocks(product_nest(*shape), [Level("cache", capacity)])
+    result = plan_blocks(product_nest(*shape), [MemoryLevel("cache", capacity)])
     assert result.rows[0][2] <= 1.05 * optimum
 
 
@@ -109,14 +109,14 @@ def test_blocks_of_a_fused_nest(capacity):
 def test_a_temporary_that_lost_an_index_is_not_loaded_again():
     """W[e,f] of the ladder is made and used within one turn of a and b."""
     tree = ladder(2, 6, 5)
-    fused = body_of(nest_of(Fusion(tree, {"W": frozenset("ab")})))
-    plain = body_of(nest_of(Fusion(tree)))
+    fused = body_of(nest_of(FusedTree(tree, {"W": frozenset("ab")})))
+    plain = body_of(nest_of(FusedTree(tree)))
     capacity = 150
     assert loads(fused, capacity) < loads(plain, capacity) - 6**4
 
 
 def test_levels_are_blocked_from_large_to_small():
-    result = plan_blocks(product_nest(200, 200, 200), [Level("RAM", 20_000, 10.0), Level("cache", 500)])
+    result = plan_blocks(product_nest(200, 200, 200), [MemoryLevel("RAM", 20_000, 10.0), MemoryLevel("cache", 500)])
     (_, outer, ram), (_, inner, cache) = result.rows
     assert ram < cache
     assert all(inner.get(x, outer.get(x, 200)) <= outer.get(x, 200) for x in "ijk")
@@ -127,4 +127,4 @@ def test_levels_are_blocked_from_large_to_small():
 
 def test_levels_must_shrink():
     with pytest.raises(InputError, match="large to small"):
-        plan_blocks(product_nest(2, 2, 2), [Level("cache", 10), Level("RAM", 100)])
+        plan_blocks(product_nest(2, 2, 2), [MemoryLevel("cache", 10), MemoryLevel("RAM", 100)])

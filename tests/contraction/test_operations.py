@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from trnqc.contraction.cost.counts import Count
+from trnqc.contraction.cost.counts import MonomialSum
 from trnqc.contraction.order import exact, heuristic
-from trnqc.contraction.order.network import Network
+from trnqc.contraction.order.network import LabelNetwork
 from trnqc.contraction.order.operations import best_splits, minimise, network_of
 from trnqc.contraction.order.paths import path, splits_of
 from trnqc.contraction.tree import union
@@ -46,12 +46,12 @@ WORKLOADS = {
 
 def evaluated(inputs, output, extents, steps) -> int:
     """The multiply-adds of someone's path, by our rules."""
-    network = Network.of(inputs, output, extents)
+    network = LabelNetwork.of(inputs, output, extents)
     return network.cost(splits_of(list(steps), len(inputs)), network.everything)
 
 
 def ours(inputs, output, extents) -> int:
-    network = Network.of(inputs, output, extents)
+    network = LabelNetwork.of(inputs, output, extents)
     return network.cost(best_splits(network), network.everything)
 
 
@@ -104,7 +104,7 @@ def test_workloads_take_the_known_least_work(name):
 def test_the_four_factors_in_symbols():
     leaves = [Leaf(n, tuple(x), k) for k, (n, x) in enumerate(zip("ABCD", ("acik", "befl", "dfjk", "cdel")))]
     tree = minimise(leaves, tuple("abij"), {x: Index(x, 10, "N") for x in "abcdefijkl"})
-    assert tree.operations == 6 * Count.symbol("N", 6)
+    assert tree.operations == 6 * MonomialSum.symbol("N", 6)
     assert [sorted(node.indices) for node in tree.temporaries] == [list("bcdf"), list("bcjk")]
 
 
@@ -230,7 +230,7 @@ def test_corpus_of_large_random_networks(operands, degree, seed):
 def test_the_two_exact_searches_agree():
     for seed in range(6):
         inputs, output, extents = random_network(9, 3, seed, hyper=bool(seed % 2))
-        network = Network.of(inputs, output, extents)
+        network = LabelNetwork.of(inputs, output, extents)
         result = exact.subsets(network, [1 << k for k in range(9)])
         splits = exact.connected(network, network.everything, float("inf"))
         assert result is not None and splits is not None
@@ -241,7 +241,7 @@ def test_the_two_exact_searches_agree():
 
 def test_a_search_out_of_budget_says_nothing():
     inputs, output, extents = random_network(14, 4, 1)
-    network = Network.of(inputs, output, extents)
+    network = LabelNetwork.of(inputs, output, extents)
     assert exact.connected(network, network.everything, float("inf"), budget=50) is None
     assert exact.connected(network, network.everything, 1.0) is None
 
@@ -256,7 +256,7 @@ def test_best_trees_without_parts_of_some_size(operands, seed):
 
 def test_improving_never_makes_a_plan_worse():
     inputs, output, extents = random_network(22, 3, 5)
-    network = Network.of(inputs, output, extents)
+    network = LabelNetwork.of(inputs, output, extents)
     for seed in range(4):
         start = heuristic.greedy(network, seed)
         better = heuristic.improve(network, start, subtree=6)
@@ -293,27 +293,27 @@ def test_antisymmetric_pairs_are_counted_once():
     """Ladder over unique pairs: (v choose 2)^2 (o choose 2) passes; loops that no operand pair shares stay whole."""
     o, v = 4, 7
     extents = dict.fromkeys("ijkl", o) | dict.fromkeys("abcd", v)
-    ladder = Network.of(["abcd", "cdij"], "abij", extents, [PAIRS, PAIRS])
+    ladder = LabelNetwork.of(["abcd", "cdij"], "abij", extents, [PAIRS, PAIRS])
     assert ladder.cost({3: (1, 2)}, 3) == 21 * 21 * 6
-    ring = Network.of(["akic", "bcjk"], "abij", extents, [(), PAIRS])
+    ring = LabelNetwork.of(["akic", "bcjk"], "abij", extents, [(), PAIRS])
     assert ring.cost({3: (1, 2)}, 3) == o**3 * v**3
-    mixed = Network.of(["abcd", "cdij"], "abij", extents, [PAIRS, ()])
+    mixed = LabelNetwork.of(["abcd", "cdij"], "abij", extents, [PAIRS, ()])
     assert mixed.cost({3: (1, 2)}, 3) == 21 * v * v * o * o
 
 
 def test_symmetric_groups_of_three():
     extents = dict.fromkeys("abcx", 5)
-    network = Network.of(["abcx", "abc"], "x", extents, [(Symmetry((0, 1, 2)),), (Symmetry((0, 1, 2), -1),)])
+    network = LabelNetwork.of(["abcx", "abc"], "x", extents, [(Symmetry((0, 1, 2)),), (Symmetry((0, 1, 2), -1),)])
     assert network.cost({3: (1, 2)}, 3) == 10 * 5
-    network = Network.of(["abcx", "abc"], "x", extents, [(Symmetry((0, 1, 2)),), (Symmetry((0, 1, 2)),)])
+    network = LabelNetwork.of(["abcx", "abc"], "x", extents, [(Symmetry((0, 1, 2)),), (Symmetry((0, 1, 2)),)])
     assert network.cost({3: (1, 2)}, 3) == 35 * 5
 
 
 def test_symmetry_can_change_the_order():
     """Pairs make the ladder's first product cheaper than the other order, which costs less without them."""
     inputs, extents = ["klcd", "cdij", "abkl"], dict.fromkeys("ijkl", 8) | dict.fromkeys("abcd", 9)
-    plain = Network.of(inputs, "abij", extents)
-    paired = Network.of(inputs, "abij", extents, [PAIRS] * 3)
+    plain = LabelNetwork.of(inputs, "abij", extents)
+    paired = LabelNetwork.of(inputs, "abij", extents, [PAIRS] * 3)
     cost = paired.cost(best_splits(paired), 7)
     assert cost == 28 * 28 * 36 + 36 * 28 * 28
     assert plain.cost(best_splits(plain), 7) > 4 * cost

@@ -15,7 +15,7 @@ from tests.contraction.test_loops import by_einsum, operands_of
 from tests.contraction.workloads import a3a, four_factors, four_index, ladder, small_workloads, trees
 from trnqc.contraction.lower.lowering import lower
 from trnqc.contraction.memory.fusion import fusion_front
-from trnqc.contraction.memory.fusion_graph import Fusion
+from trnqc.contraction.memory.fusion_graph import FusedTree
 from trnqc.contraction.memory.schedule import schedule, schedule_within
 from trnqc.contraction.memory.tiled_loops import TiledLoops
 from trnqc.contraction.memory.tiles import best_tiles, doublings, one_by_one
@@ -66,8 +66,8 @@ def test_a3a_repeats_no_more_work_than_the_published_tiles(tile, published):
     """The paper's schedules: everything fused, four tiles alike. It counts parts of turns, we count whole ones."""
     tree = a3a()
     limit = 2 * tile**4 + 2 * tile**2
-    full = Fusion(tree, fusion_front(tree, recompute=True).fusions[0].fused, dict.fromkeys("aecf", tile))
-    assert full.memory == limit and full.work / Fusion(tree).work == pytest.approx(published, rel=1e-2)
+    full = FusedTree(tree, fusion_front(tree, recompute=True).fusions[0].fused, dict.fromkeys("aecf", tile))
+    assert full.memory == limit and full.work / FusedTree(tree).work == pytest.approx(published, rel=1e-2)
     fitted = schedule(tree, limit, goal="work")
     assert fitted.memory <= limit and fitted.work <= full.work
 
@@ -109,7 +109,7 @@ def test_a_roomy_limit_shares_fewer_loops():
     tight = min(best_tiles(form.extents, form.within(room, "time"))[1] for form in forms)
     fitted = schedule(tree, room)
     fused = {name: labels for name, labels in fitted.fusion.fused.items() if labels}
-    form = TiledLoops(Fusion(tree, fused))
+    form = TiledLoops(FusedTree(tree, fused))
     assert form.time(np.array([[fitted.fusion.tile(label) for label in form.extents]]))[0] < tight
 
 

@@ -19,7 +19,7 @@ import trnqc
 from tests.contraction.workloads import four_index
 from trnqc.contraction.memory.disk_passes import plan_passes
 from trnqc.contraction.run.disk import journal as journals
-from trnqc.contraction.run.disk.datasets import Stored, pieces
+from trnqc.contraction.run.disk.datasets import StoredDataset, pieces
 from trnqc.errors import InputError, MemoryLimit, SlowPlanWarning, UnsupportedError
 
 # Bytes in which the transformation runs as many short passes over the files, with a warning.
@@ -97,7 +97,7 @@ def test_after_an_error_nothing_is_left_and_an_interrupt_is_resumed(case, tmp_pa
     monkeypatch.setattr(journals, "RECORD_EVERY", 0.0)
     out = tmp_path / "B.h5"
     transformed(integrals, *matrices, out=tmp_path / "whole.h5")
-    plain, read = Stored.into, []
+    plain, read = StoredDataset.into, []
 
     def failing(self, target, cuts):
         read.append(cuts)
@@ -105,11 +105,13 @@ def test_after_an_error_nothing_is_left_and_an_interrupt_is_resumed(case, tmp_pa
             raise error
         plain(self, target, cuts)
 
-    monkeypatch.setattr(Stored, "into", failing)
+    monkeypatch.setattr(StoredDataset, "into", failing)
     with pytest.raises(error):
         transformed(integrals, *matrices, out=out)
     assert not out.exists() and (tmp_path / "B.h5.partial").exists() == kept
-    monkeypatch.setattr(Stored, "into", lambda self, target, cuts: (read.append(cuts), plain(self, target, cuts))[1])
+    monkeypatch.setattr(
+        StoredDataset, "into", lambda self, target, cuts: (read.append(cuts), plain(self, target, cuts))[1]
+    )
     read.clear()
     transformed(integrals, *matrices, out=out)
     again = len(read)
@@ -125,7 +127,7 @@ def test_after_an_error_nothing_is_left_and_an_interrupt_is_resumed(case, tmp_pa
 def test_other_operands_start_again(case, tmp_path, monkeypatch):
     integrals, matrices, expected = case
     monkeypatch.setattr(journals, "RECORD_EVERY", 0.0)
-    plain, count = Stored.into, []
+    plain, count = StoredDataset.into, []
 
     def failing(self, target, cuts):
         count.append(cuts)
@@ -134,7 +136,7 @@ def test_other_operands_start_again(case, tmp_path, monkeypatch):
         plain(self, target, cuts)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Stored, "into", failing)
+        patch.setattr(StoredDataset, "into", failing)
         with pytest.raises(KeyboardInterrupt):
             transformed(integrals, *[2 * m for m in matrices], out=tmp_path / "B.h5")
     transformed(integrals, *matrices, out=tmp_path / "B.h5")
@@ -148,8 +150,8 @@ import trnqc
 from trnqc.contraction.run.disk import journal, datasets
 journal.RECORD_EVERY = 0.0
 if sys.argv[2] == "slow":
-    plain = datasets.Sink.put
-    datasets.Sink.put = lambda self, cuts, found: (time.sleep(0.02), plain(self, cuts, found))[1]
+    plain = datasets.DatasetSink.put
+    datasets.DatasetSink.put = lambda self, cuts, found: (time.sleep(0.02), plain(self, cuts, found))[1]
 with h5py.File(sys.argv[1] + "/A.h5", "r") as file:
     rng = np.random.default_rng(5)
     matrices = [rng.standard_normal((13, n)) for n in (5, 13, 7, 11)]

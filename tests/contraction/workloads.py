@@ -8,8 +8,8 @@ from math import ceil, prod
 
 from hypothesis import strategies as some
 
-from trnqc.contraction.memory.fusion_graph import Fusion, arrays_of, fusible
-from trnqc.contraction.tree import Node, Tree
+from trnqc.contraction.memory.fusion_graph import FusedTree, arrays_of, fusible
+from trnqc.contraction.tree import Tree, TreeNode
 from trnqc.expression.operand import Leaf
 from trnqc.expression.spaces import Index
 
@@ -25,26 +25,28 @@ def leaf(name: str, labels: str, operand: int, cost: int = 0) -> Leaf:
 
 def four_factors(long: int = 100, short: int = 10) -> Tree:
     """S_abij = sum A_acik B_befl C_dfjk D_cdel, first example of the synthesis paper, in its cheapest order."""
-    t1 = Node("T1", tuple("bcdf"), (leaf("B", "befl", 1), leaf("D", "cdel", 3)))
-    t2 = Node("T2", tuple("bcjk"), (t1, leaf("C", "dfjk", 2)))
-    return Tree(Node("S", tuple("abij"), (t2, leaf("A", "acik", 0))), indices(V=("abcdef", long), O=("ijkl", short)))
+    t1 = TreeNode("T1", tuple("bcdf"), (leaf("B", "befl", 1), leaf("D", "cdel", 3)))
+    t2 = TreeNode("T2", tuple("bcjk"), (t1, leaf("C", "dfjk", 2)))
+    return Tree(
+        TreeNode("S", tuple("abij"), (t2, leaf("A", "acik", 0))), indices(V=("abcdef", long), O=("ijkl", short))
+    )
 
 
 def a3a(virtual: int = 3000, occupied: int = 100, cost: int = 1000) -> Tree:
     """E = sum X_aecf Y_ceaf with X = t t and Y from integrals made on the fly: the paper's second example."""
-    x = Node("X", tuple("aecf"), (leaf("t", "ijae", 0), leaf("u", "ijcf", 1)))
-    y = Node("Y", tuple("ceaf"), (leaf("T1", "cebk", 2, cost), leaf("T2", "afbk", 3, cost)))
-    return Tree(Node("E", (), (x, y)), indices(V=("aecfb", virtual), O=("ijk", occupied)))
+    x = TreeNode("X", tuple("aecf"), (leaf("t", "ijae", 0), leaf("u", "ijcf", 1)))
+    y = TreeNode("Y", tuple("ceaf"), (leaf("T1", "cebk", 2, cost), leaf("T2", "afbk", 3, cost)))
+    return Tree(TreeNode("E", (), (x, y)), indices(V=("aecfb", virtual), O=("ijk", occupied)))
 
 
 def four_index(atomic: int, occupied: int | None = None) -> Tree:
     """B_abcd = sum A_pqrs C_pa C_qb C_rc C_sd; with `occupied`, a and c run over occupied orbitals only."""
-    step: Leaf | Node = leaf("A", "pqrs", 0)
+    step: Leaf | TreeNode = leaf("A", "pqrs", 0)
     labels = "pqrs"
     for k, (old, new) in enumerate(zip("pqrs", "abcd")):
         labels = labels.replace(old, new)
-        step = Node(("T1", "T2", "T3", "B")[k], tuple(labels), (step, leaf(f"C{new}", old + new, 1 + k)))
-    assert isinstance(step, Node)
+        step = TreeNode(("T1", "T2", "T3", "B")[k], tuple(labels), (step, leaf(f"C{new}", old + new, 1 + k)))
+    assert isinstance(step, TreeNode)
     spaces = {"N": ("pqrsabcd", atomic)}
     if occupied is not None:
         spaces = {"N": ("pqrs", atomic), "O": ("ac", occupied), "V": ("bd", atomic - occupied)}
@@ -53,9 +55,9 @@ def four_index(atomic: int, occupied: int | None = None) -> Tree:
 
 def ladder(occupied: int = 30, virtual: int = 300, auxiliary: int = 1000) -> Tree:
     """R_abij = sum Q_ae Q_bf t_efij: the particle-particle ladder with fitted integrals."""
-    w = Node("W", tuple("aebf"), (leaf("B", "Qae", 0), leaf("B", "Qbf", 0)))
+    w = TreeNode("W", tuple("aebf"), (leaf("B", "Qae", 0), leaf("B", "Qbf", 0)))
     return Tree(
-        Node("R", tuple("abij"), (w, leaf("t", "efij", 1))),
+        TreeNode("R", tuple("abij"), (w, leaf("t", "efij", 1))),
         indices(O=("ij", occupied), V=("abef", virtual), K=("Q", auxiliary)),
     )
 
@@ -66,10 +68,10 @@ def small_workloads() -> dict[str, Tree]:
 
     def chain(name: str, out: str, *steps: tuple[str, str, str]) -> Tree:
         """steps: (labels of the next operand, name and labels of the result); the first one starts the chain."""
-        node: Leaf | Node = leaf("F0", steps[0][0], 0)
+        node: Leaf | TreeNode = leaf("F0", steps[0][0], 0)
         for k, (operand, built, labels) in enumerate(steps[1:], 1):
-            node = Node(built, tuple(labels), (node, leaf(f"F{k}", operand, k)))
-        assert isinstance(node, Node)
+            node = TreeNode(built, tuple(labels), (node, leaf(f"F{k}", operand, k)))
+        assert isinstance(node, TreeNode)
         used = {label for n in Tree(node, space).nodes for label in n.loops}
         return Tree(node, {label: index for label, index in space.items() if label in used})
 
@@ -153,7 +155,7 @@ def trees(draw: some.DrawFn, most: int = 4, labels: str = "abcdef", functions: b
     extents = draw(some.lists(some.integers(1, 7), min_size=len(labels), max_size=len(labels)))
     seen = sorted({label for operand in operands for label in operand})
     result = draw(some.lists(some.sampled_from(seen), max_size=3, unique=True))
-    items: list[Leaf | Node] = [
+    items: list[Leaf | TreeNode] = [
         leaf(f"F{k}", "".join(labels), k, draw(some.sampled_from([0, 0, 5])) if functions else 0)
         for k, labels in enumerate(operands)
     ]
@@ -162,13 +164,13 @@ def trees(draw: some.DrawFn, most: int = 4, labels: str = "abcdef", functions: b
         two = items.pop(draw(some.integers(0, len(items) - 1)))
         needed = set(result).union(*(item.indices for item in items))
         kept = [label for label in dict.fromkeys((*one.indices, *two.indices)) if label in needed]
-        items.append(Node(f"T{len(items)}", tuple(kept if items else result), (one, two)))
+        items.append(TreeNode(f"T{len(items)}", tuple(kept if items else result), (one, two)))
     (root,) = items
-    assert isinstance(root, Node)
+    assert isinstance(root, TreeNode)
     return Tree(root, {label: Index(label, extent, label.upper()) for label, extent in zip(labels, extents)})
 
 
-def held(fusion: Fusion) -> dict[str, str]:
+def held(fusion: FusedTree) -> dict[str, str]:
     """Array -> the indices of which more than one element is held."""
     return {
         name: "".join(i for i, n in zip(fusion.arrays[name].indices, fusion.shape(name)) if n > 1)

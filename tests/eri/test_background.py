@@ -275,15 +275,15 @@ def test_a_builder_holds_nothing_of_a_job_that_has_ended(tmp_path):
 
 def test_two_builders_take_turns(tmp_path, monkeypatch):
     monkeypatch.setattr(builder, "lowest_priority", lambda: None)
-    end = builder.End(os.getppid(), 0.0)
-    with builder.turn(tmp_path, end) as first, builder.turn(tmp_path, builder.End(-1, 0.0)) as second:
+    end = builder.BuilderEnd(os.getppid(), 0.0)
+    with builder.turn(tmp_path, end) as first, builder.turn(tmp_path, builder.BuilderEnd(-1, 0.0)) as second:
         assert first
         assert not second
 
 
 def test_the_end():
-    assert not builder.End(os.getppid(), 0.0)
-    told = builder.End(os.getppid(), 0.0)
+    assert not builder.BuilderEnd(os.getppid(), 0.0)
+    told = builder.BuilderEnd(os.getppid(), 0.0)
     told.now(signal.SIGTERM, None)
     assert told
 

@@ -14,7 +14,7 @@ from scripts.device.recording_driver import RecordedDevice, RecordingDriver
 from tests.mp2.thread_ranks import on_threads, same
 from trnqc.eri.api import get_jk
 from trnqc.eri.cuda import blocks, forms
-from trnqc.eri.cuda.builder import JKBuilder
+from trnqc.eri.cuda.builder import CudaJKBuilder
 from trnqc.eri.cuda.slots import slots_of
 from trnqc.eri.cuda.tiers import candidates
 from trnqc.eri.jk.batch import PLACE_A, PLACE_B
@@ -45,22 +45,22 @@ def devices(count: int = 1, **more) -> list[SimulatedDevice]:
     return [SimulatedDevice(f"device {n}", lanes=4, **more) for n in range(count)]
 
 
-def matches(builder: JKBuilder, dm: np.ndarray, hermi: int = 1, omega=None) -> None:
+def matches(builder: CudaJKBuilder, dm: np.ndarray, hermi: int = 1, omega=None) -> None:
     for ours, theirs in zip(builder.get_jk(dm, hermi), scf.hf.get_jk(builder.mol, dm, hermi, omega=omega)):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=CLOSE)
 
 
 def test_ranks_share_the_work_and_all_have_the_sum():
     mol, dm = molecule(), density(molecule(), 2)
-    JKBuilder(mol, devices=devices()).build()
-    results = on_threads(2, lambda ranks: np.array(JKBuilder(mol, devices=devices(), ranks=ranks).get_jk(dm)))
+    CudaJKBuilder(mol, devices=devices()).build()
+    results = on_threads(2, lambda ranks: np.array(CudaJKBuilder(mol, devices=devices(), ranks=ranks).get_jk(dm)))
     np.testing.assert_allclose(same(results), scf.hf.get_jk(mol, dm), rtol=0, atol=CLOSE)
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_devices_share_the_work(count):
     mol, there = molecule(), devices(count)
-    builder = JKBuilder(mol, devices=there)
+    builder = CudaJKBuilder(mol, devices=there)
     matches(builder, density(mol, 2))
     matches(builder, density(mol, sign=0), hermi=0)
     matches(builder, density(mol, sign=-1), hermi=2)
@@ -71,7 +71,7 @@ def test_devices_share_the_work(count):
 
 def test_j_alone_and_k_alone():
     mol = molecule("6-31g", "H 0 0 0; He 0 0 1.4", charge=1)
-    builder, dm = JKBuilder(mol, devices=devices()), density(mol)
+    builder, dm = CudaJKBuilder(mol, devices=devices()), density(mol)
     vj, vk = scf.hf.get_jk(mol, dm)
     np.testing.assert_allclose(builder.get_jk(dm, with_k=False)[0], vj, rtol=0, atol=CLOSE)
     np.testing.assert_allclose(builder.get_jk(dm, with_j=False)[1], vk, rtol=0, atol=CLOSE)
@@ -80,16 +80,16 @@ def test_j_alone_and_k_alone():
 @pytest.mark.parametrize("omega", [0.4, -0.4])
 def test_range_separation(omega):
     mol = molecule("6-31g", "H 0 0 0; He 0 0 1.4", charge=1)
-    matches(JKBuilder(mol, omega=omega, devices=devices()), density(mol), omega=omega)
+    matches(CudaJKBuilder(mol, omega=omega, devices=devices()), density(mol), omega=omega)
 
 
 def test_general_contractions():
     shared = [[0, [9.0, 0.1, 0.3], [1.3, 0.5, -0.4], [0.3, 0.6, 0.2]], [1, [2.0, 0.4], [0.4, 0.7]]]
     mol = molecule({"Be": shared, "H": [[0, [1.1, 0.5], [0.25, 0.6]]]}, "Be 0 0 0; H 0 0.3 1.3")
-    matches(JKBuilder(mol, devices=devices()), density(mol))
+    matches(CudaJKBuilder(mol, devices=devices()), density(mol))
 
 
-class SomeClasses(JKBuilder):
+class SomeClasses(CudaJKBuilder):
     """J and K from the quartets of some classes alone, by their digits."""
 
     def __init__(self, mol: gto.Mole, classes: set[str], **more) -> None:
@@ -133,7 +133,7 @@ def test_classes_beyond_p(momenta, classes, order):
 @pytest.mark.parametrize("cart", [False, True])
 def test_d_functions(cart):
     mol = molecule({"Ne": [[0, [1.1, 1.0]], [2, [0.8, 1.0]]]}, "Ne 0 0 0; Ne 0.4 0.3 1.5", cart=cart)
-    matches(JKBuilder(mol, devices=devices()), density(mol))
+    matches(CudaJKBuilder(mol, devices=devices()), density(mol))
 
 
 @pytest.mark.parametrize(("rows", "kets", "items"), [(1, 4, 1), (3, 7, 1), (1000, 8, 1000), (1000, 1000, 1000)])
@@ -142,7 +142,7 @@ def test_short_queues_and_small_blocks(rows, kets, items, monkeypatch):
     for name, value in (("ROWS", rows), ("KETS", kets), ("ITEMS", items), ("FEWEST", 1)):
         monkeypatch.setattr(blocks, name, value)
     mol = chain(5)
-    matches(JKBuilder(mol, devices=devices(2)), density(mol))
+    matches(CudaJKBuilder(mol, devices=devices(2)), density(mol))
 
 
 def test_launches_and_copies_do_not_depend_on_the_number_of_quartets():
@@ -153,7 +153,7 @@ def test_launches_and_copies_do_not_depend_on_the_number_of_quartets():
     counts = []
     for atoms in (3, 7):
         mol, driver = chain(atoms), RecordingDriver()
-        builder = JKBuilder(mol, devices=[RecordedDevice(driver, lanes=4)])
+        builder = CudaJKBuilder(mol, devices=[RecordedDevice(driver, lanes=4)])
         for _ in range(3):
             driver.calls.clear()
             matches(builder, density(mol))
@@ -169,8 +169,8 @@ def test_launches_and_copies_do_not_depend_on_the_number_of_quartets():
 def test_a_graph_gives_what_its_launches_give_for_every_density():
     """The first build launches kernel by kernel; later ones replay one graph, which the screening does not change."""
     mol, driver = molecule(), RecordingDriver()
-    builder = JKBuilder(mol, devices=[RecordedDevice(driver, lanes=4)])
-    alone = JKBuilder(mol, devices=[RecordedDevice(RecordingDriver(graphs=False), lanes=4)])
+    builder = CudaJKBuilder(mol, devices=[RecordedDevice(driver, lanes=4)])
+    alone = CudaJKBuilder(mol, devices=[RecordedDevice(RecordingDriver(graphs=False), lanes=4)])
     with pytest.warns(
         RuntimeWarning, match=r"recorded 0: launches cannot be captured .*CUDA_ERROR_NOT_SUPPORTED.*cuda-c"
     ):
@@ -188,7 +188,7 @@ def test_another_kind_of_pass_and_larger_buffers_are_captured_anew(recorded):
     """Prepared launches hold addresses, and a simulated device refuses those of arrays that have been released."""
     mol, driver = molecule(), RecordingDriver()
     device = RecordedDevice(driver, lanes=4) if recorded else devices()[0]
-    builder = JKBuilder(mol, devices=[device])
+    builder = CudaJKBuilder(mol, devices=[device])
     for _ in range(2):
         matches(builder, density(mol))
     run, _ = builder.resident_run(1)
@@ -207,7 +207,7 @@ def test_another_kind_of_pass_and_larger_buffers_are_captured_anew(recorded):
 def test_a_pass_that_is_left_after_its_launches_ends_before_the_next_one():
     """What it reads is overwritten by the next pass, for which its memory is kept."""
     mol, driver = chain(3), RecordingDriver()
-    builder = JKBuilder(mol, devices=[RecordedDevice(driver, lanes=4)])
+    builder = CudaJKBuilder(mol, devices=[RecordedDevice(driver, lanes=4)])
     run, _ = builder.resident_run(1)
     driver.calls.clear()
     run.release()
@@ -223,7 +223,7 @@ def test_a_pass_that_is_left_after_its_launches_ends_before_the_next_one():
 
 def test_gpus_of_two_generations_share_the_work():
     mol, drivers = chain(4), [RecordingDriver(capability=n) for n in (80, 90)]
-    builder = JKBuilder(mol, devices=[RecordedDevice(driver, lanes=4) for driver in drivers])
+    builder = CudaJKBuilder(mol, devices=[RecordedDevice(driver, lanes=4) for driver in drivers])
     matches(builder, density(mol))
     assert all(driver.count("launch") == 2 for driver in drivers)
 
@@ -232,34 +232,34 @@ def test_a_generation_without_a_compiler_is_one_error():
     device = RecordedDevice(RecordingDriver(capability=120), lanes=4)
     with warnings.catch_warnings(), pytest.raises(BackendUnavailable, match=r"compute capability 12\.0, but NVRTC"):
         warnings.simplefilter("error")
-        JKBuilder(chain(2), devices=[device]).build()
+        CudaJKBuilder(chain(2), devices=[device]).build()
 
 
 def test_one_quartet_and_a_prime_number_of_pairs():
     for atoms in (1, 2):
         mol = chain(atoms)
-        matches(JKBuilder(mol, devices=devices()), density(mol))
+        matches(CudaJKBuilder(mol, devices=devices()), density(mol))
 
 
 def test_nan_is_refused():
     mol = chain(2)
     with pytest.raises(InputError, match=r"finite|NaN|nan"):
-        JKBuilder(mol, devices=devices()).get_jk(np.full((2, 2), np.nan))
+        CudaJKBuilder(mol, devices=devices()).get_jk(np.full((2, 2), np.nan))
 
 
 def test_little_memory_means_fewer_workers_and_then_an_error():
     mol = molecule()
     (roomy,) = devices()
-    builder = JKBuilder(mol, devices=[roomy])
+    builder = CudaJKBuilder(mol, devices=[roomy])
     matches(builder, density(mol))
     assert builder.notes == []
     (small,) = devices(memory=roomy.most_used - 1)
-    builder = JKBuilder(mol, devices=[small])
+    builder = CudaJKBuilder(mol, devices=[small])
     with pytest.warns(RuntimeWarning, match="blocks of threads at once"):
         matches(builder, density(mol))
     (tiny,) = devices(memory=20_000)
     with pytest.raises(MemoryLimit, match="device 0 has"):
-        JKBuilder(mol, devices=[tiny]).get_jk(density(mol))
+        CudaJKBuilder(mol, devices=[tiny]).get_jk(density(mol))
 
 
 class Failing(SimulatedDevice):
@@ -283,7 +283,7 @@ class Failing(SimulatedDevice):
 def test_forms_that_fail_are_followed_by_the_next():
     mol = molecule("6-31g", "H 0 0 0; He 0 0 1.4", charge=1)
     device = Failing(rejected=("_registers",), lost=("_shared",))
-    builder = JKBuilder(mol, devices=[device])
+    builder = CudaJKBuilder(mol, devices=[device])
     with pytest.warns(RuntimeWarning, match="the next form is used"):
         matches(builder, density(mol))
     assert len(builder.notes) == 2
@@ -296,22 +296,22 @@ def test_when_all_forms_fail_the_reasons_are_told():
     mol = molecule("6-31g", "H 0 0 0; He 0 0 1.4", charge=1)
     device = Failing(rejected=("_registers", "_shared", "_memory", "_split", "_columns"))
     with pytest.raises(CompilerError, match=r"no form of jk_eri_0000_sph .* registers: out of patience"):
-        JKBuilder(mol, devices=[device]).build()
+        CudaJKBuilder(mol, devices=[device]).build()
 
 
 def test_no_devices_and_no_gpu():
     mol = molecule()
     with pytest.raises(InputError, match="threads is an argument for the CPU"):
-        JKBuilder(mol, threads=2, devices=devices())
+        CudaJKBuilder(mol, threads=2, devices=devices())
     with pytest.raises(InputError, match="at least one device"):
-        JKBuilder(mol, devices=[])
+        CudaJKBuilder(mol, devices=[])
     try:
         cuda_devices()
     except BackendUnavailable:
         with pytest.raises(BackendUnavailable, match=r"GPU|CUDA"):
             get_jk(mol, density(mol), backend="cuda")
     else:
-        matches(JKBuilder(mol), density(mol))
+        matches(CudaJKBuilder(mol), density(mol))
 
 
 @pytest.mark.parametrize("elements", [0, 3, 20])
@@ -320,7 +320,7 @@ def test_tiles_without_room_for_all_sums(elements, monkeypatch):
     monkeypatch.setattr(forms, "candidates", lambda cls: (replace(t, tile=elements) for t in candidates(cls)))
     monkeypatch.setattr(blocks, "KETS", 8)
     mol = chain(5)
-    builder = JKBuilder(mol, devices=devices(order="random"))
+    builder = CudaJKBuilder(mol, devices=devices(order="random"))
     matches(builder, density(mol, 2))
     (launch, *_) = builder._residents[0]._plans.popitem()[1][1].launches
     assert ("slots_c" in launch.arguments) == (elements > 0)
@@ -328,7 +328,7 @@ def test_tiles_without_room_for_all_sums(elements, monkeypatch):
 
 
 def test_shells_that_are_met_most_often_have_slots_first():
-    builder = JKBuilder(chain(4), devices=devices())
+    builder = CudaJKBuilder(chain(4), devices=devices())
     builder.get_jk(np.eye(4))
     (table,) = {task.ket for task in builder._tasks[1]}
     slots = slots_of(table, 5, alike=True)

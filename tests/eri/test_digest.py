@@ -15,7 +15,7 @@ from trnqc.eri.compiled import programs as library
 from trnqc.eri.jk import builder as jk
 from trnqc.eri.jk.batch import Batch, driver
 from trnqc.eri.jk.layout import block_maxima, layout_of
-from trnqc.eri.jk.run import Run, Scratch
+from trnqc.eri.jk.run import JKPass, ThreadBuffers
 from trnqc.eri.jk.screening import _table
 from trnqc.eri.jk.tasks import tasks_of
 from trnqc.eri.kernels.parameters import parameters
@@ -115,11 +115,11 @@ def build(mol, dm, eri, bounds, cutoff, with_j, with_k, lanes):
     orbitals = [pair_orbitals(t.pairs) for t in parts]
     flat = np.concatenate([dm[:, i, j].reshape(len(dm), -1) for i, j in orbitals], axis=1)
     options = {"with_j": with_j, "with_k": with_k, "cutoff": cutoff, "omega": float(len(table))}
-    work = Run.of(mol, builder.layout, dm, flat, **options)
+    work = JKPass.of(mol, builder.layout, dm, flat, **options)
     vj, vk = np.zeros_like(work.pairs), np.zeros_like(work.blocks)
     for task in tasks_of(parts, builder.operator.name):
         batch = Batch(task.cls, with_j, with_k)
-        inputs = work.arguments(task, Scratch(), vj, vk)
+        inputs = work.arguments(task, ThreadBuffers(), vj, vk)
         inputs["boys"] = table.reshape(-1)
         if lanes is None:
             inputs = {n: a.reshape(-1, width) if batch.arrays[n].lanes else a for n, a in inputs.items()}

@@ -12,7 +12,7 @@ from tests.mp2.thread_ranks import on_threads, same
 from trnqc.eri.api import get_jk
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.jk.exact_sums import ExactSum, Terms
-from trnqc.eri.jk.run import Run
+from trnqc.eri.jk.run import JKPass
 
 
 def summed(terms, bound, order, threads=1):
@@ -62,8 +62,8 @@ def test_j_and_k_of_a_general_density_have_the_same_bits_on_any_number_of_ranks(
 @pytest.mark.parametrize("atom", ["He 0 0 0", "O 0 0 0.1; H 0 0.75 -0.45; H 0 -0.7 -0.5"])
 def test_no_sum_exceeds_its_bound(monkeypatch, atom):
     mol, kept = molecule("6-31g", atom), []
-    bounds = Run.bounds
-    monkeypatch.setattr(Run, "bounds", lambda *arguments: kept.append(bounds(*arguments)) or kept[-1])
+    bounds = JKPass.bounds
+    monkeypatch.setattr(JKPass, "bounds", lambda *arguments: kept.append(bounds(*arguments)) or kept[-1])
     builder = JKBuilder(mol, threads=1)
     summed = builder._summed
     monkeypatch.setattr(builder, "_summed", lambda *arguments: kept.append(summed(*arguments)) or kept[-1])

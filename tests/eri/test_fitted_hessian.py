@@ -10,7 +10,7 @@ from pyscf import df, dft, gto, scf
 
 import trnqc
 from trnqc.eri.hessian.fitted.builder import FittedHessian
-from trnqc.eri.hessian.fitted.coefficients import Coefficients
+from trnqc.eri.hessian.fitted.coefficients import FittedCoefficients
 from trnqc.eri.hessian.fitted.energy import products_of_changes
 from trnqc.eri.hessian.fitted.integral_derivatives import IntegralDerivatives
 from trnqc.eri.prepare import prebuild
@@ -72,7 +72,7 @@ def test_the_number_of_threads_does_not_change_the_bits() -> None:
 def test_little_memory_divides_the_pairs_of_orbitals() -> None:
     mf = converged()
     derivatives = IntegralDerivatives(mf.mol, mf.with_df.auxmol, 0.0)
-    coefficients = Coefficients.of(derivatives, [mf.mo_coeff[:, mf.mo_occ > 0]], True, 2)
+    coefficients = FittedCoefficients.of(derivatives, [mf.mo_coeff[:, mf.mo_occ > 0]], True, 2)
     whole, divided = (products_of_changes(derivatives, coefficients, True, memory, 2) for memory in (1e9, 1.0))
     assert np.allclose(whole, divided, rtol=0, atol=1e-12)
 

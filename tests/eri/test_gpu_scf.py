@@ -13,7 +13,7 @@ from tests.backends.simulated_cuda import RecordedCuda
 from trnqc import backends
 from trnqc.eri.cuda import forms, launches
 from trnqc.eri.cuda.scf import matrices
-from trnqc.eri.cuda.scf.programs import Programs
+from trnqc.eri.cuda.scf.programs import ScfPrograms
 from trnqc.eri.cuda.tiers import candidates
 from trnqc.eri.jk.layout import block_maxima
 from trnqc.errors import BackendUnavailable, NotConverged
@@ -300,7 +300,7 @@ def test_largest_elements(device, count, scale):
     mol = molecule("He 0 0 0; He 0 0 1", {"He": [[0, [1.0, 1.0]], [1, [1.0, 1.0, 0.5], [0.3, 0.2, 1.0]]]})
     n, begins = mol.nao_nr(), np.asarray(mol.ao_loc_nr(), np.int64)
     dm = scale * np.random.default_rng(count).normal(size=(count, n, n))
-    programs, shells = Programs(device), mol.nbas
+    programs, shells = ScfPrograms(device), mol.nbas
     held = [device.upload(x) for x in (begins, dm, np.zeros((shells, shells)), np.full(4, 7.0))]
     numbers = {"shells": shells, "n": n, "count": count, "widest": int(np.diff(begins).max())}
     programs("maxima", shells**2, **numbers, begins=held[0], dm=held[1], dm_max=held[2])

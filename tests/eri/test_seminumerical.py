@@ -15,7 +15,7 @@ from trnqc.eri.operators import Operator
 from trnqc.eri.seminumerical import grid, work
 from trnqc.eri.seminumerical.exchange import LEVEL, SeminumericalExchange, correction
 from trnqc.eri.seminumerical.field import Field
-from trnqc.eri.seminumerical.grid import POINTS, Orbitals, blocks_of, grid_of
+from trnqc.eri.seminumerical.grid import POINTS, GridOrbitals, blocks_of, grid_of
 from trnqc.errors import InputError, UnsupportedError
 from trnqc.pyscf.exchange import EARLY_LEVEL, EarlyGrid
 
@@ -201,7 +201,7 @@ def test_blocks_hold_every_point_once(lanes: int):
 
 def test_orbitals_left_out_are_small(lanes: int):
     mol = gto.M(atom="H 0 0 0; H 0 0 30", basis="6-31g", verbose=0)
-    orbitals = Orbitals(mol)
+    orbitals = GridOrbitals(mol)
     (block,) = blocks_of(np.random.default_rng(5).normal(size=(20, 3)), np.ones(20), lanes)
     which, values = orbitals(block)
     whole = mol.eval_gto("GTOval", np.ascontiguousarray(block.points.reshape(3, -1).T)).T

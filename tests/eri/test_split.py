@@ -13,9 +13,9 @@ from tests.eri.test_cuda import CLOSE, SomeClasses, chain, density, devices, mat
 from trnqc.eri.classes import QuartetClass
 from trnqc.eri.cuda import blocks, launches
 from trnqc.eri.cuda.blocks import Kind, blocks_of
-from trnqc.eri.cuda.builder import JKBuilder
+from trnqc.eri.cuda.builder import CudaJKBuilder
 from trnqc.eri.jk.batch import MEASURES, SCHWARZ
-from trnqc.eri.jk.tasks import Task
+from trnqc.eri.jk.tasks import QuartetTask
 from trnqc.eri.kernels.parameters import target_count
 from trnqc.errors import InputError
 from trnqc.jit.emulator import ORDERS
@@ -25,7 +25,7 @@ SPLIT = ("split",)
 BUDGETS = (1, 500, 150_000)
 
 
-def planned(builder: JKBuilder) -> launches.Plan:
+def planned(builder: CudaJKBuilder) -> launches.LaunchPlan:
     """The plan of the last pass that was planned."""
     return list(builder._residents[0]._plans.values())[-1][1]
 
@@ -34,7 +34,7 @@ def planned(builder: JKBuilder) -> launches.Plan:
 def test_two_programs_give_what_one_gives(order):
     """Also for several devices, densities and kinds of pass, and for the second pass of a kind."""
     mol, there = molecule(), devices(2, order=order)
-    builder = JKBuilder(mol, devices=there, tiers=SPLIT)
+    builder = CudaJKBuilder(mol, devices=there, tiers=SPLIT)
     for _ in range(2):
         matches(builder, density(mol, 2))
     matches(builder, density(mol, sign=0), hermi=0)
@@ -75,7 +75,7 @@ def test_an_f_function():
 def test_general_contractions_keep_the_tiers_that_they_have():
     shared = [[0, [9.0, 0.1, 0.3], [1.3, 0.5, -0.4], [0.3, 0.6, 0.2]]]
     mol = molecule({"Be": shared, "H": [[0, [1.1, 0.5], [0.25, 0.6]]]}, "Be 0 0 0; H 0 0.3 1.3")
-    builder = JKBuilder(mol, devices=devices(), tiers=SPLIT)
+    builder = CudaJKBuilder(mol, devices=devices(), tiers=SPLIT)
     matches(builder, density(mol))
     assert {batch.cls.general: p.tier.split for batch, p in builder._kernels[0].items()} == {True: False, False: True}
 
@@ -87,11 +87,11 @@ def test_launches_are_cut_by_the_memory_of_targets(budget, count, monkeypatch):
     for name, value in (("KETS", 28), ("FEWEST", 1)):
         monkeypatch.setattr(blocks, name, value)
     mol = chain(10)
-    builder = JKBuilder(mol, devices=devices(count), tiers=SPLIT)
+    builder = CudaJKBuilder(mol, devices=devices(count), tiers=SPLIT)
     matches(builder, density(mol, 2))
     whole = len(planned(builder).launches)
     monkeypatch.setattr(launches, "TARGET_BYTES", budget)
-    builder = JKBuilder(mol, devices=devices(count), tiers=SPLIT)
+    builder = CudaJKBuilder(mol, devices=devices(count), tiers=SPLIT)
     matches(builder, density(mol, 2))
     plan = planned(builder)
     one = 8 * target_count(QuartetClass(0, 0, 0, 0)) * 4
@@ -117,7 +117,7 @@ def test_blocks_have_each_quartet_once_and_no_more_vectors_than_fit(most, number
     rng, lanes = np.random.default_rng(0), 4
     ket = pairs(rng.random(61))
     bra = ket if same else pairs(rng.random(37))
-    task = Task(bra, ket, QuartetClass(1, 0, 1, 0), 0, len(bra.measures), 1.0)
+    task = QuartetTask(bra, ket, QuartetClass(1, 0, 1, 0), 0, len(bra.measures), 1.0)
     kind = Kind(0, number, 2, 1, 1, True, True, 0.1)
     met = np.zeros((len(bra.measures), len(ket.measures)), int)
     for block in blocks_of(task, kind, lanes, 3, most):
@@ -134,9 +134,9 @@ def test_blocks_have_each_quartet_once_and_no_more_vectors_than_fit(most, number
 def test_little_memory_means_fewer_targets():
     mol = molecule()
     (roomy,) = devices()
-    matches(JKBuilder(mol, devices=[roomy], tiers=SPLIT), density(mol))
+    matches(CudaJKBuilder(mol, devices=[roomy], tiers=SPLIT), density(mol))
     (small,) = devices(memory=roomy.most_used - 1)
-    builder = JKBuilder(mol, devices=[small], tiers=SPLIT)
+    builder = CudaJKBuilder(mol, devices=[small], tiers=SPLIT)
     with pytest.warns(RuntimeWarning, match="blocks of threads at once"):
         matches(builder, density(mol))
 
@@ -144,7 +144,7 @@ def test_little_memory_means_fewer_targets():
 def test_prepared_launches_are_one_graph():
     """The second and third build replay three programs, for densities of which the screening keeps other quartets."""
     mol, driver = chain(6), RecordingDriver()
-    builder = JKBuilder(mol, devices=[RecordedDevice(driver, lanes=4)], tiers=SPLIT)
+    builder = CudaJKBuilder(mol, devices=[RecordedDevice(driver, lanes=4)], tiers=SPLIT)
     for scale in (1.0, 1e-9, 1.0):
         dm = scale * density(mol)
         for ours, theirs in zip(builder.get_jk(dm), scf.hf.get_jk(mol, dm)):
@@ -154,4 +154,4 @@ def test_prepared_launches_are_one_graph():
 
 def test_a_tier_that_is_not_known():
     with pytest.raises(InputError, match="tiers are names of registers, shared, memory, split, columns; found 'slit'"):
-        JKBuilder(chain(2), devices=devices(), tiers=("slit",))
+        CudaJKBuilder(chain(2), devices=devices(), tiers=("slit",))

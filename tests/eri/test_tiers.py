@@ -29,7 +29,7 @@ from trnqc.eri.jk.batch import Batch
 from trnqc.eri.kernels.parameters import parameters, target_count
 from trnqc.eri.kernels.quartet import quartet_function
 from trnqc.gen import Array, emit_cuda
-from trnqc.jit.device import Built
+from trnqc.jit.device import BuiltKernel
 from trnqc.jit.nvcc import ABSURD_SPILL
 
 needs_nvcc = pytest.mark.skipif(not shutil.which("nvcc"), reason="needs the CUDA compiler")
@@ -74,11 +74,11 @@ class Told:
     def __init__(self, **told: tuple[int, int]) -> None:
         self.told, self.built = told, []
 
-    def build(self, recipe, lanes, *, accumulate="fence", min_blocks=0) -> Built:
+    def build(self, recipe, lanes, *, accumulate="fence", min_blocks=0) -> BuiltKernel:
         word = "targets" if recipe.name.startswith("targets") else recipe.name.rpartition("_")[2]
         self.built.append(word)
         stack, warps = self.told.get("atomic" if accumulate == "atomic" else word, (0, 0))
-        return Built(recipe.signatures[0], lanes, None, stack, warps=warps)
+        return BuiltKernel(recipe.signatures[0], lanes, None, stack, warps=warps)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from trnqc.errors import ExpressionError
-from trnqc.expression.program import Program, Statement
+from trnqc.expression.program import Program, TensorStatement
 from trnqc.expression.spaces import Space
 from trnqc.expression.symmetry import Symmetry
 from trnqc.expression.terms import Factor, Tensor, Term
@@ -52,7 +52,9 @@ def test_terms_and_signs():
         Term(Fraction(1, 2), (Factor("g", tuple("abcd")), Factor("t", tuple("cdij")))),
         Term(Fraction(-1, 8), (Factor("z", ()), Factor("t", tuple("abij")))),
     )
-    assert second == Statement(Factor("R", tuple("abij")), (Term(Fraction(-1), (Factor("t", tuple("baij")),)),), True)
+    assert second == TensorStatement(
+        Factor("R", tuple("abij")), (Term(Fraction(-1), (Factor("t", tuple("baij")),)),), True
+    )
     assert str(first) == "R[a,b,i,j] = 1/2 * g[a,b,c,d] * t[c,d,i,j] - 1/8 * z * t[a,b,i,j]"
     assert parse(HEAD + str(first)).statements == (first,)
 

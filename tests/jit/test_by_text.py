@@ -20,7 +20,7 @@ from trnqc.gen import Array, Var
 from trnqc.gen import statements as st
 from trnqc.jit import Library, Recipe, Signature, cubin_builder, emulator, sources
 from trnqc.jit.cache import BY_TEXT, Cache
-from trnqc.jit.compile import Compilation, Target, c_library, c_object
+from trnqc.jit.compile import Compilation, CompileTarget, c_library, c_object
 from trnqc.jit.compiler import Compiler
 from trnqc.jit.cubin_builder import CubinBuilder
 from trnqc.jit.cubins import Needs
@@ -68,7 +68,7 @@ def compiled_for(lanes: int = 1):
     return c_library(lanes, ("-O1",))
 
 
-def stored(recipe: Recipe, target: Target) -> Path:
+def stored(recipe: Recipe, target: CompileTarget) -> Path:
     return Compilation(recipe, target).file
 
 

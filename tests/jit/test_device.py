@@ -16,7 +16,7 @@ from tests.gen.programs import polynomial
 from trnqc.errors import BackendUnavailable, InputError, MemoryLimit
 from trnqc.gen import run
 from trnqc.jit import Recipe, Signature, gpu
-from trnqc.jit.cuda.prepared import Launch
+from trnqc.jit.cuda.prepared import PreparedLaunch
 from trnqc.jit.device import CudaDevice, Device, ExternalStream, cuda_devices
 from trnqc.jit.simulated_device import SimulatedDevice
 
@@ -86,7 +86,9 @@ def test_prepared_launches_read_what_arrays_hold_when_they_are_launched(make):
     built = device.build(Recipe.of(f), lanes)
     x = np.random.default_rng(0).normal(size=(groups, n, lanes))
     arrays = [{"x": device.zeros(*x.shape), "y": device.zeros(*x.shape), "z": device.zeros(*x.shape)} for _ in range(2)]
-    prepared = device.prepare([Launch(built, groups, {"n": n, **own}, number) for number, own in enumerate(arrays)])
+    prepared = device.prepare(
+        [PreparedLaunch(built, groups, {"n": n, **own}, number) for number, own in enumerate(arrays)]
+    )
     for factor in (1.0, 2.0, 3.0):
         ours = {"n": n, "x": factor * x, "y": np.zeros_like(x), "z": np.zeros_like(x)}
         run(f, ours, lanes=lanes, groups=(0, groups))
@@ -105,7 +107,7 @@ def test_launches_are_captured_once_and_the_first_time_they_are_not():
     device = recorded()
     driver, built = device._modules.core.Device(0).driver, device.build(Recipe.of(polynomial()), 8)
     arrays = {name: device.zeros(1, 1, 8) for name in "xyz"}
-    prepared = device.prepare([Launch(built, 1, {"n": 1, **arrays}, stream) for stream in (0, 1, 2, 1)])
+    prepared = device.prepare([PreparedLaunch(built, 1, {"n": 1, **arrays}, stream) for stream in (0, 1, 2, 1)])
     for counts in ((4, 0, 0), (4, 4, 1), (4, 4, 2)):
         prepared.launch()
         assert tuple(map(driver.count, ("launch", "captured launch", "Graph.launch"))) == counts
@@ -118,7 +120,7 @@ def test_a_driver_without_graphs_is_told_of_once():
     arrays = {name: device.zeros(1, 1, 8) for name in "xyz"}
     with pytest.warns(RuntimeWarning, match=r"recorded 0: .*CUDA_ERROR_NOT_SUPPORTED.*update the driver") as told:
         for _ in range(2):
-            prepared = device.prepare([Launch(built, 1, {"n": 1, **arrays}, 0)])
+            prepared = device.prepare([PreparedLaunch(built, 1, {"n": 1, **arrays}, 0)])
             for _ in range(3):
                 prepared.launch()
     assert len(told) == 1 and device.graphs.available is False
@@ -128,7 +130,7 @@ def test_prepared_launches_have_streams_of_the_device():
     device = recorded()
     built = device.build(Recipe.of(polynomial()), 8)
     with pytest.raises(InputError, match="on streams of recorded 0"):
-        device.prepare([Launch(built, 1, {}, ExternalStream(7))])
+        device.prepare([PreparedLaunch(built, 1, {}, ExternalStream(7))])
 
 
 def test_what_has_a_key_is_made_once(monkeypatch, tmp_path):

@@ -37,10 +37,10 @@ def directory(tmp_path, monkeypatch):
 
 def test_ptxas_report_is_read():
     one, two = nvcc.read_ptxas(PTXAS)
-    assert one == jit.Kernel("one", 255, 176, 316, 384, 2048)
-    assert two == jit.Kernel("two", 32, 0, 0, 0, 0)
+    assert one == jit.PtxasReport("one", 255, 176, 316, 384, 2048)
+    assert two == jit.PtxasReport("two", 32, 0, 0, 0, 0)
     assert not one.spills_excessively
-    assert jit.Kernel("lost", 32, 90_000, 80_000, 90_000, 0).spills_excessively
+    assert jit.PtxasReport("lost", 32, 90_000, 80_000, 90_000, 0).spills_excessively
     with pytest.raises(CompilerError, match="cannot parse the report"):
         nvcc.read_ptxas(PTXAS.replace("spill stores", "spilled"))
 

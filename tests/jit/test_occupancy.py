@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from trnqc.errors import UnsupportedError
-from trnqc.jit import Kernel
+from trnqc.jit import PtxasReport
 from trnqc.jit.occupancy import MULTIPROCESSORS, resident_warps
 
 
-def kernel(registers: int, shared: int = 0) -> Kernel:
-    return Kernel("k", registers, 0, 0, 0, shared)
+def kernel(registers: int, shared: int = 0) -> PtxasReport:
+    return PtxasReport("k", registers, 0, 0, 0, shared)
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])

@@ -12,16 +12,16 @@ from trnqc.cg.problem.problem import TPProblem
 from trnqc.mace.model import (
     Convolution,
     Coupling,
-    Density,
     Gate,
-    Interaction,
+    InteractionBlock,
     Layer,
     Linear,
     Model,
-    Network,
+    NodeDensity,
     PairRepulsion,
-    Product,
+    ProductBlock,
     RadialBasis,
+    RadialNetwork,
     Readout,
     Transform,
 )
@@ -105,13 +105,13 @@ def _layer(rng: np.random.Generator, inputs: int, outputs: int, bias: bool = Fal
     return Layer(weight, rng.normal(size=outputs) if bias else None, silu=silu)
 
 
-def _network(rng: np.random.Generator, outputs: int, norms: bool) -> Network:
+def _network(rng: np.random.Generator, outputs: int, norms: bool) -> RadialNetwork:
     hidden = _layer(rng, 5, 9, norms, True)
     if not norms:
-        return Network((hidden, _layer(rng, 9, outputs)))
+        return RadialNetwork((hidden, _layer(rng, 9, outputs)))
     norm = rng.normal(1, 0.1, 9), rng.normal(0, 0.1, 9), 1e-5
     tables = [0.1 * rng.normal(size=(len(NUMBERS), 9)) for _ in range(2)]
-    return Network((Layer(hidden.weight, hidden.bias, norm, True), _layer(rng, 9, outputs, True)), *tables)
+    return RadialNetwork((Layer(hidden.weight, hidden.bias, norm, True), _layer(rng, 9, outputs, True)), *tables)
 
 
 def _linear(rng: np.random.Generator, ins: Irreps, outs: Irreps, by_element: bool = False) -> Linear:
@@ -127,7 +127,7 @@ def _linear(rng: np.random.Generator, ins: Irreps, outs: Irreps, by_element: boo
 
 def _interaction(
     rng: np.random.Generator, words: str, irreps: Irreps, sent: Irreps, harmonics: Irreps, out: Irreps
-) -> Interaction:
+) -> InteractionBlock:
     channels = out[0].mul
     target = Irreps(tuple(MulIrrep(channels, slot.ir) for slot in harmonics))
     paths = [
@@ -144,11 +144,11 @@ def _interaction(
     )
     norms = words == "nonlinear"
     up, convolution = _linear(rng, irreps, sent), Convolution(problem, _network(rng, problem.weight_numel, norms))
-    density = Density(_network(rng, 1, norms), 1.3, 2.0) if norms or "density" in words else None
+    density = NodeDensity(_network(rng, 1, norms), 1.3, 2.0) if norms or "density" in words else None
     if norms:
         gates = tuple(MulIrrep(slot.mul, Irrep(0, 1)) for slot in target[1:])
         gate = Gate(Irreps((target[0], *gates, *target[1:])), target, 1.6, 1.8)
-        return Interaction(
+        return InteractionBlock(
             up,
             convolution,
             _linear(rng, mid, gate.irreps_in),
@@ -159,7 +159,7 @@ def _interaction(
             _linear(rng, irreps, out),
         )
     agnostic = "agnostic" in words
-    return Interaction(
+    return InteractionBlock(
         up,
         convolution,
         _linear(rng, mid, target),
@@ -170,15 +170,15 @@ def _interaction(
 
 
 def _product(
-    rng: np.random.Generator, block: Interaction, harmonics: Irreps, channels: int, out: Irreps, correlation: int
-) -> Product:
+    rng: np.random.Generator, block: InteractionBlock, harmonics: Irreps, channels: int, out: Irreps, correlation: int
+) -> ProductBlock:
     ins = (block.after or block.linear).irreps_out
     components = tuple(slot.ir for slot in ins)
     couplings = tuple(
         tuple(_coupling(rng, components, slot.ir, order, channels) for order in range(1, correlation + 1))
         for slot in out
     )
-    return Product(ins, out, couplings, _linear(rng, out, out))
+    return ProductBlock(ins, out, couplings, _linear(rng, out, out))
 
 
 def _coupling(

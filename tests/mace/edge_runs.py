@@ -15,14 +15,14 @@ from trnqc.jit import CompiledFunction
 from trnqc.mace.edges.density import EdgeDensity
 from trnqc.mace.edges.first.kernels import FirstConvolution
 from trnqc.mace.edges.geometry.kernels import EdgeValues
-from trnqc.mace.edges.graph import BLOCK, Edges
+from trnqc.mace.edges.graph import BLOCK, SortedEdges
 from trnqc.mace.edges.kernels import LayerConvolution
 
 Convolution = FirstConvolution | LayerConvolution
 
 
 def convolve(
-    kernel: Convolution, edges: Edges, values: EdgeValues, x: np.ndarray, z: np.ndarray, threads: int = 1
+    kernel: Convolution, edges: SortedEdges, values: EdgeValues, x: np.ndarray, z: np.ndarray, threads: int = 1
 ) -> None:
     """Write z[receiver] = sum over its edges, [R, d3, channels], from features x [N, d1, channels]."""
     _run(kernel, 0, edges, values, threads, x=x, z=z)
@@ -30,7 +30,7 @@ def convolve(
 
 def gradients(
     kernel: Convolution,
-    edges: Edges,
+    edges: SortedEdges,
     values: EdgeValues,
     x: np.ndarray,
     g_z: np.ndarray,
@@ -48,7 +48,7 @@ def gradients(
 def _run(
     kernel: Convolution,
     which: int,
-    edges: Edges,
+    edges: SortedEdges,
     values: EdgeValues,
     threads: int,
     **arrays: np.ndarray | int,
@@ -62,7 +62,7 @@ def _run(
     _in_shares(kernel.functions[which], operands, threads, tables)
 
 
-def rows_of(edges: Edges, first: int, last: int) -> dict[str, np.ndarray]:
+def rows_of(edges: SortedEdges, first: int, last: int) -> dict[str, np.ndarray]:
     """The rows of weights of a range of nodes, one for each edge, by the names of the parameters (rows.h)."""
     begin, end = edges.starts[first], edges.starts[last]
     listed, runs, block_runs = np.arange(begin, end), [0], [0]
@@ -76,7 +76,9 @@ def rows_of(edges: Edges, first: int, last: int) -> dict[str, np.ndarray]:
     return {name: np.asarray(table, np.int64) for name, table in tables.items()}
 
 
-def density(kernel: EdgeDensity, edges: Edges, values: EdgeValues, threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+def density(
+    kernel: EdgeDensity, edges: SortedEdges, values: EdgeValues, threads: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the density of each receiver [R], and the derivative of each edge's part by its length [E]."""
     part, slope = np.zeros(edges.count, kernel.dtype), np.zeros(edges.count, kernel.dtype)
     operands = _graph(edges, threads) | _of_edges(values)
@@ -93,7 +95,7 @@ def _scratch(size: int, lanes: int, dtype: type) -> np.ndarray:
     return empty((max(1, count // lanes), lanes) if lanes else (max(1, count),), dtype)
 
 
-def _graph(edges: Edges, threads: int) -> dict[str, Any]:
+def _graph(edges: SortedEdges, threads: int) -> dict[str, Any]:
     """The edges, and shares of the nodes with about equal numbers of edges, by the names of the parameters."""
     inner = np.searchsorted(edges.starts, edges.count * np.arange(1, threads) / threads)
     shares = np.concatenate([[0], np.minimum(inner, edges.receiving), [edges.receiving]]).astype(np.int64)

@@ -9,8 +9,8 @@ import numpy as np
 
 from trnqc.cg.problem.coefficients import clebsch_gordan
 from trnqc.cg.problem.problem import TPProblem
-from trnqc.mace.edges.graph import Edges
-from trnqc.mace.model import Convolution, Layer, Network, RadialBasis, Transform
+from trnqc.mace.edges.graph import SortedEdges
+from trnqc.mace.model import Convolution, Layer, RadialBasis, RadialNetwork, Transform
 
 RADII = np.array([0.31, 0.76, 0.66])
 
@@ -47,7 +47,7 @@ def network(
     elements: int = 0,
     norm: bool = False,
     seed: int = 0,
-) -> Network:
+) -> RadialNetwork:
     """A network with random weights; `norm` stands for layer normalisation of the hidden layers."""
     rng, widths = np.random.default_rng(seed), (inputs, *hidden, outputs)
     layers = [
@@ -58,20 +58,20 @@ def network(
         gains = [(1 + 0.1 * rng.normal(size=m), rng.normal(size=m), 1e-3) for m in hidden]
         layers[:-1] = [replace(layer, norm=gain) for layer, gain in zip(layers, gains)]
     tables = [rng.normal(size=(elements, widths[1])) for _ in range(2)] if elements else [None, None]
-    return Network(tuple(layers), *tables)
+    return RadialNetwork(tuple(layers), *tables)
 
 
-def random_edges(counts: list[int], seed: int = 0, r_max: float = 5.0) -> Edges:
+def random_edges(counts: list[int], seed: int = 0, r_max: float = 5.0) -> SortedEdges:
     """Edges with random ends, `counts` of them at each node, some of them longer than the cutoff distance."""
     rng, nodes, edges = np.random.default_rng(seed), len(counts), sum(counts)
     vectors = rng.normal(size=(edges, 3))
     vectors *= (rng.uniform(0.7, 1.05 * r_max, edges) / np.linalg.norm(vectors, axis=1))[:, None]
     starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     receivers = np.repeat(np.arange(nodes), counts)
-    return Edges(starts, rng.integers(0, max(nodes, 1), edges), receivers, vectors, rng.integers(0, 3, nodes))
+    return SortedEdges(starts, rng.integers(0, max(nodes, 1), edges), receivers, vectors, rng.integers(0, 3, nodes))
 
 
-def radial_functions(basis: RadialBasis, edges: Edges, r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def radial_functions(basis: RadialBasis, edges: SortedEdges, r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The functions of the basis [E, size] and the cutoff function [E]."""
     u = r if basis.transform is None else transformed(basis.transform, edges, r)
     u, k = u[:, None], basis.parameters
@@ -90,7 +90,7 @@ def _chebyshev(u: np.ndarray, degrees: np.ndarray) -> np.ndarray:
     return np.stack([np.polynomial.Chebyshev.basis(int(n))(u[:, 0]) for n in degrees], axis=1)
 
 
-def transformed(transform: Transform, edges: Edges, r: np.ndarray) -> np.ndarray:
+def transformed(transform: Transform, edges: SortedEdges, r: np.ndarray) -> np.ndarray:
     total = transform.radii[edges.elements[edges.senders]] + transform.radii[edges.elements[edges.receivers]]
     if transform.kind == "agnesi":
         a, q, p = transform.parameters
@@ -101,7 +101,7 @@ def transformed(transform: Transform, edges: Edges, r: np.ndarray) -> np.ndarray
     return low + (r - low) * 0.5 * (1 + np.tanh(alpha * (r - (low + high) / 2)))
 
 
-def weights(net: Network, basis: RadialBasis, edges: Edges, r: np.ndarray) -> np.ndarray:
+def weights(net: RadialNetwork, basis: RadialBasis, edges: SortedEdges, r: np.ndarray) -> np.ndarray:
     """Outputs of a network for all edges."""
     u, f = radial_functions(basis, edges, r)
     for n, layer in enumerate(net.layers):
@@ -116,7 +116,7 @@ def weights(net: Network, basis: RadialBasis, edges: Edges, r: np.ndarray) -> np
     return u * f[:, None] if basis.cutoff_on_weights else u
 
 
-def convolved(convolution: Convolution, edges: Edges, w: np.ndarray, y: np.ndarray, x: np.ndarray) -> np.ndarray:
+def convolved(convolution: Convolution, edges: SortedEdges, w: np.ndarray, y: np.ndarray, x: np.ndarray) -> np.ndarray:
     """The sum over edges, as a list of slots [N, components, channels] joined along the components."""
     tp = convolution.problem
     starts = [np.cumsum([0, *(slot.ir.dim for slot in irreps)]) for irreps in (tp.irreps_in1, tp.irreps_in2)]

@@ -12,7 +12,17 @@ from torch import Tensor
 
 from trnqc.cg.problem.coefficients import clebsch_gordan
 from trnqc.cg.problem.irreps import Irreps
-from trnqc.mace.model import Gate, Interaction, Layer, Linear, Model, Network, PairRepulsion, Product, RadialBasis
+from trnqc.mace.model import (
+    Gate,
+    InteractionBlock,
+    Layer,
+    Linear,
+    Model,
+    PairRepulsion,
+    ProductBlock,
+    RadialBasis,
+    RadialNetwork,
+)
 
 
 def neighbours(
@@ -121,7 +131,7 @@ def harmonic_at_pole(l: int) -> np.ndarray:
     return y
 
 
-def edge_weights(net: Network, radial: Tensor, pair: tuple[Tensor, Tensor]) -> Tensor:
+def edge_weights(net: RadialNetwork, radial: Tensor, pair: tuple[Tensor, Tensor]) -> Tensor:
     first = None
     if net.sender is not None and net.receiver is not None:
         first = torch.tensor(net.sender)[pair[0]] + torch.tensor(net.receiver)[pair[1]]
@@ -191,7 +201,7 @@ def edges_of(model: Model, elements: Tensor, vectors: Tensor, senders: Tensor, r
     return Edges(elements, senders, receivers, radial, factor, harmonics)
 
 
-def convolve(block: Interaction, x: Tensor, edges: Edges) -> tuple[Tensor, Tensor | None]:
+def convolve(block: InteractionBlock, x: Tensor, edges: Edges) -> tuple[Tensor, Tensor | None]:
     """The sums over edges, in e3nn's order, and the densities of the nodes."""
     weights = edge_weights(block.convolution.weights, edges.radial, edges.pair) * edges.cutoff
     problem = block.convolution.problem
@@ -209,7 +219,7 @@ def convolve(block: Interaction, x: Tensor, edges: Edges) -> tuple[Tensor, Tenso
     )
 
 
-def interaction(block: Interaction, h: Tensor, edges: Edges) -> tuple[Tensor, Tensor]:
+def interaction(block: InteractionBlock, h: Tensor, edges: Edges) -> tuple[Tensor, Tensor]:
     """Messages and self-connections of the nodes, both in e3nn's order."""
     x = linear(block.up, h, edges.elements)
     sums, rho = convolve(block, x, edges)
@@ -224,7 +234,7 @@ def interaction(block: Interaction, h: Tensor, edges: Edges) -> tuple[Tensor, Te
     return message, skip
 
 
-def contraction(product: Product, message: Tensor, elements: Tensor) -> Tensor:
+def contraction(product: ProductBlock, message: Tensor, elements: Tensor) -> Tensor:
     x = torch.cat(slots(product.irreps_in, message), dim=2)
     out = []
     for couplings in product.couplings:

@@ -11,10 +11,10 @@ import pytest
 from tests.mace import edges_oracle as oracle
 from tests.mace.edge_runs import convolve, gradients
 from trnqc.errors import UnsupportedError
-from trnqc.mace.edges.geometry.kernels import EdgeValues, Geometry
-from trnqc.mace.edges.graph import Edges
+from trnqc.mace.edges.geometry.kernels import EdgeValues, GeometryKernels
+from trnqc.mace.edges.graph import SortedEdges
 from trnqc.mace.edges.kernels import LayerConvolution
-from trnqc.mace.model import Convolution, Layer, Network, RadialBasis, Transform
+from trnqc.mace.model import Convolution, Layer, RadialBasis, RadialNetwork, Transform
 
 AGNESI = Transform("agnesi", (1.0805, 0.9183, 4.5791), oracle.RADII)
 SOFT = Transform("soft", (4.0,), oracle.RADII)
@@ -47,8 +47,8 @@ def relative(ours: np.ndarray, exact: np.ndarray) -> float:
 
 
 @functools.cache
-def geometry(basis: str, dtype: str) -> Geometry:
-    return Geometry(BASES[basis], 3, dtype)
+def geometry(basis: str, dtype: str) -> GeometryKernels:
+    return GeometryKernels(BASES[basis], 3, dtype)
 
 
 @pytest.mark.parametrize("basis", BASES)
@@ -74,7 +74,7 @@ def test_radial_functions_and_slopes(basis):
 def test_harmonics_are_e3nns():
     torch, o3 = pytest.importorskip("torch"), pytest.importorskip("e3nn.o3")
     edges = oracle.random_edges([9])
-    values = Geometry(oracle.bessel(), 4, "f64").forward(edges)
+    values = GeometryKernels(oracle.bessel(), 4, "f64").forward(edges)
     exact = o3.spherical_harmonics(list(range(5)), torch.tensor(edges.vectors), True, "component").numpy()
     assert np.allclose(values.harmonics[: edges.count], exact, rtol=0, atol=1e-14)
 
@@ -112,7 +112,7 @@ def features(kernel: LayerConvolution, nodes: int, which: int, seed: int) -> np.
     return x.astype(kernel.dtype)
 
 
-def run(kernel: LayerConvolution, edges: Edges, values: EdgeValues, threads: int = 1) -> tuple[np.ndarray, ...]:
+def run(kernel: LayerConvolution, edges: SortedEdges, values: EdgeValues, threads: int = 1) -> tuple[np.ndarray, ...]:
     """Results and all gradients."""
     x, g_z = features(kernel, edges.nodes, 0, 1), features(kernel, edges.nodes, 2, 2)
     z = np.full_like(g_z, np.nan)
@@ -131,7 +131,7 @@ CASES = [("scalars", "bessel"), ("vectors", "bessel"), ("elements", "bessel of a
 def test_convolution(name, basis, counts, dtype):
     convolution, kernel = layer(name, dtype, basis)
     edges = oracle.random_edges(counts)
-    values = Geometry(BASES[basis], kernel.layout.degree, dtype).forward(edges)
+    values = GeometryKernels(BASES[basis], kernel.layout.degree, dtype).forward(edges)
     z, g_x, g_y, g_r = run(kernel, edges, values)
     x, g_z = (features(kernel, edges.nodes, *which).astype(float) for which in ((0, 1), (2, 2)))
     y, r = values.harmonics[: edges.count].astype(float), values.lengths[: edges.count]
@@ -180,4 +180,4 @@ def test_normalisation_of_the_last_layer_is_an_error():
     count = problem.weight_numel
     layer = Layer(np.ones((6, count)), norm=(np.ones(count), np.zeros(count), 1e-5))
     with pytest.raises(UnsupportedError, match="last layer of a radial network"):
-        LayerConvolution(Convolution(problem, Network((layer,))), oracle.bessel(), "f64")
+        LayerConvolution(Convolution(problem, RadialNetwork((layer,))), oracle.bessel(), "f64")

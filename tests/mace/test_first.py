@@ -10,8 +10,8 @@ import pytest
 from tests.mace import edges_oracle as oracle
 from tests.mace.edge_runs import convolve, gradients
 from trnqc.mace.edges.first.kernels import FirstConvolution, applies, hidden_network
-from trnqc.mace.edges.geometry.kernels import Geometry
-from trnqc.mace.edges.graph import Edges
+from trnqc.mace.edges.geometry.kernels import GeometryKernels
+from trnqc.mace.edges.graph import SortedEdges
 from trnqc.mace.edges.kernels import LayerConvolution
 from trnqc.mace.edges.splines.tables import spline_tables
 from trnqc.mace.model import Convolution, RadialBasis, Transform
@@ -36,7 +36,11 @@ def convolution(case: str) -> tuple[Convolution, RadialBasis]:
 
 
 def results(
-    layer: FirstConvolution | LayerConvolution, geometry: Geometry, edges: Edges, sent: np.ndarray, threads: int = 1
+    layer: FirstConvolution | LayerConvolution,
+    geometry: GeometryKernels,
+    edges: SortedEdges,
+    sent: np.ndarray,
+    threads: int = 1,
 ) -> tuple[np.ndarray, ...]:
     """Sums and gradients of harmonics and lengths."""
     values, rng = geometry.forward(edges), np.random.default_rng(2)
@@ -63,7 +67,9 @@ def test_results_are_those_of_any_layer(case, dtype, splined):
     sent, present = np.random.default_rng(1).normal(size=(3, CASES[case][0])), [0, 2]
     tables = spline_tables([hidden_network(block.weights)], basis, present, 3, 1e-6, dtype) if splined else None
     first, exact = FirstConvolution(block, basis, sent, present, dtype, tables), LayerConvolution(block, basis, dtype)
-    values, exact_values = (Geometry(b, first.layout.degree, dtype) for b in (tables.knots if tables else basis, basis))
+    values, exact_values = (
+        GeometryKernels(b, first.layout.degree, dtype) for b in (tables.knots if tables else basis, basis)
+    )
     for counts in COUNTS.values():
         edges = oracle.random_edges(counts)
         edges = replace(edges, elements=edges.elements // 2 * 2)

@@ -7,7 +7,7 @@ import pytest
 
 from trnqc import jit
 from trnqc.host.arrays import empty
-from trnqc.mace.gemm import Tile, pack, product
+from trnqc.mace.gemm import RegisterTile, pack, product
 
 # Rows, depth and columns of a product.
 SIZES = {
@@ -26,7 +26,7 @@ NUMPY = {"f32": np.float32, "f64": np.float64}
 
 @pytest.fixture(scope="module", params=["f32", "f64"])
 def programs(request):
-    tile = Tile.of(jit.find_compiler(), request.param)
+    tile = RegisterTile.of(jit.find_compiler(), request.param)
     functions = [product(tile, request.param, accumulate) for accumulate in (False, True)]
     library = jit.library(jit.Recipe.of(*functions, name="test-gemm"), lanes=tile.lanes)
     return request.param, tile, [getattr(library, f.name) for f in functions]

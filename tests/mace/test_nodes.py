@@ -10,10 +10,10 @@ from tests.mace import oracle
 from tests.mace.descriptions import CASES, NUMBERS, description
 from tests.mace.node_run import NodeRun
 from trnqc.jit import find_compiler
-from trnqc.mace.gemm import Tile
+from trnqc.mace.gemm import RegisterTile
 from trnqc.mace.model import Model
 from trnqc.mace.nodes.kernels import NodeKernels
-from trnqc.mace.nodes.layout import Layout
+from trnqc.mace.nodes.layout import FeatureLayout
 from trnqc.mace.nodes.plan import plan
 
 # Relative to the largest number: rounding of sums of some hundred terms, and of the weights, in a few layers.
@@ -34,7 +34,7 @@ def graph(atoms: int, seed: int = 1) -> tuple[torch.Tensor, torch.Tensor, torch.
 def evaluate(model: Model, dtype: str, threads: int, atoms: int) -> tuple[np.ndarray, np.ndarray]:
     """Energies of the atoms and the gradient with respect to the vectors, without the pair repulsion."""
     elements, vectors, senders, receivers = graph(atoms)
-    kernels = NodeKernels(plan(model, Tile.of(find_compiler(), dtype), dtype))
+    kernels = NodeKernels(plan(model, RegisterTile.of(find_compiler(), dtype), dtype))
     run = NodeRun(kernels, elements.numpy(), threads)
     vectors.requires_grad_()
     edges = oracle.edges_of(model, elements, vectors, senders, receivers)
@@ -42,7 +42,7 @@ def evaluate(model: Model, dtype: str, threads: int, atoms: int) -> tuple[np.nda
     run.begin()
     for t, block in enumerate(model.interactions):
         problem = block.convolution.problem
-        sent, summed = Layout(problem.irreps_in1, lanes), Layout(problem.irreps_out, lanes)
+        sent, summed = FeatureLayout(problem.irreps_in1, lanes), FeatureLayout(problem.irreps_out, lanes)
         x = torch.tensor(sent.flat(run.arrays[f"x{t}"]), requires_grad=True)
         sums, rho = oracle.convolve(block, x, edges)
         run.arrays[f"a{t}"][...] = summed.rows(sums.detach().numpy(), run.arrays[f"a{t}"].dtype)

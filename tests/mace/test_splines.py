@@ -12,9 +12,9 @@ from scipy.interpolate import BSpline
 from tests.mace import edges_oracle as oracle
 from tests.mace.edge_runs import convolve, gradients
 from trnqc.errors import InputError
-from trnqc.mace.edges.geometry.kernels import Geometry
+from trnqc.mace.edges.geometry.kernels import GeometryKernels
 from trnqc.mace.edges.geometry.knots import DEGREE, b_splines, slopes
-from trnqc.mace.edges.graph import Edges
+from trnqc.mace.edges.graph import SortedEdges
 from trnqc.mace.edges.kernels import LayerConvolution, spline_network
 from trnqc.mace.edges.splines import fitting
 from trnqc.mace.edges.splines.fitting import SHORTEST
@@ -55,19 +55,19 @@ def tables(case: str) -> SplineTables:
 
 
 @functools.cache
-def kernels(case: str, exact: bool) -> tuple[Geometry, LayerConvolution]:
+def kernels(case: str, exact: bool) -> tuple[GeometryKernels, LayerConvolution]:
     basis: RadialBasis = CASES[case][0]
     splines = None if exact else tables(case)
-    geometry = Geometry(basis if splines is None else splines.knots, 2, "f64")
+    geometry = GeometryKernels(basis if splines is None else splines.knots, 2, "f64")
     return geometry, LayerConvolution(convolution(case), basis, "f64", splines)
 
 
-def edges_of(case: str) -> Edges:
+def edges_of(case: str) -> SortedEdges:
     edges = oracle.random_edges([30, 0, 25, 9, 1], r_max=5.0)
     return replace(edges, elements=np.array(CASES[case][2])[edges.elements % len(CASES[case][2])])
 
 
-def energy(case: str, edges: Edges, exact: bool = False) -> tuple[float, np.ndarray]:
+def energy(case: str, edges: SortedEdges, exact: bool = False) -> tuple[float, np.ndarray]:
     """A sum of the results with random factors, and its gradient with respect to the vectors of the edges."""
     geometry, layer = kernels(case, exact)
     rng, values = np.random.default_rng(0), geometry.forward(edges)

@@ -15,7 +15,7 @@ from trnqc.mp2.pairs.accuracy import (
     require_promise,
     sample,
 )
-from trnqc.mp2.pairs.sectors import Sector
+from trnqc.mp2.pairs.sectors import PairSector
 from trnqc.types import PairEnergies
 
 
@@ -36,7 +36,9 @@ def test_pairs_without_energy_can_be_sampled(factors_like):
     B, o, v = factors_like(8, 2, 3)
     wrong = np.tril(np.full((8, 8), 1e-7))
     for reported in (wrong, 0 * wrong):
-        error = estimate_error([PairEnergies(reported, 0 * wrong, ran_on="formula")], [Sector(Factors(0 * B, o, v))])
+        error = estimate_error(
+            [PairEnergies(reported, 0 * wrong, ran_on="formula")], [PairSector(Factors(0 * B, o, v))]
+        )
         assert error.os == pytest.approx(reported.sum(), rel=1e-6)
 
 
@@ -50,7 +52,7 @@ def test_pair_energy_is_the_formula(factors_like, formula):
 
 def test_exact_energies_have_only_rounding(factors_like, formula):
     B, o, v = factors_like(8, 7, 13)
-    error = estimate_error([PairEnergies(*formula(B, o, v), ran_on="formula")], [Sector(Factors(B, o, v))])
+    error = estimate_error([PairEnergies(*formula(B, o, v), ran_on="formula")], [PairSector(Factors(B, o, v))])
     assert 0 < error.corr < 1e-14
     assert 12 <= error.sampled <= 24
     assert error.pairs == 36
@@ -60,7 +62,7 @@ def test_where_all_pairs_are_sampled_the_error_is_exact(factors_like, formula):
     B, o, v = factors_like(3, 5, 11)
     os, ss = formula(B, o, v)
     wrong = np.tril(np.random.default_rng(5).normal(0, 1e-6, os.shape))
-    error = estimate_error([PairEnergies(os + wrong, ss, ran_on="formula")], [Sector(Factors(B, o, v))])
+    error = estimate_error([PairEnergies(os + wrong, ss, ran_on="formula")], [PairSector(Factors(B, o, v))])
     assert error.os == pytest.approx(abs(wrong.sum()), rel=1e-6)
     assert error.corr == pytest.approx(abs(wrong.sum()), rel=1e-6)
     assert error.ss < 1e-14
@@ -74,7 +76,7 @@ def test_sampled_estimate_covers_the_true_error_mostly(factors_like, formula, bi
         B, o, v = factors_like(20, 3, 5, seed)
         os, ss = formula(B, o, v)
         wrong = os * np.random.default_rng(seed).normal(bias, 1e-7, os.shape)
-        error = estimate_error([PairEnergies(os + wrong, ss, ran_on="formula")], [Sector(Factors(B, o, v))])
+        error = estimate_error([PairEnergies(os + wrong, ss, ran_on="formula")], [PairSector(Factors(B, o, v))])
         covered += abs(wrong.sum()) <= error.os
         assert error.os < abs(os.sum()) * (2 * bias + 1.5e-7)
     assert covered >= 36

@@ -14,7 +14,7 @@ from trnqc.errors import MemoryLimit
 from trnqc.mp2.execution import Execution, choose
 from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.pairs.block_energies import block_energies, held_bytes, widest
-from trnqc.mp2.pairs.sectors import Sector
+from trnqc.mp2.pairs.sectors import PairSector
 from trnqc.mp2.partition.blocks import SETS, default_width, pair_blocks
 
 SIZES = st.integers(1, 40)
@@ -48,7 +48,7 @@ def test_costs_add_up_to_that_of_all_pairs_at_once(nocc, width, nvir, naux):
 @pytest.mark.parametrize("width", [1, 3, 7])
 def test_blocks_give_the_bits_of_all_pairs(factors_like, width, fused):
     B, o, v = factors_like(7, 19, 43)
-    execution, sector = Execution(choose("cpu", "fp64"), fused=fused), Sector(Factors(B, o, v))
+    execution, sector = Execution(choose("cpu", "fp64"), fused=fused), PairSector(Factors(B, o, v))
     os, ss = np.zeros((2, 7, 7))
     for block in pair_blocks(7, width):
         energies = block_energies(block, B[block.rows].copy(), B[block.columns].copy(), sector, execution)
@@ -61,7 +61,7 @@ def test_blocks_give_the_bits_of_all_pairs(factors_like, width, fused):
 
 def test_width_shrinks_with_the_limit(tmp_path):
     B = np.memmap(tmp_path / "B", np.float64, "w+", shape=(96, 60, 200))
-    on_disk = Sector(Factors(B, np.zeros(96), np.ones(60)))
+    on_disk = PairSector(Factors(B, np.zeros(96), np.ones(60)))
     execution = Execution(choose("cpu", "fp64"), threads=2)
     assert widest(on_disk, execution) == default_width(96)
     for width in (1, 5):

@@ -23,12 +23,12 @@ from trnqc.mp2.pairs.accuracy import pair_energy
 from trnqc.mp2.pairs.pairs import run_pairs
 from trnqc.mp2.pairs.ranks import exact_on_ranks, pairs_on_ranks
 from trnqc.mp2.pairs.rounds import Rounds
-from trnqc.mp2.pairs.sectors import Sector
-from trnqc.mp2.partition.distribution import Distribution, set_width
+from trnqc.mp2.pairs.sectors import PairSector
+from trnqc.mp2.partition.distribution import RowDistribution, set_width
 from trnqc.mp2.reference.orbitals import ActiveOrbitals
-from trnqc.mp2.store import Scratch
+from trnqc.mp2.store import ScratchStore
 
-sizes = some.builds(Distribution, some.integers(1, 90), some.just(7), some.just(11), some.integers(1, 40))
+sizes = some.builds(RowDistribution, some.integers(1, 90), some.just(7), some.just(11), some.integers(1, 40))
 
 
 @given(sizes)
@@ -52,7 +52,7 @@ def test_whoever_computes_a_block_has_its_rows(spread):
 
 @given(sizes, some.integers(1, 40))
 def test_pairs_of_opposite_spin_are_computed_once_where_their_rows_are(alpha, nocc):
-    rounds = Rounds(alpha, Distribution(nocc, 9, 11, alpha.ranks))
+    rounds = Rounds(alpha, RowDistribution(nocc, 9, 11, alpha.ranks))
     seen = np.zeros((alpha.nocc, nocc), int)
     for visits in rounds.visits:
         for visit in visits:
@@ -75,7 +75,7 @@ def check_rounds(rounds):
 
 @pytest.mark.parametrize("nocc, ranks", [(200, 2), (200, 64), (1200, 64), (1200, 1024)])
 def test_loads_are_even(nocc, ranks):
-    rounds = Rounds(Distribution(nocc, 100, 400, ranks))
+    rounds = Rounds(RowDistribution(nocc, 100, 400, ranks))
     loads = np.zeros(ranks)
     for block, rank in zip(rounds.blocks, rounds.owners):
         loads[rank] += block.cost(100, 400)
@@ -123,7 +123,7 @@ def test_any_number_of_ranks_gives_the_same_digits(case, size, schedule):
 
 @pytest.mark.parametrize("schedule", ["static", "dynamic"])
 def test_rows_on_disk_are_shared_and_finished_pairs_found_again(case, schedule, tmp_path):
-    store, alone = Scratch(), build_factors(*case, ONE_PROCESS)
+    store, alone = ScratchStore(), build_factors(*case, ONE_PROCESS)
     B = store.array(RowsOnDisk, "factors", "B", alone.B.shape)
     for i, row in enumerate(alone.B):
         B.write(i, row)
@@ -134,8 +134,8 @@ def test_rows_on_disk_are_shared_and_finished_pairs_found_again(case, schedule, 
         kept = None if ranks.rank else store
         store.key = 0  # as when the job starts again
         execution = dataclasses.replace(ONE_PROCESS, ranks=ranks, schedule=schedule)
-        pairs = pairs_on_ranks(Sector(on_disk), execution, lambda: set_width(*B.shape), kept)
-        exact = exact_on_ranks([Sector(on_disk)], ranks)(np.zeros(2, int), np.array([3, 2]), np.array([1, 2]))
+        pairs = pairs_on_ranks(PairSector(on_disk), execution, lambda: set_width(*B.shape), kept)
+        exact = exact_on_ranks([PairSector(on_disk)], ranks)(np.zeros(2, int), np.array([3, 2]), np.array([1, 2]))
         np.testing.assert_array_equal(exact, [pair_energy(alone.B, *energies, *pair) for pair in ((3, 1), (2, 2))])
         return np.array([pairs.os, pairs.ss])
 
@@ -157,7 +157,7 @@ def test_a_rank_without_room_says_what_it_needs():
 
 
 def test_a_row_is_fetched_by_one_rank():
-    spread = Distribution(5, 2, 4, 2)  # one function fewer is left
+    spread = RowDistribution(5, 2, 4, 2)  # one function fewer is left
     B = np.arange(30.0).reshape(5, 2, 3)
 
     def work(ranks):

@@ -18,7 +18,7 @@ from trnqc.mp2.factors.auxiliary_basis import auxiliary_basis
 from trnqc.mp2.factors.build import build_factors
 from trnqc.mp2.factors.shell_blocks import shell_blocks
 from trnqc.mp2.reference.orbitals import active_orbitals
-from trnqc.mp2.store import Scratch
+from trnqc.mp2.store import ScratchStore
 
 
 def build(mf, frozen=None, auxbasis=None, store=None, **how):
@@ -62,7 +62,7 @@ def test_the_same_blocks_give_the_same_bits_on_disk(reference, tmp_path, monkeyp
     monkeypatch.setattr(tempfile, "tempdir", None)
     mf = reference("water")
     _, _, wide = build(mf)
-    _, _, kept = build(mf, store=Scratch())
+    _, _, kept = build(mf, store=ScratchStore())
     assert (wide.where, kept.where) == ("in memory", f"on disk, {gigabytes(wide.B.nbytes)} at {tmp_path}")
     assert list(tmp_path.iterdir()) == []
     np.testing.assert_array_equal(kept.B[:], wide.B)
@@ -76,7 +76,7 @@ def test_dependent_auxiliary_functions_are_dropped(reference):
     assert factors.B.flags.c_contiguous
     assert "linearly dependent" in factors.metric
     _, _, once = build(mf)
-    _, _, stored = build(mf, auxbasis=doubled, store=Scratch())
+    _, _, stored = build(mf, auxbasis=doubled, store=ScratchStore())
     assert stored.metric == factors.metric
     a, b, c = (f.B[:].reshape(-1, f.B.shape[2]) for f in (factors, once, stored))
     np.testing.assert_allclose(a @ a.T, b @ b.T, rtol=0, atol=1e-9)

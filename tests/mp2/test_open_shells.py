@@ -20,7 +20,7 @@ from trnqc.mp2.factors.build import build_factors
 from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.pairs.denominators import SMALLEST, denominator_warnings
 from trnqc.mp2.pairs.pairs import run_pairs
-from trnqc.mp2.pairs.sectors import Sector
+from trnqc.mp2.pairs.sectors import PairSector
 
 MOLECULES = {
     "NO2": ("N 0 0 0; O 0 1.1 0.47; O 0 -1.1 0.47", 0, 1),
@@ -241,7 +241,7 @@ def test_the_smallest_denominator_is_found_among_all():
         eps = [np.sort(rng.uniform(-1, 0.5, 4)), np.sort(rng.uniform(-0.5, 1, 6))]
         other = [np.sort(rng.uniform(-1, 0.5, right)), np.sort(rng.uniform(-0.5, 1, 7))] if right else eps
         left = Factors(np.zeros((4, 6, 1)), *eps)
-        sector = Sector(left, Factors(np.zeros((5, 7, 1)), *other) if right else None, name)
+        sector = PairSector(left, Factors(np.zeros((5, 7, 1)), *other) if right else None, name)
         d = np.add.outer(eps[0], other[0])[:, :, None, None] - np.add.outer(eps[1], other[1])
         if name == "aa":
             d[np.arange(4), np.arange(4)] = d[:, :, np.arange(6), np.arange(6)] = np.inf

@@ -14,7 +14,7 @@ from trnqc import backends
 from trnqc.backends import base
 from trnqc.errors import BackendUnavailable, InputError, MemoryLimit, PrecisionError, TrnqcError, UnsupportedPrecision
 from trnqc.mp2 import execution
-from trnqc.mp2.execution import Choice, Execution, choose
+from trnqc.mp2.execution import BackendChoice, Execution, choose
 from trnqc.mp2.factors.factors import Factors, checked_factors
 from trnqc.mp2.pairs import pairs
 from trnqc.mp2.pairs.accuracy import pair_energy
@@ -212,7 +212,7 @@ def test_a_backend_that_computes_wrongly_is_found_out(factors_like):
     device = FakeBackend("neuron", ("fp32",), add=np.tril(np.full((3, 3), 1e-4)))
     words = r"promises an error of 1\.0e-06 .* by a fake is estimated as 6\.0e-04 from 6 of 6 .* use the precision fp64"
     with pytest.raises(PrecisionError, match=words):
-        pairs.run_pairs(Factors(B, o, v), Execution(Choice(device, "fp32", ""), memory=2e6))
+        pairs.run_pairs(Factors(B, o, v), Execution(BackendChoice(device, "fp32", ""), memory=2e6))
     assert device.max_memory == 2e6
 
 

@@ -14,14 +14,16 @@ import pytest
 import trnqc
 from trnqc import DFMP2, MP2Result
 from trnqc.errors import InputError, StorageError
-from trnqc.mp2.result_parts import Comparison, Run, square, triangle
+from trnqc.mp2.result_parts import BackendComparison, PairRun, square, triangle
 
 
 @pytest.fixture(scope="module")
 def result(reference):
     method = DFMP2(reference("water"), frozen=[0, 23])
     method.kernel()
-    other = Comparison(Run("simulator", "somewhere", "asked", "fp32", True), -0.1, -0.2, 1e-9, 1e-9, 2e-9, 1.5)
+    other = BackendComparison(
+        PairRun("simulator", "somewhere", "asked", "fp32", True), -0.1, -0.2, 1e-9, 1e-9, 2e-9, 1.5
+    )
     return dataclasses.replace(method.result, comparisons=(other,), warnings=("mind the gap",))
 
 

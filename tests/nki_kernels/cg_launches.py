@@ -10,7 +10,7 @@ import numpy as np
 from nki_kernels.cg.windows import Sorted, choose, windows_of
 from trnqc.cg import TPProblem
 from trnqc.cg.nki.paths import blocks_of
-from trnqc.cg.problem.graph import Graph
+from trnqc.cg.problem.graph import EdgeGraph
 
 
 def mace_layer(mul: int, l_x: int = 1, l_y: int = 3, weighted: bool = True) -> TPProblem:
@@ -33,7 +33,7 @@ class Case:
     """Random operands of a problem on a graph, in fp32."""
 
     problem: TPProblem
-    graph: Graph
+    graph: EdgeGraph
     x: np.ndarray
     y: np.ndarray
     w: np.ndarray
@@ -72,7 +72,7 @@ class Case:
 
 def case(problem: TPProblem, nodes: int, edges: int, seed: int = 0) -> Case:
     rng = np.random.default_rng(seed)
-    graph = Graph(rng.integers(0, nodes, edges), rng.integers(0, nodes, edges), nodes)
+    graph = EdgeGraph(rng.integers(0, nodes, edges), rng.integers(0, nodes, edges), nodes)
     d1, d2, d3 = problem.dims
     weights = max(1, problem.weight_numel)
     rows = [(nodes, d1), (edges, d2), (edges if problem.weight_numel else 1, weights), (nodes, d3)]

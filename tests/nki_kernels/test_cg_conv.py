@@ -15,7 +15,7 @@ from trnqc import sim
 from trnqc.cg import TPProblem
 from trnqc.cg.cpu.engine import engine_for
 from trnqc.cg.nki.paths import blocks_of
-from trnqc.cg.problem.graph import Graph
+from trnqc.cg.problem.graph import EdgeGraph
 
 # (channels, nodes, edges): one of each; primes; one over a tile of edges and a vector of channels; several windows.
 SIZES = [(1, 1, 1), (7, 13, 101), (129, 5, 129), (16, 40, 700)]
@@ -92,7 +92,7 @@ def test_two_cores_share_the_windows(monkeypatch):
 
 def test_receivers_without_edges_get_zero():
     job = case(mace_layer(2), 9, 20)
-    job = replace(job, graph=Graph(np.full(20, 7), job.graph.cols, 9))
+    job = replace(job, graph=EdgeGraph(np.full(20, 7), job.graph.cols, 9))
     (block,) = job.blocks
     args, constants, _ = job.launch(block, 2, 1)
     result = sim.simulate(cg_conv)(*args, **constants)[:9]

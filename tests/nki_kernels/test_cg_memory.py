@@ -14,7 +14,7 @@ from trnqc import sim
 from trnqc.cg import TPProblem
 from trnqc.cg.nki.engine import NkiEngine
 from trnqc.cg.nki.paths import blocks_of
-from trnqc.cg.problem.graph import Graph
+from trnqc.cg.problem.graph import EdgeGraph
 from trnqc.errors import MemoryLimit, OperandError, UnsupportedError
 
 
@@ -88,6 +88,6 @@ def test_too_many_columns_of_y_for_the_gradients_are_refused():
 def test_arrays_beyond_the_range_of_addresses_are_refused():
     problem = TPProblem("65536x0e", "0e", "65536x0e", [(0, 0, 0, "uvu", False)], layout="ir_mul")
     x = np.broadcast_to(np.float32(0), (1 << 15, 1 << 16))
-    graph, none = Graph(np.zeros(1, np.int64), np.zeros(1, np.int64), 1 << 15), np.zeros(0, np.float32)
+    graph, none = EdgeGraph(np.zeros(1, np.int64), np.zeros(1, np.int64), 1 << 15), np.zeros(0, np.float32)
     with pytest.raises(OperandError, match="x: expected fewer than 2147483648 elements"):
         NkiEngine(problem).conv_forward(x, np.zeros((1, 1), np.float32), none, graph)

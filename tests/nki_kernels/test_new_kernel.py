@@ -13,7 +13,7 @@ from autotune.runner import Request, tune
 from nki_kernels import descriptors
 from nki_kernels.descriptors.descriptor import GATE, random_fill
 from trnqc.backends.neuron.device import NeuronDevice
-from trnqc.backends.neuron.neff.programs import program
+from trnqc.backends.neuron.neff.programs import neff_program
 from trnqc.backends.nki.launch import host_kernels
 from trnqc.backends.simulator.device import SimulatedCore
 from trnqc.tuning.choice import choose
@@ -127,7 +127,10 @@ def test_a_wrong_result_is_noticed(doubled):
 
 
 def test_its_compiled_program_has_a_key(doubled):
-    wanted, other = program("doubled", SHAPE, "fp32", "trn2"), program("doubled", SHAPE | {"N": 256}, "fp32", "trn2")
+    wanted, other = (
+        neff_program("doubled", SHAPE, "fp32", "trn2"),
+        neff_program("doubled", SHAPE | {"N": 256}, "fp32", "trn2"),
+    )
     assert wanted.constants == {"width": 32} and wanted.source and wanted.key() != other.key()
 
 

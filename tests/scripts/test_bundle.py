@@ -22,7 +22,7 @@ from trnqc.backends.pair_step import PairOptions
 from trnqc.cg.cuda.engine import CudaEngine
 from trnqc.cg.cuda.row_sums import sum_segments
 from trnqc.cg.programs.directions import CONVOLUTIONS
-from trnqc.eri.cuda.builder import JKBuilder
+from trnqc.eri.cuda.builder import CudaJKBuilder
 from trnqc.jit import cubin_builder
 from trnqc.jit.cubin_builder import CubinBuilder
 from trnqc.jit.cubins import Needs
@@ -170,7 +170,7 @@ def test_a_gpu_compiles_no_integrals_of_the_bundle(ahead):
     for batch in kernels.batches_of(mol):
         kernels.first_sound(ahead, batch)
     driver = RecordingDriver()
-    JKBuilder(mol, devices=[RecordedDevice(driver, lanes=MOST_LANES)]).build()
+    CudaJKBuilder(mol, devices=[RecordedDevice(driver, lanes=MOST_LANES)]).build()
     assert driver.count("ObjectCode.from_cubin") == 2 and not driver.count("Program.compile")
 
 

@@ -12,7 +12,7 @@ from scripts.device import bench_cg
 from scripts.registers import cg as cg_registers
 from scripts.workloads import tensor_product_oracle as oracle
 from scripts.workloads.tensor_products import awkward
-from trnqc.cg.problem.graph import Graph
+from trnqc.cg.problem.graph import EdgeGraph
 from trnqc.errors import BackendUnavailable
 from trnqc.jit.device import cuda_devices
 
@@ -91,7 +91,7 @@ def test_a_convolution_of_a_peer_gathers_by_sender_and_sums_by_receiver():
     inputs = bench_cg.operands(problem, 20, "float64", 5)
     held = {name: torch.as_tensor(array) for name, array in inputs.items()}
     peer = Peer(gathered(e3nn_eager)(problem, held["x"], torch.as_tensor(rows), torch.as_tensor(cols)))
-    graph, ours = Graph(rows, cols, 5), list(inputs.values())
+    graph, ours = EdgeGraph(rows, cols, 5), list(inputs.values())
     wanted = (oracle.conv_forward(problem, *ours[:3], graph), *oracle.conv_backward(problem, *ours[:4], graph))
     for a, b in zip((peer.work("forward", held)(), *peer.work("backward", held)()), wanted, strict=True):
         np.testing.assert_allclose(a.detach().numpy(), b, rtol=0, atol=1e-4)

@@ -12,7 +12,7 @@ from scripts.device import bench_eri
 from scripts.eri.counting_device import CountingDevice
 from scripts.eri.gpu_sizes import record_of
 from scripts.workloads.trp_cage import ATOMS, FILE
-from trnqc.eri.cuda.builder import JKBuilder
+from trnqc.eri.cuda.builder import CudaJKBuilder
 from trnqc.errors import BackendUnavailable
 from trnqc.jit.device import cuda_devices
 from trnqc.jit.simulated_device import SimulatedDevice
@@ -63,7 +63,7 @@ def test_counted_sizes_are_those_of_a_simulated_device():
     mol = gto.M(atom="; ".join(f"H 0 {n % 3} {1.8 * n}" for n in range(14)), basis="sto-3g", verbose=0)
     dm, sizes = np.eye(14), {"lanes": 4, "memory": 1 << 34, "streams": 2}
     device = QueueingDevice(**sizes)
-    JKBuilder(mol, devices=[device]).get_jk(dm)
+    CudaJKBuilder(mol, devices=[device]).get_jk(dm)
     exact = record_of(mol, dm, CountingDevice(device.multiprocessors, **sizes), sample=1000)
     quartets = exact["quartets"]
     assert quartets["computed"] == device.queued and quartets["error"] == 0

@@ -16,7 +16,7 @@ from scripts.jobs.scaling_plot import plot
 from scripts.jobs.simulation import Cyclic, Network, Workload, files_seconds, projected, visits_seconds
 from scripts.workloads.waters import APART, MONOMER, waters
 from trnqc.mp2.pairs.rounds import Rounds
-from trnqc.mp2.partition.distribution import Distribution
+from trnqc.mp2.partition.distribution import RowDistribution
 
 ROOT = Path(__file__).resolve().parents[2]
 FAST = Network(bandwidth=1e30, latency=0.0, files=1e30)
@@ -38,7 +38,7 @@ WORK = Workload(240, 40, 190, 840, 64, MEASURED)
 
 
 def total():
-    spread = Rounds(Distribution(WORK.nocc, WORK.nvir, WORK.naux, 1))
+    spread = Rounds(RowDistribution(WORK.nocc, WORK.nvir, WORK.naux, 1))
     return WORK.pairs([b.cost(WORK.nvir, WORK.naux) for b in spread.blocks]).sum()
 
 
@@ -57,7 +57,7 @@ def test_clusters_grow_by_one_molecule_and_never_clash():
 @pytest.mark.parametrize("kind", [Rounds, Cyclic])
 @pytest.mark.parametrize("devices", [1, 2, 7])
 def test_visits_take_no_less_than_their_work_and_no_more_than_one_device(kind, devices):
-    spread = kind(Distribution(WORK.nocc, WORK.nvir, WORK.naux, devices))
+    spread = kind(RowDistribution(WORK.nocc, WORK.nvir, WORK.naux, devices))
     assert sum(len(v.blocks) for visits in spread.visits for v in visits) == len(spread.blocks)
     fast, slow = (visits_seconds(WORK, spread, net) for net in (FAST, SLOW))
     assert total() / devices - 1e-9 <= fast <= total() + 1e-9
@@ -66,7 +66,7 @@ def test_visits_take_no_less_than_their_work_and_no_more_than_one_device(kind, d
 
 def test_one_device_does_all_the_work_and_a_fast_network_costs_nothing():
     assert files_seconds(WORK, 1, FAST) == pytest.approx(total())
-    assert visits_seconds(WORK, Rounds(Distribution(WORK.nocc, WORK.nvir, WORK.naux, 1)), SLOW) == pytest.approx(
+    assert visits_seconds(WORK, Rounds(RowDistribution(WORK.nocc, WORK.nvir, WORK.naux, 1)), SLOW) == pytest.approx(
         total()
     )
     assert files_seconds(WORK, 4, FAST) < 1.1 * total() / 4

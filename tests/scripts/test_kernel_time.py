@@ -14,7 +14,7 @@ from scripts.device.executed import Executed, by_class
 from scripts.device.kernel_time import BOUND, PEAK, Model, levels, row_of, total
 from scripts.workloads.quartets import quartet
 from trnqc.eri.classes import BOUND as PRIMITIVE_BOUND
-from trnqc.eri.cuda.builder import JKBuilder
+from trnqc.eri.cuda.builder import CudaJKBuilder
 from trnqc.eri.cuda.run import DeviceRun
 from trnqc.eri.cuda.tiers import candidates
 from trnqc.eri.jk.batch import COUNT, REALS, Batch
@@ -36,7 +36,7 @@ class Queues(SimulatedDevice):
                 self.rows.append((a["task"], a["first_pair"] + row // a["parts"] * a["step"], own.copy()))
 
 
-class Counting(JKBuilder):
+class Counting(CudaJKBuilder):
     """Keeps the pass, its tasks and its counts."""
 
     def _summed(self, run, tables, libraries):

@@ -8,10 +8,10 @@ from itertools import permutations, product
 from trnqc.sparse.network.nest import Assignment, Nest
 from trnqc.sparse.network.network import Network
 from trnqc.sparse.network.tree import Contraction, Tree, contractions
-from trnqc.sparse.search.cost import Model
+from trnqc.sparse.search.cost import CostModel
 from trnqc.sparse.search.estimate import Estimate, estimate
 from trnqc.sparse.search.formats import Choices, Formats, sharing
-from trnqc.sparse.search.rates import Rates
+from trnqc.sparse.search.rates import WorkRates
 from trnqc.sparse.search.statistics import Counted, Statistics
 
 
@@ -51,7 +51,7 @@ def nests(
     """Every sequence and order of loops, each sharing as much as it can."""
     count, nodes = len(network.inputs), contractions(network, tree)
     statistics = Statistics(network, operands)
-    layouts, model = Formats(statistics), Model(statistics, Rates())
+    layouts, model = Formats(statistics), CostModel(statistics, WorkRates())
     for sequence in sequences(nodes, count):
         number = {t: t for t in range(count)} | {count + k: count + at for at, k in enumerate(sequence)}
         for loops in product(*(permutations(nodes[k].loops) for k in sequence)):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from trnqc.sparse import api
-from trnqc.sparse.search.rates import Rates
+from trnqc.sparse.search.rates import WorkRates
 
 
 @pytest.fixture(autouse=True)
 def default_rates(monkeypatch):
-    monkeypatch.setattr(api, "machine_rates", Rates)
+    monkeypatch.setattr(api, "machine_rates", WorkRates)

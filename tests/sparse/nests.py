@@ -12,11 +12,11 @@ from hypothesis import strategies as some
 from trnqc.gen import statements as st
 from trnqc.gen.interpreter import run
 from trnqc.jit import Signature
-from trnqc.sparse.lower.program import program
+from trnqc.sparse.lower.program import nest_program
 from trnqc.sparse.network.nest import Format, Nest, Workspace
 from trnqc.sparse.network.network import Indices, Network
 from trnqc.sparse.network.tree import contractions, trees
-from trnqc.sparse.run.kernel import Kernel
+from trnqc.sparse.run.kernel import NestKernel
 from trnqc.sparse.search.named_nests import fused
 from trnqc.sparse.tensors.storage import SparseTensor, from_dense
 
@@ -91,7 +91,7 @@ class _Interpreted:
         run(self.function, arguments, lanes=8, groups=(groups_begin, groups_end))  # type: ignore[arg-type]
 
 
-def interpreted(nest: Nest) -> Kernel:
-    programs = program(nest)
+def interpreted(nest: Nest) -> NestKernel:
+    programs = nest_program(nest)
     functions = {piece.function.name: _Interpreted(piece.function) for piece in programs.pieces}
-    return Kernel(programs, SimpleNamespace(**functions))  # type: ignore[arg-type]
+    return NestKernel(programs, SimpleNamespace(**functions))  # type: ignore[arg-type]

@@ -9,12 +9,12 @@ import pytest
 from tests.sparse.nests import arrays, packed
 from tests.sparse.oracle import reference
 from trnqc.errors import MemoryLimit, OperandError
-from trnqc.sparse.lower.program import program
+from trnqc.sparse.lower.program import nest_program
 from trnqc.sparse.network.loops import ordered
 from trnqc.sparse.network.nest import Assignment, Format, Nest, Workspace
 from trnqc.sparse.network.network import network
 from trnqc.sparse.run import kernel as kernels
-from trnqc.sparse.run.kernel import Kernel, compiled
+from trnqc.sparse.run.kernel import NestKernel, compiled
 from trnqc.sparse.search.named_nests import fused, nary
 from trnqc.sparse.tensors.storage import from_coo
 
@@ -154,14 +154,14 @@ def test_growth(monkeypatch):
     monkeypatch.setattr(kernels, "LARGEST_CAPACITY", 1)
     nest = dlpno("Kimn", "Kinu", 2, Workspace(("n",), "hashed"), (DS, DS, RESULTS[1]))
     inputs = arrays(nest, 1, 0.5)
-    kernel, operands = Kernel(program(nest)), packed(nest, inputs)
+    kernel, operands = NestKernel(nest_program(nest)), packed(nest, inputs)
     for threads in (2, 1):
         np.testing.assert_allclose(
             dense(kernel(operands, threads)), reference(nest.network, inputs), atol=TOLERANCE * 100
         )
     monkeypatch.setattr(kernels, "MOST", 4)
     with pytest.raises(MemoryLimit, match="tensor 3 of Kmn,mi,nu->Kiu"):
-        Kernel(program(nest))(operands)
+        NestKernel(nest_program(nest))(operands)
 
 
 def test_maps_and_infinity():

@@ -9,7 +9,7 @@ import scipy.sparse
 from trnqc.errors import OperandError
 from trnqc.sparse.network.nest import Format
 from trnqc.sparse.network.network import network
-from trnqc.sparse.run.operands import Operands, packed
+from trnqc.sparse.run.operands import NetworkOperands, packed
 from trnqc.sparse.tensors.convert import as_tensor
 
 CSR, CSC = Format(("i", "j"), ("dense", "compressed")), Format(("j", "i"), ("dense", "compressed"))
@@ -19,7 +19,7 @@ def operands():
     matrix = scipy.sparse.random_array((5, 4), density=0.4, rng=1)
     map_ = matrix.toarray() > 0.5
     tensors = as_tensor(matrix), as_tensor(map_)
-    return Operands(network("ij,kj,kj->ik", [(5, 4)] * 3, same=(0, 0, 2)), (tensors[0], tensors[0], tensors[1]))
+    return NetworkOperands(network("ij,kj,kj->ik", [(5, 4)] * 3, same=(0, 0, 2)), (tensors[0], tensors[0], tensors[1]))
 
 
 def test_a_layout_is_packed_once():
@@ -70,7 +70,7 @@ def test_maps_with_and_without_values():
 def test_shapes_are_those_of_the_network():
     tensor = as_tensor(np.ones((3, 2)))
     with pytest.raises(OperandError, match=r"operand 1 \(jk\) must have the shape \(2, 4\); found \(3, 2\)"):
-        Operands(network("ij,jk->ik", [(3, 2), (2, 4)]), (tensor, tensor))
+        NetworkOperands(network("ij,jk->ik", [(3, 2), (2, 4)]), (tensor, tensor))
 
 
 def test_exchanged_operands_are_packed_once():

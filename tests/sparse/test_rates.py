@@ -20,7 +20,7 @@ from trnqc.sparse.run.kernel import compiled
 from trnqc.sparse.run.machine_rates import is_plausible, machine_rates, measure_and_keep
 from trnqc.sparse.run.measured_rates import FITTED, fitted
 from trnqc.sparse.run.probes import probes
-from trnqc.sparse.search.rates import Rates
+from trnqc.sparse.search.rates import WorkRates
 from trnqc.sparse.search.shipped_rates import SHIPPED, shipped_rates
 from trnqc.sparse.search.solve import candidates
 
@@ -58,8 +58,8 @@ def test_every_probe_computes_its_network():
 
 def test_every_rate_has_a_probe_in_which_it_counts():
     """Else the defaults' proportions alone would decide it."""
-    defaults = np.array([getattr(Rates(), name) for name in FITTED])
-    work = np.array([measured_rates._work(probe, Rates()) for probe in probes()]) * defaults
+    defaults = np.array([getattr(WorkRates(), name) for name in FITTED])
+    work = np.array([measured_rates._work(probe, WorkRates()) for probe in probes()]) * defaults
     share = (work / work.sum(axis=1, keepdims=True)).max(axis=0)
     assert dict(zip(FITTED, share >= 0.1)) == dict.fromkeys(FITTED, True)
 
@@ -67,23 +67,23 @@ def test_every_rate_has_a_probe_in_which_it_counts():
 def test_the_fit_finds_the_rates_of_a_machine():
     """Of one that is three times as slow as the defaults, and six times in lists; each call takes a microsecond."""
     names, rng = list(FITTED), np.random.default_rng(1)
-    true = replace(Rates(), **{name: 3 * getattr(Rates(), name) for name in names})
-    true = replace(true, listed_update=6 * Rates().listed_update)
-    defaults = np.array([getattr(Rates(), name) for name in names])
+    true = replace(WorkRates(), **{name: 3 * getattr(WorkRates(), name) for name in names})
+    true = replace(true, listed_update=6 * WorkRates().listed_update)
+    defaults = np.array([getattr(WorkRates(), name) for name in names])
     work = 1e-3 * rng.dirichlet(np.full(len(names), 0.2), 60) / defaults
     seconds = work @ [getattr(true, name) for name in names] + 1e-6
     rates = fitted(work, seconds * rng.uniform(0.98, 1.02, len(seconds)))
     # The one that stands out is drawn to the others, and they to it.
-    assert 4 < rates.pop("listed_update") / Rates().listed_update < 6
+    assert 4 < rates.pop("listed_update") / WorkRates().listed_update < 6
     for name, rate in rates.items():
         assert rate == pytest.approx(getattr(true, name), rel=0.2), name
 
 
 def test_what_the_probes_do_not_tell_keeps_its_proportion():
     work = np.zeros((3, len(FITTED)))
-    work[:, 0] = 1e-4 / Rates().dense_turn * np.array([1.0, 10.0, 100.0])
+    work[:, 0] = 1e-4 / WorkRates().dense_turn * np.array([1.0, 10.0, 100.0])
     rates = fitted(work, 2e-4 * np.array([1.0, 10.0, 100.0]))
-    assert rates["far"] / Rates().far == pytest.approx(2.0, rel=0.05)
+    assert rates["far"] / WorkRates().far == pytest.approx(2.0, rel=0.05)
 
 
 def test_the_first_process_uses_shipped_rates_and_the_next_one_those_measured_meanwhile(cache, measured, monkeypatch):
@@ -132,7 +132,7 @@ def test_implausible_rates_are_measured_again(cache, measured, monkeypatch, text
     file.write_text(text)
     assert machine_rates().source.startswith("shipped")
     measure_and_keep()
-    assert read_rates(file, Rates).source == "measured"
+    assert read_rates(file, WorkRates).source == "measured"
 
 
 def test_a_disturbed_measurement_is_repeated_and_at_last_given_up(cache, measured, monkeypatch):
@@ -154,7 +154,7 @@ def test_times_that_differ_between_two_rounds_are_a_disturbance(monkeypatch):
     seconds = iter(1e-3 * 2.0**n for n in range(1000))
     monkeypatch.setattr(measured_rates, "_least", lambda work: next(seconds))
     monkeypatch.setattr(measured_rates, "_compiled", lambda chosen: [None] * 3)
-    assert measured_rates.measured_rates(Rates()) is None
+    assert measured_rates.measured_rates(WorkRates()) is None
 
 
 def test_a_process_measures_this_machine(tmp_path, monkeypatch):
@@ -170,7 +170,7 @@ def test_a_process_measures_this_machine(tmp_path, monkeypatch):
     files = list(tmp_path.glob("sparse*.json"))
     if not files:
         pytest.skip("other programs disturb measurements")
-    rates = read_rates(files[0], Rates)
+    rates = read_rates(files[0], WorkRates)
     assert rates.source.startswith("measured on this machine")
     assert is_plausible(rates, SHIPPED[64])
     assert 0 < rates.first_cache < rates.second_cache
@@ -184,22 +184,22 @@ def test_shipped_rates_are_those_of_the_closest_vectors(length, closest):
 
 def test_without_a_compiler_the_defaults_serve(cache, monkeypatch):
     monkeypatch.setenv("CC", "/nonexistent/cc")
-    assert machine_rates() == Rates()
+    assert machine_rates() == WorkRates()
     assert not list(cache.glob("sparse*.json"))
 
 
 def test_a_plan_says_which_rates_it_used():
     plan = api.plan("ij,j->i", np.eye(3), np.ones(3), form="fused")
-    assert f"rates: {Rates().source}" in str(plan)
-    assert f"rates: {Rates().source}" in str(api.plan("ij,j->i", np.eye(3), np.ones(3), form=plan.steps[0].nest))
+    assert f"rates: {WorkRates().source}" in str(plan)
+    assert f"rates: {WorkRates().source}" in str(api.plan("ij,j->i", np.eye(3), np.ones(3), form=plan.steps[0].nest))
 
 
 def test_rates_decide_which_nest_is_the_best():
     """With free hash tables and dear arrays, or the other way round."""
     net, operands, _ = make("integrals")
-    rates = replace(Rates(), cleared_element=1e-3)
+    rates = replace(WorkRates(), cleared_element=1e-3)
     kept = {candidate.nest: candidate.estimate.seconds for candidate in candidates(net, operands, rates)}
-    cheap = {candidate.nest: candidate.estimate.seconds for candidate in candidates(net, operands, Rates())}
+    cheap = {candidate.nest: candidate.estimate.seconds for candidate in candidates(net, operands, WorkRates())}
     assert min(kept, key=kept.__getitem__) != min(cheap, key=cheap.__getitem__)
 
 
@@ -207,5 +207,5 @@ def test_dense_matrices_run_where_they_are_estimated_faster(monkeypatch):
     rng = np.random.default_rng(0)
     a, b = rng.random((2, 30, 30))
     for product, form in ((1e-13, "dense"), (1e-6, "fused")):
-        monkeypatch.setattr(api, "machine_rates", lambda product=product: replace(Rates(), matrix_product=product))
+        monkeypatch.setattr(api, "machine_rates", lambda product=product: replace(WorkRates(), matrix_product=product))
         assert api.plan("ij,jk->ik", a, b).form == form

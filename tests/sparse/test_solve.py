@@ -13,9 +13,9 @@ from tests.sparse import brute, oracle
 from tests.sparse.nests import interpreted, networks
 from trnqc.errors import ExpressionError
 from trnqc.sparse.network.network import network
-from trnqc.sparse.run.operands import Operands
+from trnqc.sparse.run.operands import NetworkOperands
 from trnqc.sparse.search.formats import Choices
-from trnqc.sparse.search.rates import Rates
+from trnqc.sparse.search.rates import WorkRates
 from trnqc.sparse.search.solve import candidates
 from trnqc.sparse.tensors.storage import from_dense
 
@@ -54,7 +54,7 @@ def make(case):
 def test_every_candidate_computes_its_network(case):
     net, operands, arrays = make(case)
     expected = oracle.reference(net, arrays)
-    proposals = candidates(net, operands, Rates())
+    proposals = candidates(net, operands, WorkRates())
     assert all(candidate.nest.check() for candidate in proposals)
     for candidate in proposals[:12]:
         result = oracle.interpret(candidate.nest, arrays)
@@ -83,8 +83,8 @@ def test_operands_can_be_stored_in_the_formats_of_every_candidate(case):
     arrays = [stored, factor]
     net = network(subscripts, [a.shape for a in arrays])
     operands = [from_dense(a) for a in arrays]
-    for candidate in candidates(net, operands, Rates())[:4]:
-        tensors = Operands(net, tuple(operands)).for_nest(candidate.nest.formats)
+    for candidate in candidates(net, operands, WorkRates())[:4]:
+        tensors = NetworkOperands(net, tuple(operands)).for_nest(candidate.nest.formats)
         result = interpreted(candidate.nest)(tensors)
         dense = result if isinstance(result, np.ndarray) else result.to_dense()
         np.testing.assert_allclose(dense, np.einsum(subscripts, *arrays), rtol=1e-12, atol=0)
@@ -105,7 +105,7 @@ def test_operands_can_be_stored_in_the_formats_of_every_candidate(case):
 )
 def test_the_best_nest_is_that_of_all_nests(case, tree):
     net, operands, _ = make(case)
-    proposals = candidates(net, operands, Rates(), tree=tree, time_limit=60.0)
+    proposals = candidates(net, operands, WorkRates(), tree=tree, time_limit=60.0)
     dense = frozenset(t for t, f in enumerate(proposals[0].nest.formats[:-1]) if not f.sparse)
     best = min(expected.seconds for _, expected in brute.nests(net, operands, tree, Choices(dense=dense)))
     assert min(candidate.estimate.seconds for candidate in proposals) <= best * (1 + 1e-9)
@@ -114,26 +114,26 @@ def test_the_best_nest_is_that_of_all_nests(case, tree):
 def test_a_tensor_that_stands_twice_is_packed_once_where_that_costs_nothing():
     rng = np.random.default_rng(2)
     operand = from_dense(np.where(rng.random((6, 5)) < 0.5, 1.5, 0.0), kinds=["compressed"] * 2)
-    best = candidates(network("ki,kj->ij", [(6, 5)] * 2, [0, 0]), [operand, operand], Rates())[0]
+    best = candidates(network("ki,kj->ij", [(6, 5)] * 2, [0, 0]), [operand, operand], WorkRates())[0]
     assert best.copies == 1
 
 
 def test_time_runs_out_with_a_nest():
     net, operands, arrays = make("running example")
-    nest = candidates(net, operands, Rates(), time_limit=0.0)[0].nest
+    nest = candidates(net, operands, WorkRates(), time_limit=0.0)[0].nest
     np.testing.assert_allclose(oracle.interpret(nest, arrays), oracle.reference(net, arrays), rtol=1e-12)
 
 
 def test_given_tree_and_storage_are_kept():
     net, operands, _ = make("masked")
-    proposals = candidates(net, operands, Rates(), tree=(((0, 1), 2), 3), out="sparse")
+    proposals = candidates(net, operands, WorkRates(), tree=(((0, 1), 2), 3), out="sparse")
     assert {candidate.tree for candidate in proposals} == {(((0, 1), 2), 3)}
     assert all(candidate.nest.formats[-1].sparse for candidate in proposals)
 
 
 def test_large_workspaces_are_tables():
     net, operands, _ = make("integrals")
-    for candidate in candidates(net, operands, Rates(), dense_workspace=20):
+    for candidate in candidates(net, operands, WorkRates(), dense_workspace=20):
         for workspace in candidate.nest.workspaces:
             assert (workspace.space == "hashed") == (np.prod(net.shape(workspace.order)) > 20)
 
@@ -141,7 +141,7 @@ def test_large_workspaces_are_tables():
 def test_tree_of_other_operands_is_refused():
     net, operands, _ = make("integrals")
     with pytest.raises(ExpressionError, match="each of the operands"):
-        candidates(net, operands, Rates(), tree=((0, 1), 1))
+        candidates(net, operands, WorkRates(), tree=((0, 1), 1))
 
 
 ONCE = """
@@ -161,7 +161,7 @@ def test_the_same_in_every_process():
         text=True,
         check=True,
     ).stdout
-    here = "".join(f"{candidate.nest}\n" for candidate in candidates(*make("masked")[:2], Rates(), time_limit=60.0))
+    here = "".join(f"{candidate.nest}\n" for candidate in candidates(*make("masked")[:2], WorkRates(), time_limit=60.0))
     assert printed == here
 
 
@@ -172,5 +172,5 @@ def test_any_network_is_computed(net, part, seed):
     rng = np.random.default_rng(seed)
     arrays = [np.where(rng.random(net.shape(labels)) < part, 1.5, 0.0) for labels in net.inputs]
     operands = [from_dense(a, kinds=["compressed"] * a.ndim) for a in arrays]
-    nest = candidates(net, operands, Rates(), time_limit=0.05)[0].nest.check()
+    nest = candidates(net, operands, WorkRates(), time_limit=0.05)[0].nest.check()
     np.testing.assert_allclose(oracle.interpret(nest, arrays), oracle.reference(net, arrays), rtol=1e-12, atol=1e-12)

@@ -8,7 +8,7 @@ import scipy.sparse
 
 from trnqc.sparse.network.network import network
 from trnqc.sparse.run.kernel import compiled
-from trnqc.sparse.run.operands import Operands
+from trnqc.sparse.run.operands import NetworkOperands
 from trnqc.sparse.search.named_nests import fused
 from trnqc.sparse.tensors.convert import as_tensor
 from trnqc.sparse.tensors.storage import from_coo
@@ -18,7 +18,7 @@ def run(subscripts, tensors, loops, threads=1):
     inputs = tuple(map(as_tensor, tensors))
     net = network(subscripts, [tensor.shape for tensor in inputs])
     nest = fused(net, (0, 1), [tuple(loops)])
-    return compiled(nest)(Operands(net, inputs).for_nest(nest.formats), threads).check()
+    return compiled(nest)(NetworkOperands(net, inputs).for_nest(nest.formats), threads).check()
 
 
 @pytest.mark.parametrize("threads", [1, 2])

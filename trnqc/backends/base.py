@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from trnqc.arrays import host_array
-from trnqc.backends.blas import Blas
+from trnqc.backends.blas import BackendBlas
 from trnqc.backends.fitted_jk import FittedJK
 from trnqc.backends.gamma import AddRows, FactorSet, GammaOptions
 from trnqc.backends.pair_step import PairOptions, PairStep, Progress
@@ -113,7 +113,7 @@ class Backend:
         check_precision(self, precision)
         return self._product(*product_operands(a_t, b, stacked=True), precision)
 
-    def blas(self, precision: str) -> Blas:
+    def blas(self, precision: str) -> BackendBlas:
         """The dense linear algebra of `trnqc.blas` in a precision, which must be one of `precisions`."""
         check_precision(self, precision)
         return self._blas(precision)
@@ -232,7 +232,7 @@ class Backend:
         """The product a_t.T @ b, [M, N], of a_t[K, M] and b[K, N], or a stack of such products."""
         raise self._without("_product")
 
-    def _blas(self, precision: str) -> Blas:
+    def _blas(self, precision: str) -> BackendBlas:
         raise self._without("_blas")
 
     def _pair_step(self, options: PairOptions) -> PairStep:

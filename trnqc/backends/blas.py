@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 
-class Blas(Protocol):
+class BackendBlas(Protocol):
     """Products of real matrices in one precision, which `Backend.blas` returns.
 
     Arrays are NumPy arrays, or the tensors of a device. Their shapes fit, and their elements are finite. Results are

@@ -4,7 +4,7 @@
       ─ choice ─►    backend and precision: asked for by name, or the cheapest that meets an error
       ─ operands ─►  checked matrices
       ─ forms ─►     the forms that kernels have: left operand transposed, lower triangles
-      ─ backends ─►  BLAS on the CPU, NKI kernels elsewhere      (`trnqc.backends.blas.Blas`)
+      ─ backends ─►  BLAS on the CPU, NKI kernels elsewhere      (`trnqc.backends.blas.BackendBlas`)
 
 Tensors of PyTorch go through operators with derivatives (tensors.py).
 """

@@ -32,7 +32,7 @@ class Asked:
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class BlasCall:
     """An operation on matrices whose shapes fit.
 
     Attributes
@@ -58,7 +58,7 @@ class Call:
         return self.scaling[0] if self.scaling else None
 
 
-def compute(call: Call, choice: Choice) -> np.ndarray:
+def compute(call: BlasCall, choice: Choice) -> np.ndarray:
     """Compute a call of arrays.
 
     Raises
@@ -79,7 +79,7 @@ def compute(call: Call, choice: Choice) -> np.ndarray:
     return operands.result(result, call.name)
 
 
-def read(call: Call) -> tuple[Any, ...]:
+def read(call: BlasCall) -> tuple[Any, ...]:
     """The operands, with zeros for elements that the operation does not read, which may be anything."""
     if call.name == "symm":
         return forms.triangle(call.matrices[0], call.flags[1]), call.matrices[1]
@@ -91,5 +91,5 @@ def read(call: Call) -> tuple[Any, ...]:
     return call.matrices
 
 
-def _read_c(call: Call) -> Any:
+def _read_c(call: BlasCall) -> Any:
     return forms.triangle(call.c, call.flags[1]) if call.name == "syrk" else call.c

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from trnqc.arrays import is_tensor
-from trnqc.blas.calls import Asked, Call, compute
+from trnqc.blas.calls import Asked, BlasCall, compute
 from trnqc.blas.choice import choose
 
 
-def run(call: Call, asked: Asked) -> Any:
+def run(call: BlasCall, asked: Asked) -> Any:
     """Compute a call on the backend that was asked for."""
     if any(is_tensor(x) for x in (*call.matrices, call.c)):
         from trnqc.blas import tensors

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from trnqc.arrays import is_tensor
-from trnqc.backends.blas import Blas
+from trnqc.backends.blas import BackendBlas
 
 
 def transposed(x: Any) -> Any:
@@ -37,12 +37,12 @@ def whole(x: Any, lower: bool) -> Any:
     return lower_triangle(stored) + transposed(lower_triangle(stored, -1))
 
 
-def gemm(blas: Blas, a: Any, b: Any, c: Any, alpha: float, beta: float, trans_a: bool, trans_b: bool) -> Any:
+def gemm(blas: BackendBlas, a: Any, b: Any, c: Any, alpha: float, beta: float, trans_a: bool, trans_b: bool) -> Any:
     """alpha op(a) op(b) + beta c of matrices, or of stacks of matrices."""
     return blas.product(a if trans_a else transposed(a), transposed(b) if trans_b else b, c, alpha, beta)
 
 
-def symm(blas: Blas, a: Any, b: Any, c: Any, alpha: float, beta: float, left: bool, lower: bool) -> Any:
+def symm(blas: BackendBlas, a: Any, b: Any, c: Any, alpha: float, beta: float, left: bool, lower: bool) -> Any:
     """alpha a b + beta c, or alpha b a + beta c, of a symmetric matrix a."""
     full = whole(a, lower)
     if left:
@@ -50,7 +50,7 @@ def symm(blas: Blas, a: Any, b: Any, c: Any, alpha: float, beta: float, left: bo
     return blas.product(transposed(b), full, c, alpha, beta)
 
 
-def syrk(blas: Blas, a: Any, c: Any, alpha: float, beta: float, trans: bool, lower: bool) -> Any:
+def syrk(blas: BackendBlas, a: Any, c: Any, alpha: float, beta: float, trans: bool, lower: bool) -> Any:
     """One triangle of alpha op(a) op(a).T + beta c."""
     previous = c if c is None or lower else transposed(c)
     result = lower_triangle(blas.triangle(a if trans else transposed(a), previous, alpha, beta))
@@ -67,7 +67,7 @@ def read_triangle(a: Any, lower: bool, unit_diagonal: bool) -> Any:
     return stored
 
 
-def cholesky(blas: Blas, a: Any, lower: bool) -> Any:
+def cholesky(blas: BackendBlas, a: Any, lower: bool) -> Any:
     """The triangular factor of a symmetric matrix of which one triangle is stored."""
     factor = lower_triangle(blas.cholesky(whole(a, lower)))
     return factor if lower else transposed(factor)
@@ -78,7 +78,7 @@ def flipped(x: Any, axes: tuple[int, ...]) -> Any:
     return sys.modules["torch"].flip(x, axes) if is_tensor(x) else np.flip(x, axes)
 
 
-def trsm(blas: Blas, a: Any, b: Any, lower: bool, trans: bool, unit_diagonal: bool, left: bool) -> Any:
+def trsm(blas: BackendBlas, a: Any, b: Any, lower: bool, trans: bool, unit_diagonal: bool, left: bool) -> Any:
     """The solution X of op(a) X = b, or of X op(a) = b, as that of a lower triangular system.
 
     X op(a) = b is the transpose of op(a).T X.T = b.T, and an upper triangular matrix is lower triangular if rows and

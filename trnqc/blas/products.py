@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from trnqc.blas.calls import Asked, Call
+from trnqc.blas.calls import Asked, BlasCall
 from trnqc.blas.dispatch import run
 from trnqc.blas.operands import require, scaled, shape_of
 
@@ -70,7 +70,7 @@ def gemm(
     M, K = _sides(shape_of(a, "a"), trans_a)
     L, N = _sides(shape_of(b, "b"), trans_b)
     require(K == L, f"op(a) [{M}, {K}] and op(b) [{L}, {N}] do not fit: columns of op(a) must be rows of op(b)")
-    call = Call("gemm", (a, b), scaled(alpha, beta, c, (M, N)), (bool(trans_a), bool(trans_b)))
+    call = BlasCall("gemm", (a, b), scaled(alpha, beta, c, (M, N)), (bool(trans_a), bool(trans_b)))
     return run(call, Asked(backend, precision, target_error))
 
 
@@ -121,7 +121,7 @@ def batched_gemm(
         f"op(a) [{Z}, {M}, {K}] and op(b) [{Y}, {L}, {N}] do not fit: both need the same number of matrices, and "
         "columns of op(a) must be rows of op(b)",
     )
-    call = Call("gemm", (a, b), scaled(alpha, beta, c, (Z, M, N)), (bool(trans_a), bool(trans_b)))
+    call = BlasCall("gemm", (a, b), scaled(alpha, beta, c, (Z, M, N)), (bool(trans_a), bool(trans_b)))
     return run(call, Asked(backend, precision, target_error))
 
 
@@ -176,7 +176,7 @@ def symm(
     require(n == m, f"a must be square; found [{n}, {m}]")
     length = shape[0 if side == "left" else 1]
     require(n == length, f"a [{n}, {n}] on the {side} of b {list(shape)} does not fit")
-    call = Call("symm", (a, b), scaled(alpha, beta, c, shape), (side == "left", bool(lower)))
+    call = BlasCall("symm", (a, b), scaled(alpha, beta, c, shape), (side == "left", bool(lower)))
     return run(call, Asked(backend, precision, target_error))
 
 
@@ -225,7 +225,7 @@ def syrk(
            [ 3., 13.]])
     """
     n, _ = _sides(shape_of(a, "a"), trans)
-    call = Call("syrk", (a,), scaled(alpha, beta, c, (n, n)), (bool(trans), bool(lower)))
+    call = BlasCall("syrk", (a,), scaled(alpha, beta, c, (n, n)), (bool(trans), bool(lower)))
     return run(call, Asked(backend, precision, target_error))
 
 

@@ -21,13 +21,13 @@ from trnqc.backends.nki.blas import NkiBlas
 from trnqc.backends.nki.device import PRECISIONS
 from trnqc.backends.nki.vendor import to_tensor
 from trnqc.blas import forms
-from trnqc.blas.calls import FORMS, Asked, Call, compute
+from trnqc.blas.calls import FORMS, Asked, BlasCall, compute
 from trnqc.blas.choice import Choice, choose
 from trnqc.errors import InputError, UnsupportedError, UnsupportedPrecision
 from trnqc.torch_ops.ops import register, require_tensor_accuracy, split
 
 
-def run(call: Call, asked: Asked) -> Tensor:
+def run(call: BlasCall, asked: Asked) -> Tensor:
     """Compute a call of tensors; arrays among them become tensors of the same device."""
     if forward_ad._current_level >= 0 and not torch.compiler.is_compiling():
         raise UnsupportedError("trnqc.blas has gradients, but no forward-mode derivatives: use torch.autograd.grad")
@@ -59,19 +59,19 @@ def _choice(on_host: bool, backend: str, precision: str | None, target_error: fl
     return choose("neuron", precision, target_error)
 
 
-def _compute(call: Call, backend: str, precision: str) -> Tensor:
+def _compute(call: BlasCall, backend: str, precision: str) -> Tensor:
     first = call.matrices[0]
     if _on_host(first.device):
         matrices = tuple(x.detach() for x in call.matrices)
         scaling = call.scaling if call.c is None else (call.c.detach(), *call.scaling[1:])
-        plain = Call(call.name, matrices, scaling, call.flags)
+        plain = BlasCall(call.name, matrices, scaling, call.flags)
         return to_tensor(compute(plain, Choice(backend, precision, "")))
     if precision not in PRECISIONS:
         raise UnsupportedPrecision(f"a Trainium device computes in {', '.join(PRECISIONS)}; found {precision!r}")
     return on_device(call, precision)
 
 
-def on_device(call: Call, precision: str) -> Tensor:
+def on_device(call: BlasCall, precision: str) -> Tensor:
     """Compute a call by kernels on the device of its tensors, or on the host inside `torch_ops.host_kernels`."""
     require_tensor_accuracy(call.matrices[0], precision)
     blas = NkiBlas(TensorDevice(call.matrices[0].device), precision, split)
@@ -87,7 +87,7 @@ def _gemm(
     a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float, trans_a: bool, trans_b: bool,
     backend: str, precision: str,
 ) -> Tensor:  # fmt: skip
-    return _compute(Call("gemm", (a, b), (c, alpha, beta), (trans_a, trans_b)), backend, precision)
+    return _compute(BlasCall("gemm", (a, b), (c, alpha, beta), (trans_a, trans_b)), backend, precision)
 
 
 def _gemm_fake(
@@ -102,7 +102,7 @@ def _symm(
     a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float, left: bool, lower: bool,
     backend: str, precision: str,
 ) -> Tensor:  # fmt: skip
-    return _compute(Call("symm", (a, b), (c, alpha, beta), (left, lower)), backend, precision)
+    return _compute(BlasCall("symm", (a, b), (c, alpha, beta), (left, lower)), backend, precision)
 
 
 def _symm_fake(
@@ -115,7 +115,7 @@ def _symm_fake(
 def _syrk(
     a: Tensor, c: Tensor | None, alpha: float, beta: float, trans: bool, lower: bool, backend: str, precision: str
 ) -> Tensor:
-    return _compute(Call("syrk", (a,), (c, alpha, beta), (trans, lower)), backend, precision)
+    return _compute(BlasCall("syrk", (a,), (c, alpha, beta), (trans, lower)), backend, precision)
 
 
 def _syrk_fake(
@@ -128,7 +128,7 @@ def _syrk_fake(
 def _trsm(
     a: Tensor, b: Tensor, lower: bool, trans: bool, unit_diagonal: bool, left: bool, backend: str, precision: str
 ) -> Tensor:
-    return _compute(Call("trsm", (a, b), (), (lower, trans, unit_diagonal, left)), backend, precision)
+    return _compute(BlasCall("trsm", (a, b), (), (lower, trans, unit_diagonal, left)), backend, precision)
 
 
 def _trsm_fake(
@@ -138,7 +138,7 @@ def _trsm_fake(
 
 
 def _cholesky(a: Tensor, lower: bool, backend: str, precision: str) -> Tensor:
-    return _compute(Call("cholesky", (a,), (), (lower,)), backend, precision)
+    return _compute(BlasCall("cholesky", (a,), (), (lower,)), backend, precision)
 
 
 def _cholesky_fake(a: Tensor, lower: bool, backend: str, precision: str) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trnqc.blas.calls import Asked, Call
+from trnqc.blas.calls import Asked, BlasCall
 from trnqc.blas.dispatch import run
 from trnqc.blas.operands import require, shape_of
 
@@ -71,7 +71,7 @@ def trsm(
     length = shape[0 if side == "left" else 1]
     require(n == length, f"op(a) [{n}, {n}] on the {side} of x does not fit b {list(shape)}")
     flags = bool(lower), bool(trans), bool(unit_diagonal), side == "left"
-    return run(Call("trsm", (a, b), (), flags), Asked(backend, precision, target_error))
+    return run(BlasCall("trsm", (a, b), (), flags), Asked(backend, precision, target_error))
 
 
 def cholesky(
@@ -116,4 +116,4 @@ def cholesky(
     """
     n, columns = shape_of(a, "a")
     require(n == columns, f"a must be square; found [{n}, {columns}]")
-    return run(Call("cholesky", (a,), (), (bool(lower),)), Asked(backend, precision, target_error))
+    return run(BlasCall("cholesky", (a,), (), (bool(lower),)), Asked(backend, precision, target_error))

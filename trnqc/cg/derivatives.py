@@ -22,7 +22,7 @@ Tensors = Sequence[Tensor]
 
 
 @dataclass(frozen=True)
-class Calls:
+class ProductCalls:
     """Calls of the three operators with fixed edges and options.
 
     `linear` are those of the problem without the paths that have no weights: those paths are constant in w; all others
@@ -49,17 +49,17 @@ class Calls:
         return self.apply("double_backward", *operands, *self.linear)
 
 
-def gradient_of_forward(calls: Calls, t: Tensors, gz: Tensors) -> tuple[Tensor, ...]:
+def gradient_of_forward(calls: ProductCalls, t: Tensors, gz: Tensors) -> tuple[Tensor, ...]:
     """Return (gx, gy, gw), the gradients of <gz, z> at t = (x, y, w)."""
     return calls.backward(*t, *gz)
 
 
-def gradient_of_backward(calls: Calls, t: Tensors, gg: Tensors) -> tuple[Tensor, ...]:
+def gradient_of_backward(calls: ProductCalls, t: Tensors, gg: Tensors) -> tuple[Tensor, ...]:
     """Return the gradients of <ggx, gx> + <ggy, gy> + <ggw, gw> with respect to t = (x, y, w, gz)."""
     return calls.double_backward(*t, *gg)
 
 
-def gradient_of_double_backward(calls: Calls, t: Tensors, directions: Tensors) -> tuple[Tensor, ...]:
+def gradient_of_double_backward(calls: ProductCalls, t: Tensors, directions: Tensors) -> tuple[Tensor, ...]:
     """Return the gradients with respect to t = (x, y, w, gz, ggx, ggy, ggw).
 
     They are those of the scalar S, a sum over i in (x, y, w) and over j != i in (x, y, w, gz). Its terms are L with
@@ -76,19 +76,19 @@ def gradient_of_double_backward(calls: Calls, t: Tensors, directions: Tensors) -
     return *(a + b for a, b in zip(at_hz, crossed)), _second(calls, xyw, gg, h), *of_gg
 
 
-def tangent_of_forward(calls: Calls, t: Tensors, h: Tensors) -> Tensor:
+def tangent_of_forward(calls: ProductCalls, t: Tensors, h: Tensors) -> Tensor:
     """The derivative of z along h = (hx, hy, hw)."""
     (x, y, w), (hx, hy, hw) = t, h
     return calls.forward(hx, y, w) + calls.forward(x, hy, w) + calls.forward_linear(x, y, hw)
 
 
-def tangent_of_backward(calls: Calls, t: Tensors, h: Tensors) -> tuple[Tensor, ...]:
+def tangent_of_backward(calls: ProductCalls, t: Tensors, h: Tensors) -> tuple[Tensor, ...]:
     """The derivative of (gx, gy, gw) along h = (hx, hy, hw, hz)."""
     at_h, at_hz = calls.double_backward(*t, *h[:3])[:3], calls.backward(*t[:3], h[3])
     return tuple(a + b for a, b in zip(at_h, at_hz))
 
 
-def tangent_of_double_backward(calls: Calls, t: Tensors, h: Tensors) -> tuple[Tensor, ...]:
+def tangent_of_double_backward(calls: ProductCalls, t: Tensors, h: Tensors) -> tuple[Tensor, ...]:
     """The derivative of the four results along h; the operator is linear in gz and in (ggx, ggy, ggw)."""
     xyw, gz, gg, h_xyw, hz, hg = t[:3], t[3], t[4:], h[:3], h[3], h[4:]
     *at_hg, of_gz = calls.double_backward(*xyw, gz, *hg)
@@ -97,12 +97,12 @@ def tangent_of_double_backward(calls: Calls, t: Tensors, h: Tensors) -> tuple[Te
     return *(a + b + c for a, b, c in zip(at_hg, at_hz, crossed)), of_gz + _second(calls, xyw, gg, h_xyw)
 
 
-def _third(calls: Calls, g: Tensors, h: Tensors, gz: Tensor) -> tuple[Tensor, ...]:
+def _third(calls: ProductCalls, g: Tensors, h: Tensors, gz: Tensor) -> tuple[Tensor, ...]:
     """The derivatives of (gx, gy, gw) along both g and h."""
     return calls.double_linear(*g, gz, *h)[:3]
 
 
-def _second(calls: Calls, t: Tensors, g: Tensors, h: Tensors) -> Tensor:
+def _second(calls: ProductCalls, t: Tensors, g: Tensors, h: Tensors) -> Tensor:
     """The derivative of z along both g and h."""
     (x, y, w), (gx, gy, gw), (hx, hy, hw) = t, g, h
     total = calls.forward(hx, gy, w) + calls.forward(gx, hy, w)

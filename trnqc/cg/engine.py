@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.cg.problem.graph import Graph
+from trnqc.cg.problem.graph import EdgeGraph
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.errors import OperandError
 
@@ -37,7 +37,7 @@ class Engine(ABC):
 
     @abstractmethod
     def _evaluate(
-        self, name: str, operands: Sequence[Any], graph: Graph | None = None, out: Any = None
+        self, name: str, operands: Sequence[Any], graph: EdgeGraph | None = None, out: Any = None
     ) -> tuple[Any, ...]:
         """Return the results of a direction, in a convolution if there is a graph."""
 
@@ -55,16 +55,16 @@ class Engine(ABC):
         """Return the gradients of <ggx, gx> + <ggy, gy> + <ggw, gw> with respect to x, y, w and gz."""
         return self._evaluate("double_backward", (x, y, w, gz, ggx, ggy, ggw), out=out)
 
-    def conv_forward(self, x: Any, y: Any, w: Any, graph: Graph, *, out: Any = None, **options: Any) -> Any:
+    def conv_forward(self, x: Any, y: Any, w: Any, graph: EdgeGraph, *, out: Any = None, **options: Any) -> Any:
         """Return z, the products of x at the senders with y, summed at the receivers."""
         return self._evaluate("forward", (x, y, w), graph, None if out is None else (out,), **options)[0]
 
-    def conv_backward(self, x: Any, y: Any, w: Any, gz: Any, graph: Graph, **options: Any) -> tuple[Any, ...]:
+    def conv_backward(self, x: Any, y: Any, w: Any, gz: Any, graph: EdgeGraph, **options: Any) -> tuple[Any, ...]:
         """Return (gx, gy, gw) of a convolution, as `backward` does."""
         return self._evaluate("backward", (x, y, w, gz), graph, **options)
 
     def conv_double_backward(
-        self, x: Any, y: Any, w: Any, gz: Any, ggx: Any, ggy: Any, ggw: Any, graph: Graph, **options: Any
+        self, x: Any, y: Any, w: Any, gz: Any, ggx: Any, ggy: Any, ggw: Any, graph: EdgeGraph, **options: Any
     ) -> tuple[Any, ...]:
         """Return (gx, gy, gw, ggz) of a convolution, as `double_backward` does."""
         return self._evaluate("double_backward", (x, y, w, gz, ggx, ggy, ggw), graph, **options)
@@ -76,7 +76,7 @@ class Engine(ABC):
 
 
 def check_operand(
-    name: str, a: np.ndarray, shape: tuple[int, ...], dtype: str, graph: Graph | None, written: bool = False
+    name: str, a: np.ndarray, shape: tuple[int, ...], dtype: str, graph: EdgeGraph | None, written: bool = False
 ) -> None:
     """Raise OperandError unless an array has this shape and dtype, is C-contiguous and, if it is written, writable.
 

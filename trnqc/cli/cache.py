@@ -13,8 +13,8 @@ from rich.table import Table
 from nki_kernels.descriptors import kernels
 from nki_kernels.descriptors.descriptor import ITEMSIZE
 from trnqc.backends.neuron.neff import ledger
-from trnqc.backends.neuron.neff.caches import Entry, VendorCache, entries, other_caches, vendor_caches
-from trnqc.backends.neuron.neff.programs import Program, program
+from trnqc.backends.neuron.neff.caches import CachedGraph, VendorCache, entries, other_caches, vendor_caches
+from trnqc.backends.neuron.neff.programs import NeffProgram, neff_program
 from trnqc.backends.neuron.neff.warming import warm
 from trnqc.errors import InputError
 from trnqc.host.output import add_output, console_of, write_json
@@ -63,7 +63,7 @@ def _print_others(console: Console) -> None:
         console.print(f"neither listed nor cleared by trnqc: {other}")
 
 
-def _facts(cache: VendorCache, entry: Entry, owner: Program | None) -> dict[str, Any]:
+def _facts(cache: VendorCache, entry: CachedGraph, owner: NeffProgram | None) -> dict[str, Any]:
     """What JSON says of an entry, and our program in it, if it is ours."""
     whose = owner.words() if owner else "not ours" + (", calls an NKI kernel" if entry.has_kernel else "")
     about = {"entry": entry.path.name, "compiler": entry.compiler, "state": entry.state, "bytes": entry.size}
@@ -86,7 +86,7 @@ def _warm(args: argparse.Namespace, console: Console) -> Facts:
     if args.kernel is None or args.shape is None:
         raise InputError("trnqc cache warm needs KERNEL and --shape")
     shape = parse_shape(args.kernel, args.shape)
-    wanted = program(args.kernel, shape, args.precision, args.target or machine_target())
+    wanted = neff_program(args.kernel, shape, args.precision, args.target or machine_target())
     compiled = warm(wanted)
     console.print(f"{wanted.words()} (key {wanted.key()})")
     for path in compiled:

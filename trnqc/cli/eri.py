@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltProgram:
     """A compiled program.
 
     Attributes
@@ -105,7 +105,7 @@ def _build(args: argparse.Namespace) -> int:
         build_all(parts, workers=args.workers, progress=lambda done, total, name: bars("integrals", done, total))
         built = build_all(jobs, workers=args.workers, progress=lambda done, total, name: bars("kernels", done, total))
     failed = {name: error for name, error in built.items() if isinstance(error, CompilerError)}
-    done = [one for one in built.values() if isinstance(one, Built)]
+    done = [one for one in built.values() if isinstance(one, BuiltProgram)]
     console = console_of(args)
     write_json(args, [one.plain() for one in done])
     console.print(table(done))
@@ -137,10 +137,10 @@ def _wanted(args: argparse.Namespace) -> prebuild.Wanted:
         raise UnsupportedClass(f"{args.basis}: {error}") from error
 
 
-def _compiled(program: Recipe, kind: str, cls: QuartetClass) -> Built:
+def _compiled(program: Recipe, kind: str, cls: QuartetClass) -> BuiltProgram:
     now, start = time.time(), time.perf_counter()
     about = library(program).path.stat()
-    return Built(kind, cls, program, time.perf_counter() - start, about.st_size, about.st_mtime >= now)
+    return BuiltProgram(kind, cls, program, time.perf_counter() - start, about.st_size, about.st_mtime >= now)
 
 
 # Headings of the purposes of programs, by kind.
@@ -157,7 +157,7 @@ WORDS = {
 MATRICES = {"jk": "J and K", "j": "J", "k": "K"}
 
 
-def table(done: Sequence[Built]) -> Table:
+def table(done: Sequence[BuiltProgram]) -> Table:
     """A table with a row for each class and purpose, the slowest first."""
     rows = Table(title="Generated kernels", title_justify="left", title_style="bold")
     for heading in ("class", "functions", "for", "form", "seconds", "KiB"):

@@ -13,16 +13,16 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from trnqc.contraction.cost.counts import Count
-from trnqc.contraction.distribute.distribution import Distribution, distribute
+from trnqc.contraction.cost.counts import MonomialSum
+from trnqc.contraction.distribute.distribution import TreeDistribution, distribute
 from trnqc.contraction.distribute.placement import Grid
 from trnqc.contraction.kernels import LIBRARY, Kernels
 from trnqc.contraction.ladder.loops import LadderLoops
 from trnqc.contraction.ladder.pattern import Ladder
 from trnqc.contraction.lower.lowering import lower
 from trnqc.contraction.lower.prepared import Run, prepared
-from trnqc.contraction.lower.steps import Step
-from trnqc.contraction.memory.schedule import Schedule
+from trnqc.contraction.lower.steps import LoweredStep
+from trnqc.contraction.memory.schedule import TreeSchedule
 from trnqc.contraction.order.block_sparsity import Blocked
 from trnqc.contraction.order.symmetric_pairs import unique
 from trnqc.contraction.pair_energy import PairForm
@@ -40,12 +40,12 @@ class Part:
 
     coefficient: Fraction
     tree: Tree
-    schedule: Schedule | None = None
+    schedule: TreeSchedule | None = None
     ladder: Ladder | None = None
     loops: LadderLoops | None = None
 
     @cached_property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[LoweredStep, ...]:
         """The tree as array operations, in order."""
         return lower(self.tree)
 
@@ -64,7 +64,7 @@ class Part:
         return {name: value for name, value in self.__dict__.items() if name != "calls"}
 
     @property
-    def in_loops(self) -> LadderLoops | Schedule | None:
+    def in_loops(self) -> LadderLoops | TreeSchedule | None:
         """The loops that replace the steps, if any."""
         return self.loops or self.schedule
 
@@ -97,7 +97,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Assignment:
+class SumAssignment:
     """A target and the sum of parts, all with the axes `labels`, that is assigned or (`accumulate`) added to it."""
 
     target: str
@@ -120,13 +120,13 @@ class Computation:
     ----------
     title : str
         The subscripts or the program.
-    assignments : tuple of Assignment
+    assignments : tuple of SumAssignment
         In the order in which they run.
     inputs : tuple of (str, tuple of str)
         Name and labels of every array that a run needs.
     outputs : tuple of str
         Names of the targets that a run returns.
-    direct : Count
+    direct : MonomialSum
         Operations if every product were formed in one loop nest over all of its indices.
     blocked : Blocked or None
         How blocks make up inputs and outputs, if the assignments are over blocks.
@@ -147,10 +147,10 @@ class Computation:
     """
 
     title: str
-    assignments: tuple[Assignment, ...]
+    assignments: tuple[SumAssignment, ...]
     inputs: tuple[tuple[str, tuple[str, ...]], ...]
     outputs: tuple[str, ...]
-    direct: Count
+    direct: MonomialSum
     blocked: Blocked | None = None
     grid: Grid = ()
     pairs: tuple[PairForm, ...] = ()
@@ -186,14 +186,14 @@ class Computation:
         return sum(tree.function_cost for tree in self.trees)
 
     @property
-    def symbolic_multiply_adds(self) -> Count:
+    def symbolic_multiply_adds(self) -> MonomialSum:
         """`multiply_adds` as a polynomial in the symbols of the spaces."""
-        return sum((tree.symbolic_multiply_adds for tree in self.trees), Count())
+        return sum((tree.symbolic_multiply_adds for tree in self.trees), MonomialSum())
 
     @property
-    def operations(self) -> Count:
+    def operations(self) -> MonomialSum:
         """Multiplications and additions, each counted as one operation."""
-        return sum((tree.operations for tree in self.trees), Count())
+        return sum((tree.operations for tree in self.trees), MonomialSum())
 
     @cached_property
     def extents(self) -> dict[str, int]:
@@ -210,7 +210,7 @@ class Computation:
         return {name: tuple(extents[label] for label in labels) for name, labels in self.inputs}
 
     @cached_property
-    def distributions(self) -> tuple[Distribution, ...]:
+    def distributions(self) -> tuple[TreeDistribution, ...]:
         """How each tree is distributed over the grid; empty without a grid."""
         return tuple(distribute(tree, self.grid) for tree in self.trees) if self.grid else ()
 

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from math import prod
 
 from trnqc.contraction.computation import Computation
-from trnqc.contraction.cost.rates import Rates
+from trnqc.contraction.cost.rates import OperationRates
 from trnqc.contraction.lower.axis_orders import axis_orders
-from trnqc.contraction.lower.steps import Packed, Product, Step
-from trnqc.contraction.memory.fusion_graph import Fusion
-from trnqc.contraction.memory.loop_nest import Nest
-from trnqc.contraction.products.product_plan import Layout, ProductPlan, product_plan, row_major
+from trnqc.contraction.lower.steps import LoweredStep, MatrixProduct, Packed
+from trnqc.contraction.memory.fusion_graph import FusedTree
+from trnqc.contraction.memory.loop_nest import FusedNest
+from trnqc.contraction.products.product_plan import LabelStrides, ProductPlan, product_plan, row_major
 from trnqc.contraction.tree import Tree, union
 from trnqc.expression.operand import Leaf
 
@@ -26,7 +26,7 @@ SLOW = 20.0
 MANY = 16
 
 
-def plan_seconds(plan: Computation, rates: Rates) -> float:
+def plan_seconds(plan: Computation, rates: OperationRates) -> float:
     """Return the estimated time of one run; functions count as their stated multiply-adds."""
     total = 0.0
     for assignment in plan.assignments:
@@ -44,7 +44,7 @@ def plan_seconds(plan: Computation, rates: Rates) -> float:
     return total
 
 
-def slowdown(plan: Computation, rates: Rates) -> float:
+def slowdown(plan: Computation, rates: OperationRates) -> float:
     """Return the estimated time relative to a run without fused loops; 1.0 if there are none."""
     if not any(part.schedule for part in plan.parts):
         return 1.0
@@ -56,13 +56,13 @@ def slowdown(plan: Computation, rates: Rates) -> float:
     return max(1.0, sum(limited) / (sum(free) + plan.function_cost * rates.multiply_add))
 
 
-def step_seconds(tree: Tree, step: Step, rates: Rates) -> float:
+def step_seconds(tree: Tree, step: LoweredStep, rates: OperationRates) -> float:
     """Return the time of one step on whole arrays."""
     operation, touched = step.operation, _touched(tree, step)
     if isinstance(operation, Packed):
         moved = rates.copy(step.copies(tree), touched, turned=False)
         return step_seconds(operation.tree, operation.step, rates) + moved
-    if not isinstance(operation, Product):
+    if not isinstance(operation, MatrixProduct):
         return rates.step + rates.copy(touched, touched, turned=operation.kind == "copy")
     seconds = rates.step + rates.copy(step.copies(tree), touched)
     if operation.kind == "multiply":
@@ -73,22 +73,22 @@ def step_seconds(tree: Tree, step: Step, rates: Rates) -> float:
     return seconds + stack * rates.product(m, n, k) + _from_memory(touched, rates)
 
 
-def _touched(tree: Tree, step: Step) -> int:
+def _touched(tree: Tree, step: LoweredStep) -> int:
     """Return the elements of the operands and the result."""
     return tree.size(step.node.indices) + sum(tree.size(union(operand.indices)) for operand in step.operands)
 
 
-def _from_memory(touched: int, rates: Rates) -> float:
+def _from_memory(touched: int, rates: OperationRates) -> float:
     """Return the additional time to read operands from memory once if they exceed the caches."""
     return 0.0 if touched <= rates.cached else touched * max(rates.far - rates.near, 0.0)
 
 
-def nest_seconds(nest: Nest, scratch: int, rates: Rates) -> float:
+def nest_seconds(nest: FusedNest, scratch: int, rates: OperationRates) -> float:
     """Return the time of a loop nest; `scratch` is the number of elements for copies of operands."""
     fusion = nest.fusion
     orders = {**axis_orders(nest), fusion.tree.root.name: fusion.tree.root.indices}
 
-    def layout(name: str) -> Layout:
+    def layout(name: str) -> LabelStrides:
         return row_major(orders[name], dict(zip(fusion.arrays[name].indices, fusion.shape(name))))
 
     total = 0.0
@@ -98,7 +98,7 @@ def nest_seconds(nest: Nest, scratch: int, rates: Rates) -> float:
     return total
 
 
-def quick_seconds(nest: Nest, scratch: int, rates: Rates) -> float:
+def quick_seconds(nest: FusedNest, scratch: int, rates: OperationRates) -> float:
     """Return `nest_seconds`, or for nests of many steps a lower bound from starts and multiply-adds."""
     if len(nest.steps) <= MANY:
         return nest_seconds(nest, scratch, rates)
@@ -112,13 +112,13 @@ def quick_seconds(nest: Nest, scratch: int, rates: Rates) -> float:
 
 
 def _turn_seconds(
-    fusion: Fusion,
+    fusion: FusedTree,
     name: str,
     around: tuple[str, ...],
     accumulate: bool,
-    layout: Callable[[str], Layout],
+    layout: Callable[[str], LabelStrides],
     scratch: int,
-    rates: Rates,
+    rates: OperationRates,
 ) -> float:
     """Return the time of one turn of a step; `around` are the labels of the loops around it."""
     array, tree = fusion.arrays[name], fusion.tree
@@ -131,7 +131,7 @@ def _turn_seconds(
         if isinstance(operand, Leaf) and not operand.cost:
             labels = union(operand.indices)
             strides = row_major(labels, {x: tree.extent(x) for x in labels}).strides
-            layouts.append(Layout(strides, operand.reciprocal))
+            layouts.append(LabelStrides(strides, operand.reciprocal))
         else:
             layouts.append(layout(next(computed)))
     product = product_plan(tuple(length.items()), layout(name), tuple(layouts), accumulate, scratch)
@@ -146,7 +146,7 @@ def _slices_seconds(
     result: tuple[str, ...],
     touched: int,
     scratch: int,
-    rates: Rates,
+    rates: OperationRates,
 ) -> float:
     """Return the time of one product of slices."""
 

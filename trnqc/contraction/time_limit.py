@@ -25,7 +25,7 @@ TIME_LIMIT = 2.0
 SHARING, ORDER, FUSION = 0.6, 0.75, 0.9
 
 
-class Clock:
+class TimeLimit:
     """A limit in seconds from now; None for no limit."""
 
     def __init__(self, limit: float | None) -> None:
@@ -42,18 +42,18 @@ class Clock:
         return True
 
 
-_current: ContextVar[Clock | None] = ContextVar("planning", default=None)
+_current: ContextVar[TimeLimit | None] = ContextVar("planning", default=None)
 
 
 @contextmanager
-def planning(limit: float | None) -> Iterator[Clock]:
+def planning(limit: float | None) -> Iterator[TimeLimit]:
     """Limit planning to so many seconds of processor time; None for no limit.
 
     Raises InputError if the limit is neither None nor a non-negative number.
     """
     if limit is not None and not (isinstance(limit, int | float) and limit >= 0):
         raise InputError(f"time_limit is a number of seconds for planning, or None for no limit; found {limit!r}")
-    clock = Clock(limit)
+    clock = TimeLimit(limit)
     token = _current.set(clock)
     try:
         yield clock

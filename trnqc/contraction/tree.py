@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-from trnqc.contraction.cost.counts import Count
+from trnqc.contraction.cost.counts import MonomialSum
 from trnqc.errors import InputError
 from trnqc.expression.operand import Leaf
 from trnqc.expression.spaces import Index
@@ -24,12 +24,12 @@ def union(*groups: Iterable[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Node:
+class TreeNode:
     """name[indices] = sum over the other indices of the product of one or two operands."""
 
     name: str
     indices: tuple[str, ...]
-    operands: tuple[Leaf | Node, ...]
+    operands: tuple[Leaf | TreeNode, ...]
 
     @cached_property
     def loops(self) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ class Tree:
     Raises InputError if names of steps repeat, or a step's labels are inconsistent.
     """
 
-    root: Node
+    root: TreeNode
     indices: Mapping[str, Index]
     pairs: tuple[tuple[str, tuple[Pair, ...]], ...] = ()
 
@@ -91,7 +91,7 @@ class Tree:
                 raise InputError(f"the operands of {node} do not carry all indices of its result")
 
     @cached_property
-    def nodes(self) -> tuple[Node, ...]:
+    def nodes(self) -> tuple[TreeNode, ...]:
         """All steps, producers before consumers, left before right; the root is last."""
         return tuple(_postorder(self.root))
 
@@ -100,10 +100,10 @@ class Tree:
         """All leaves in the order of `nodes`; a function that occurs twice is there twice."""
         return tuple(operand for node in self.nodes for operand in node.operands if isinstance(operand, Leaf))
 
-    def consumer(self, name: str) -> Node | None:
+    def consumer(self, name: str) -> TreeNode | None:
         """Return the step that reads the result of a step; None for the root."""
         for node in self.nodes:
-            if any(isinstance(operand, Node) and operand.name == name for operand in node.operands):
+            if any(isinstance(operand, TreeNode) and operand.name == name for operand in node.operands):
                 return node
         return None
 
@@ -115,9 +115,9 @@ class Tree:
         """Return the product of extents; 1 for no labels."""
         return prod(self.indices[label].extent for label in labels)
 
-    def count(self, labels: Iterable[str]) -> Count:
+    def count(self, labels: Iterable[str]) -> MonomialSum:
         """Return the product of extents in symbols."""
-        return Count.product(self.indices[label].symbol for label in labels)
+        return MonomialSum.product(self.indices[label].symbol for label in labels)
 
     @property
     def multiply_adds(self) -> int:
@@ -125,14 +125,14 @@ class Tree:
         return sum(self.size(node.loops) for node in self.nodes)
 
     @property
-    def symbolic_multiply_adds(self) -> Count:
+    def symbolic_multiply_adds(self) -> MonomialSum:
         """`multiply_adds` as a polynomial in the symbols of the indices."""
-        return sum((self.count(node.loops) for node in self.nodes), Count())
+        return sum((self.count(node.loops) for node in self.nodes), MonomialSum())
 
     @property
-    def operations(self) -> Count:
+    def operations(self) -> MonomialSum:
         """Multiplications and additions, each counted: 6 N^6 where `symbolic_multiply_adds` is 3 N^6."""
-        return sum((node.operations * self.count(node.loops) for node in self.nodes), Count())
+        return sum((node.operations * self.count(node.loops) for node in self.nodes), MonomialSum())
 
     @property
     def function_cost(self) -> int:
@@ -140,7 +140,7 @@ class Tree:
         return sum(leaf.cost * self.size(union(leaf.indices)) for leaf in self.leaves)
 
     @property
-    def temporaries(self) -> tuple[Node, ...]:
+    def temporaries(self) -> tuple[TreeNode, ...]:
         """All steps but the last."""
         return self.nodes[:-1]
 
@@ -150,11 +150,11 @@ class Tree:
         return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip() for row in rows)
 
 
-def _postorder(root: Node) -> Iterator[Node]:
+def _postorder(root: TreeNode) -> Iterator[TreeNode]:
     """Yield the nodes, producers first, without recursion: a tree may be as deep as it has operands."""
     nodes, todo = [], [root]
     while todo:
         nodes.append(node := todo.pop())
-        todo += [operand for operand in node.operands if isinstance(operand, Node)]
+        todo += [operand for operand in node.operands if isinstance(operand, TreeNode)]
     # Consumers came first, right before left.
     yield from reversed(nodes)

@@ -72,6 +72,6 @@ def builder(backend: str = "auto") -> type[JKBuilder]:
     """Return the class that computes J and K on a backend; "auto" is the CPU."""
     if program_backend(backend) == "cpu":
         return JKBuilder
-    from trnqc.eri.cuda.builder import JKBuilder as OnDevices  # Few jobs need it.
+    from trnqc.eri.cuda.builder import CudaJKBuilder as OnDevices  # Few jobs need it.
 
     return OnDevices

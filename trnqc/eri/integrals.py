@@ -15,7 +15,7 @@ import numpy as np
 from pyscf import gto
 
 from trnqc.eri.arrays.filling import Image, fill, prepare
-from trnqc.eri.arrays.sides import Side, fitting_side, part, rectangle, square, triangle
+from trnqc.eri.arrays.sides import ArraySide, fitting_side, part, rectangle, square, triangle
 from trnqc.eri.operators import Operator
 from trnqc.errors import InputError, UnsupportedClass
 from trnqc.host.arrays import zeros
@@ -193,7 +193,7 @@ class ThreeCentre:
         out.fill(0.0)
         return self._filled(self._pairs.within(first, last), self._fitting, out)
 
-    def _filled(self, pairs: Side, aux: Side, out: np.ndarray) -> np.ndarray:
+    def _filled(self, pairs: ArraySide, aux: ArraySide, out: np.ndarray) -> np.ndarray:
         fill(out.reshape(-1), pairs, aux, [Image(0, 0, 1, pairs.size)], self._operator, SCREEN, 1, fitted=True)
         return out
 
@@ -206,7 +206,7 @@ def _check_kinds(mol: gto.Mole, auxmol: gto.Mole) -> None:
         )
 
 
-def _orbital_side(mol: gto.Mole, i: tuple[int, int], j: tuple[int, int], packed: bool) -> Side:
+def _orbital_side(mol: gto.Mole, i: tuple[int, int], j: tuple[int, int], packed: bool) -> ArraySide:
     if packed:
         return triangle(part(mol, i))
     return square(mol, i) if i == j else rectangle(mol, i, j)

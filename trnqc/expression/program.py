@@ -14,7 +14,7 @@ from trnqc.expression.terms import Factor, Sum, Tensor, Term, signed
 
 
 @dataclass(frozen=True)
-class Statement:
+class TensorStatement:
     """An assignment of a sum of terms to a target, or an addition (``+=``) if `accumulate`."""
 
     target: Factor
@@ -37,7 +37,7 @@ class Program:
         Every label with the name of its space.
     tensors : tuple of Tensor
         Declared tensors. Targets of statements need no declaration.
-    statements : tuple of Statement
+    statements : tuple of TensorStatement
         In the order in which they are computed.
 
     Raises
@@ -59,7 +59,7 @@ class Program:
     spaces: tuple[Space, ...]
     labels: tuple[tuple[str, str], ...]
     tensors: tuple[Tensor, ...]
-    statements: tuple[Statement, ...]
+    statements: tuple[TensorStatement, ...]
 
     def __post_init__(self) -> None:
         for what, names in (
@@ -92,7 +92,7 @@ class Program:
         seen: set[str] = set()
         statements = []
         for name, target, value in assignments:
-            statements.append(Statement(Factor(name, split_labels(target)), value.terms, accumulate=name in seen))
+            statements.append(TensorStatement(Factor(name, split_labels(target)), value.terms, accumulate=name in seen))
             seen.add(name)
         return Program(spaces, pairs, tuple(t for t in tensors if t.name not in seen), tuple(statements))
 
@@ -185,7 +185,7 @@ def check_factor(factor: Factor, labels: Mapping[str, str], shapes: Mapping[str,
             raise ExpressionError(f"axis {axis} of {factor.tensor} runs over space {space}; found {actual}", axis)
 
 
-def check_target(statement: Statement, shapes: Mapping[str, tuple[str, ...]]) -> None:
+def check_target(statement: TensorStatement, shapes: Mapping[str, tuple[str, ...]]) -> None:
     """Check the target of a statement against its terms, given the `shapes` of tensors that have a value.
 
     Raises ExpressionError if a label of the target repeats or is missing in a term, if a term has no tensor, or if the

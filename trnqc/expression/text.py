@@ -24,7 +24,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from trnqc.errors import ExpressionError
-from trnqc.expression.program import Program, Statement, check_factor, check_target
+from trnqc.expression.program import Program, TensorStatement, check_factor, check_target
 from trnqc.expression.spaces import Space
 from trnqc.expression.symmetry import Exchange, Permutations, Symmetry, permutations_of
 from trnqc.expression.terms import Factor, Sum, Tensor, Term
@@ -200,7 +200,7 @@ class _Parser:
 
     # Statements.
 
-    def _statement(self) -> Statement:
+    def _statement(self) -> TensorStatement:
         target, places = self._reference()
         sign = self.take("=", "+=", "-=")
         self.exchanged = []
@@ -210,7 +210,7 @@ class _Parser:
         for token in self.exchanged:
             if token.text not in target.labels:
                 raise self.error(f"P exchanges indices of the target; {token.text} is summed", token)
-        statement = Statement(target, value.terms, accumulate=sign.text != "=")
+        statement = TensorStatement(target, value.terms, accumulate=sign.text != "=")
         spaces = tuple(self.labels.get(label, "") for label in target.labels)
         self._point(places, lambda: check_target(statement, self.shapes))
         self._point(places, lambda: check_factor(target, self.labels, {target.tensor: spaces} | self.shapes))

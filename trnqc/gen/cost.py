@@ -23,20 +23,20 @@ Trips = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Count:
+class TripPolynomial:
     """A polynomial in trip counts. `terms` maps the trip counts of each product, in order, to its coefficient."""
 
     terms: Mapping[Trips, int] = field(default_factory=dict)
 
-    def __add__(self, other: Count) -> Count:
+    def __add__(self, other: TripPolynomial) -> TripPolynomial:
         total = Counter(self.terms)
         total.update(other.terms)
-        return Count({k: v for k, v in sorted(total.items()) if v})
+        return TripPolynomial({k: v for k, v in sorted(total.items()) if v})
 
-    def times(self, factor: int, trip: str = "") -> Count:
+    def times(self, factor: int, trip: str = "") -> TripPolynomial:
         """The count of `factor` passes through this body, times the symbolic trip count `trip` if there is one."""
         more = (trip,) if trip else ()
-        return Count({tuple(sorted((*k, *more))): v * factor for k, v in self.terms.items() if v * factor})
+        return TripPolynomial({tuple(sorted((*k, *more))): v * factor for k, v in self.terms.items() if v * factor})
 
     def at(self, **trips: int) -> int:
         """The number for the values of the trip counts, passed by the names in `names`."""
@@ -50,13 +50,13 @@ class Count:
             total += v
         return total
 
-    def called(self, arguments: Mapping[str, int | str]) -> Count:
+    def called(self, arguments: Mapping[str, int | str]) -> TripPolynomial:
         """The count of a call of this function: parameters among the trip counts are replaced by the arguments."""
         total = ZERO
         for k, v in self.terms.items():
             factors = [arguments.get(name, name) for name in k]
             numbers = math.prod(a for a in factors if isinstance(a, int))
-            total += Count({tuple(sorted(a for a in factors if isinstance(a, str))): v * numbers})
+            total += TripPolynomial({tuple(sorted(a for a in factors if isinstance(a, str))): v * numbers})
         return total
 
     @property
@@ -67,7 +67,7 @@ class Count:
         return " + ".join(" ".join((str(v), *k)) for k, v in sorted(self.terms.items())) or "0"
 
 
-ZERO = Count()
+ZERO = TripPolynomial()
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,9 @@ class Cost:
     `operations` counts each operation in the program, without regard to loops.
     """
 
-    flops: Count = ZERO
-    read: Count = ZERO
-    written: Count = ZERO
+    flops: TripPolynomial = ZERO
+    read: TripPolynomial = ZERO
+    written: TripPolynomial = ZERO
     operations: Mapping[str, int] = field(default_factory=dict)
 
     def __add__(self, other: Cost) -> Cost:
@@ -161,8 +161,8 @@ def _moved(target: Array, source: Array, adding: bool) -> Cost:
     return Cost(_number(flops), _number(size * (out_of + (adding and into))), _number(size * into))
 
 
-def _number(n: int) -> Count:
-    return Count({(): n}) if n else ZERO
+def _number(n: int) -> TripPolynomial:
+    return TripPolynomial({(): n}) if n else ZERO
 
 
 def _trip(loop: st.For) -> str:

@@ -57,7 +57,7 @@ def reach(graph: Graph, ties: Ties = first) -> Order:
     return by_score(graph, lambda state, v: -above[v].bit_count(), ties)
 
 
-class State:
+class ScheduleState:
     """The state of list scheduling, from which scores are computed.
 
     By node, `waiting` and `missing` are the numbers of users and operands that are not ordered yet; `done` has bit v
@@ -82,12 +82,12 @@ class State:
         self.ready.take(v)
 
 
-def by_score(graph: Graph, score: Callable[[State, int], float], ties: Ties = first) -> Order:
+def by_score(graph: Graph, score: Callable[[ScheduleState, int], float], ties: Ties = first) -> Order:
     """List scheduling: take the ready node with the highest score(state, node).
 
     Nodes of equal score are compared by `ties`, and if these are equal too, the node that became ready last is taken.
     """
-    state = State(graph)
+    state = ScheduleState(graph)
     order: list[int] = []
     while state.ready.nodes:
         best = max(enumerate(state.ready.nodes), key=lambda entry: (score(state, entry[1]), ties(), entry[0]))[1]

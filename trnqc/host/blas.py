@@ -23,7 +23,7 @@ NAMES = {"openblas": "OpenBLAS", "mkl": "MKL", "blis": "BLIS", "flexiblas": "Fle
 
 
 @dataclass(frozen=True)
-class Blas:
+class HostBlas:
     """The BLAS that NumPy calls.
 
     Attributes
@@ -58,15 +58,15 @@ def _of_numpy(libraries: list[dict[str, Any]], built: str) -> dict[str, Any] | N
     return (ours + system + [None])[0]
 
 
-def numpy_blas() -> Blas:
+def numpy_blas() -> HostBlas:
     """The BLAS behind ``np.matmul``. If it cannot be queried (Accelerate, static builds), its name at build time."""
     name, version = _built_with()
     libraries = [lib for lib in ThreadpoolController().info() if lib["user_api"] == "blas"]
     lib = _of_numpy(libraries, name)
     if lib is None:
-        return Blas(NAMES.get(name, name), version, "", None)
+        return HostBlas(NAMES.get(name, name), version, "", None)
     label = NAMES.get(lib["internal_api"], lib["internal_api"])
-    return Blas(label, lib["version"] or version, lib.get("architecture") or "", lib["num_threads"])
+    return HostBlas(label, lib["version"] or version, lib.get("architecture") or "", lib["num_threads"])
 
 
 def fastest_core() -> str | None:

@@ -1,6 +1,6 @@
 """Geometry optimisation by geomeTRIC through PySCF's interface to it.
 
-object with gradients -> geometric_solver -> a Step after each gradient -> Optimization
+object with gradients -> geometric_solver -> a GeometryStep after each gradient -> Optimization
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ args=()
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class GeometryStep:
     """One geometry of an optimisation.
 
     Attributes
@@ -85,7 +85,7 @@ class Optimization:
         Whether geomeTRIC's criteria are met by the last geometry.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[GeometryStep, ...]
     converged: bool
 
     @property
@@ -97,7 +97,7 @@ class Optimization:
 def optimize(
     method: Any,
     max_steps: int = MAX_STEPS,
-    callback: Callable[[int, Step], None] | None = None,
+    callback: Callable[[int, GeometryStep], None] | None = None,
     **options: Any,
 ) -> Optimization:
     """Optimise a geometry with geomeTRIC.
@@ -133,14 +133,14 @@ def optimize(
         raise InputError(f"the largest number of steps must be positive, got {max_steps}")
     from pyscf.geomopt import geometric_solver
 
-    steps: list[Step] = []
+    steps: list[GeometryStep] = []
     start = time.perf_counter()
 
     def record(state: dict[str, Any]) -> None:
         nonlocal start
         now = time.perf_counter()
         geometry = _geometry(method.mol, state["coords"])
-        steps.append(Step(geometry, float(state["energy"]), np.array(state["gradients"]), now - start))
+        steps.append(GeometryStep(geometry, float(state["energy"]), np.array(state["gradients"]), now - start))
         start = now
         if callback:
             callback(len(steps), steps[-1])

@@ -22,7 +22,7 @@ from __future__ import annotations
 from trnqc.jit.compile import compile_c, library
 from trnqc.jit.compiler import Compiler, find_compiler, lacks_compiler
 from trnqc.jit.load import CompiledFunction, Library
-from trnqc.jit.nvcc import Build, Kernel, compile_cuda
+from trnqc.jit.nvcc import Build, PtxasReport, compile_cuda
 from trnqc.jit.parallel import build_all
 from trnqc.jit.recipe import Recipe
 from trnqc.jit.signature import NUMPY, TYPES, Parameter, Signature
@@ -33,9 +33,9 @@ __all__ = [
     "Build",
     "CompiledFunction",
     "Compiler",
-    "Kernel",
     "Library",
     "Parameter",
+    "PtxasReport",
     "Recipe",
     "Signature",
     "build_all",

@@ -30,7 +30,7 @@ from trnqc.jit.sources import sources
 
 
 @dataclass(frozen=True)
-class Target:
+class CompileTarget:
     """A kind of compiled file.
 
     Parameters
@@ -43,7 +43,7 @@ class Target:
         emit(functions, external) returns the text of the functions; `external` are the names of the parts.
     compile : callable
         compile(text, out, objects) writes the file `out`; `objects` are the compiled files of the parts.
-    parts : Target, optional
+    parts : CompileTarget, optional
         The kind of file into which the parts are compiled.
     shipped : tuple of str
         The key of files of this kind in an installed wheel, or an empty tuple. They come before those of the cache.
@@ -53,16 +53,16 @@ class Target:
     suffix: str
     emit: Callable[[Functions, Sequence[str]], str]
     compile: Callable[[str, Path, tuple[Path, ...]], None]
-    parts: Target | None = None
+    parts: CompileTarget | None = None
     shipped: tuple[str, ...] = ()
 
 
-def c_library(lanes: int | None = None, flags: tuple[str, ...] = ()) -> Target:
+def c_library(lanes: int | None = None, flags: tuple[str, ...] = ()) -> CompileTarget:
     """A shared library for this CPU. By default, there are as many lanes as its widest vector has doubles."""
     compiler = find_compiler()
     lanes = lanes or compiler.lanes()
     after, ours = (*flags, str(lanes), ".so"), shipped_compiler()
-    return Target(
+    return CompileTarget(
         (compiler.identity, *after),
         ".so",
         lambda functions, external: emit_c(*functions, lanes=lanes, external=external),
@@ -72,10 +72,10 @@ def c_library(lanes: int | None = None, flags: tuple[str, ...] = ()) -> Target:
     )
 
 
-def c_object(lanes: int) -> Target:
+def c_object(lanes: int) -> CompileTarget:
     """An object file that is linked into shared libraries for this CPU."""
     compiler = find_compiler()
-    return Target(
+    return CompileTarget(
         (compiler.identity, str(lanes), ".o"),
         ".o",
         lambda functions, external: emit_c(*functions, lanes=lanes),
@@ -91,7 +91,7 @@ class Compilation:
     ----------
     recipe : Recipe
         The functions.
-    target : Target
+    target : CompileTarget
         The kind of file.
     take_turns : bool
         See `Cache.get`.
@@ -105,7 +105,7 @@ class Compilation:
     """
 
     recipe: Recipe
-    target: Target
+    target: CompileTarget
     take_turns: bool = True
 
     @cached_property

@@ -12,8 +12,8 @@ from pathlib import Path
 from trnqc.errors import InputError
 from trnqc.jit import gpu
 from trnqc.jit.cubins import cubin_of, needs
-from trnqc.jit.device import MOST_LANES, Built
-from trnqc.jit.nvcc import Kernel
+from trnqc.jit.device import MOST_LANES, BuiltKernel
+from trnqc.jit.nvcc import PtxasReport
 from trnqc.jit.occupancy import MULTIPROCESSORS, resident_warps
 from trnqc.jit.recipe import Recipe
 
@@ -50,13 +50,13 @@ class CubinBuilder:
         self.nvrtc = gpu.nvrtc_version(self._modules)
         gpu.require_arch(self.name, arch, self._modules)
 
-    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
+    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> BuiltKernel:
         """Compile the only function of a recipe as `CudaDevice.build` does. What it returns cannot be launched."""
         (signature,) = recipe.signatures
         path, new = cubin_of(recipe, self.arch, lanes, accumulate, min_blocks, self._modules)
         if new:
             self.compiled.append(path)
         found = needs(path.read_bytes())
-        kernel = Kernel(signature.name, found.registers, found.local, 0, 0, found.shared)
+        kernel = PtxasReport(signature.name, found.registers, found.local, 0, 0, found.shared)
         warps = resident_warps(kernel, lanes, self.arch) if self.arch in MULTIPROCESSORS else 0
-        return Built(signature, lanes, path, found.local, warps=warps)
+        return BuiltKernel(signature, lanes, path, found.local, warps=warps)

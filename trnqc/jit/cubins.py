@@ -10,7 +10,7 @@ from pathlib import Path
 from trnqc.errors import CompilerError
 from trnqc.gen import emit_cuda
 from trnqc.jit import gpu
-from trnqc.jit.compile import Compilation, Target
+from trnqc.jit.compile import Compilation, CompileTarget
 from trnqc.jit.recipe import Recipe
 
 # The attributes of the section .nv.info with the registers of a thread and with its bytes of local memory, and the
@@ -57,7 +57,7 @@ def cubin_of(
         out.write_bytes(gpu.compile_nvrtc(text, arch=arch, modules=modules))
         compiled.append(out)
 
-    target = Target(
+    target = CompileTarget(
         (gpu.nvrtc_version(modules), arch, str(lanes), accumulate, str(min_blocks)),
         ".cubin",
         lambda functions, _: emit_cuda(*functions, lanes=lanes, accumulate=accumulate, min_blocks=min_blocks),

@@ -18,7 +18,7 @@ from trnqc.jit import gpu
 from trnqc.jit.cubins import cubin_of
 from trnqc.jit.cuda.copies import CudaCopies
 from trnqc.jit.cuda.graphs import ConvertedLaunch, CudaGraphs, CudaPrepared
-from trnqc.jit.cuda.prepared import Launch, Prepared
+from trnqc.jit.cuda.prepared import PreparedLaunch, PreparedLaunches
 from trnqc.jit.occupancy import WARP
 from trnqc.jit.recipe import Recipe
 from trnqc.jit.signature import GROUPS, NUMPY, Parameter, Signature
@@ -42,7 +42,7 @@ class DeviceArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Built:
+class BuiltKernel:
     """A kernel that is ready to be launched.
 
     Attributes
@@ -118,7 +118,7 @@ class Device(Protocol):
     def free_memory(self) -> int:
         """Bytes that can still be allocated."""
 
-    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
+    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> BuiltKernel:
         """Compile the only function of a recipe, or take the compiled one from the cache.
 
         Parameters
@@ -164,13 +164,13 @@ class Device(Protocol):
         """Wait for all launches so far, and free the memory of arrays."""
 
     def launch(
-        self, built: Built, groups: int, arguments: Mapping[str, Argument], stream: int | ExternalStream = 0
+        self, built: BuiltKernel, groups: int, arguments: Mapping[str, Argument], stream: int | ExternalStream = 0
     ) -> None:
         """Queue the groups 0 .. groups - 1 of a kernel on a stream, and return without waiting for them.
 
         Parameters
         ----------
-        built : Built
+        built : BuiltKernel
             The kernel.
         groups : int
             The number of groups.
@@ -180,7 +180,7 @@ class Device(Protocol):
             The number of one of the device's streams, or a stream of another library.
         """
 
-    def prepare(self, launches: Sequence[Launch]) -> Prepared:
+    def prepare(self, launches: Sequence[PreparedLaunch]) -> PreparedLaunches:
         """Convert the arguments of launches on streams of this device, so that queueing them takes less time."""
 
     def synchronize(self, stream: int | None = None) -> None:
@@ -226,12 +226,12 @@ class CudaDevice:
         pool = self._device.memory_resource.attributes
         return int(self._driver("cuMemGetInfo")[0]) + int(pool.reserved_mem_current) - int(pool.used_mem_current)
 
-    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
+    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> BuiltKernel:
         (signature,) = recipe.signatures
         gpu.require_arch(self.name, self.arch, self._modules)
         path, _ = cubin_of(recipe, self.arch, lanes, accumulate, min_blocks, self._modules)
         handle, stack, blocks = self._load(path, signature.name, lanes)
-        return Built(signature, lanes, handle, stack, blocks, blocks * -(-lanes // WARP))
+        return BuiltKernel(signature, lanes, handle, stack, blocks, blocks * -(-lanes // WARP))
 
     def _load(self, path: Path, name: str, lanes: int) -> tuple[Any, int, int]:
         """Return a kernel of a cubin, its bytes of local memory per lane, and its resident blocks of so many lanes.
@@ -293,17 +293,17 @@ class CudaDevice:
         self._streams[0].sync()
 
     def launch(
-        self, built: Built, groups: int, arguments: Mapping[str, Argument], stream: int | ExternalStream = 0
+        self, built: BuiltKernel, groups: int, arguments: Mapping[str, Argument], stream: int | ExternalStream = 0
     ) -> None:
         self._device.set_current()
         config = self._core.LaunchConfig(grid=groups, block=built.lanes)
         queue = self._streams[stream] if isinstance(stream, int) else self._core.Stream.from_handle(stream.handle)
         self._core.launch(queue, config, built.handle, *_operands(built, arguments))
 
-    def prepare(self, launches: Sequence[Launch]) -> Prepared:
+    def prepare(self, launches: Sequence[PreparedLaunch]) -> PreparedLaunches:
         return CudaPrepared(self.graphs, [self._converted(each) for each in launches])
 
-    def _converted(self, launch: Launch) -> ConvertedLaunch:
+    def _converted(self, launch: PreparedLaunch) -> ConvertedLaunch:
         if not isinstance(launch.stream, int):
             raise InputError(f"prepared launches are on streams of {self.name}; found {launch.stream}")
         config = self._core.LaunchConfig(grid=launch.groups, block=launch.built.lanes)
@@ -373,7 +373,7 @@ def fitting(name: str, copies: Sequence[tuple[DeviceArray, np.ndarray]]) -> Iter
         yield memory, contiguous
 
 
-def _operands(built: Built, arguments: Mapping[str, Argument]) -> list[Any]:
+def _operands(built: BuiltKernel, arguments: Mapping[str, Argument]) -> list[Any]:
     """Return the operands of a launch as cuda-core takes them."""
     operands = []
     for p in built.parameters:

@@ -26,7 +26,7 @@ ABSURD_SPILL = 16_384
 
 
 @dataclass(frozen=True)
-class Kernel:
+class PtxasReport:
     """The report of ptxas on a kernel.
 
     Attributes
@@ -74,7 +74,7 @@ class Build:
         The version of nvcc.
     seconds : float
         The time of compilation in seconds. For a cached build, it is the time when it was compiled.
-    kernels : tuple of Kernel
+    kernels : tuple of PtxasReport
         The report on each kernel.
     """
 
@@ -82,9 +82,9 @@ class Build:
     arch: str
     compiler: str
     seconds: float
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[PtxasReport, ...]
 
-    def kernel(self, name: str) -> Kernel:
+    def kernel(self, name: str) -> PtxasReport:
         """The report on a kernel. Raises CompilerError if the text has no such kernel."""
         for kernel in self.kernels:
             if kernel.name == name:
@@ -142,7 +142,7 @@ def compile_cuda(source: str, *, name: str, arch: str = "sm_80", flags: tuple[st
     Returns
     -------
     Build
-        The cubin and the report of ptxas. Excessive spilling is not an error; see `Kernel.spills_excessively`.
+        The cubin and the report of ptxas. Excessive spilling is not an error; see `PtxasReport.spills_excessively`.
 
     Raises
     ------
@@ -154,7 +154,7 @@ def compile_cuda(source: str, *, name: str, arch: str = "sm_80", flags: tuple[st
     key = key_of(nvcc, version, arch, *flags, source)
     entry = library_cache().get(f"{name}-{arch}-{key}", lambda out: _store(nvcc, source, arch, flags, out), ".json")
     report = json.loads(entry.read_text())
-    kernels = tuple(Kernel(**k) for k in report["kernels"])
+    kernels = tuple(PtxasReport(**k) for k in report["kernels"])
     return Build(base64.b64decode(report["cubin"]), arch, version, report["seconds"], kernels)
 
 
@@ -188,7 +188,7 @@ _USED = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+) bytes smem")
 
 
-def read_ptxas(text: str) -> tuple[Kernel, ...]:
+def read_ptxas(text: str) -> tuple[PtxasReport, ...]:
     """Parse the output of ``ptxas -v``. Raises CompilerError if a number is missing."""
     kernels = []
     for part in re.split(r"(?=Compiling entry function)", text)[1:]:
@@ -197,5 +197,5 @@ def read_ptxas(text: str) -> tuple[Kernel, ...]:
             raise CompilerError(f"cannot parse the report of ptxas -v on a kernel:\n{part}")
         shared = _SHARED.search(part)
         stack, stores, loads = map(int, spill.groups())
-        kernels.append(Kernel(entry[1], int(used[1]), stack, stores, loads, int(shared[1]) if shared else 0))
+        kernels.append(PtxasReport(entry[1], int(used[1]), stack, stores, loads, int(shared[1]) if shared else 0))
     return tuple(kernels)

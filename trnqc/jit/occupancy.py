@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trnqc.errors import UnsupportedError
-from trnqc.jit.nvcc import Kernel
+from trnqc.jit.nvcc import PtxasReport
 
 # Threads of a warp.
 WARP = 32
@@ -54,7 +54,7 @@ MULTIPROCESSORS = {
 }
 
 
-def resident_warps(kernel: Kernel, lanes: int, arch: str) -> int:
+def resident_warps(kernel: PtxasReport, lanes: int, arch: str) -> int:
     """The number of resident warps of a multiprocessor for blocks of `lanes` threads, or 0 if no block fits.
 
     Raises

@@ -15,8 +15,8 @@ import numpy as np
 
 from trnqc.errors import BackendUnavailable, InputError
 from trnqc.jit import emulator
-from trnqc.jit.cuda.prepared import Launch, Prepared
-from trnqc.jit.device import Argument, Built, DeviceArray, ExternalStream, fitting, no_memory, uploaded
+from trnqc.jit.cuda.prepared import PreparedLaunch, PreparedLaunches
+from trnqc.jit.device import Argument, BuiltKernel, DeviceArray, ExternalStream, fitting, no_memory, uploaded
 from trnqc.jit.recipe import Recipe
 from trnqc.jit.staging import Staging
 
@@ -82,9 +82,9 @@ class SimulatedDevice:
     def free_memory(self) -> int:
         return self.memory - self.used
 
-    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
+    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> BuiltKernel:
         kernel = emulator.build(recipe, lanes, accumulate=accumulate, min_blocks=min_blocks, checked=self.checked)
-        return Built(kernel.signature, lanes, kernel, blocks=BLOCKS)
+        return BuiltKernel(kernel.signature, lanes, kernel, blocks=BLOCKS)
 
     def upload(self, array: np.ndarray) -> DeviceArray:
         return self.upload_all([array])[0]
@@ -127,16 +127,16 @@ class SimulatedDevice:
             memory.handle = None
 
     def launch(
-        self, built: Built, groups: int, arguments: Mapping[str, Argument], stream: int | ExternalStream = 0
+        self, built: BuiltKernel, groups: int, arguments: Mapping[str, Argument], stream: int | ExternalStream = 0
     ) -> None:
         if isinstance(stream, int) and not 0 <= stream < self.streams:
             raise BackendUnavailable(f"{self.name} has the streams 0 .. {self.streams - 1}; found stream {stream}")
-        self.prepare([Launch(built, groups, arguments, stream)]).launch()
+        self.prepare([PreparedLaunch(built, groups, arguments, stream)]).launch()
 
-    def prepare(self, launches: Sequence[Launch]) -> Prepared:
+    def prepare(self, launches: Sequence[PreparedLaunch]) -> PreparedLaunches:
         return _SimulatedLaunches(self, [(each, _operands(each)) for each in launches])
 
-    def run(self, launch: Launch, operands: Sequence[Any]) -> None:
+    def run(self, launch: PreparedLaunch, operands: Sequence[Any]) -> None:
         """Run a launch with its converted operands."""
         self.launches += 1
         emulator.run(launch.built.handle, launch.groups, operands, tuple(self._arrays.items()), self.order)
@@ -147,17 +147,17 @@ class SimulatedDevice:
 
 @dataclass(frozen=True, eq=False)
 class _SimulatedLaunches:
-    """Launches that run in order; see `trnqc.jit.cuda.prepared.Prepared`."""
+    """Launches that run in order; see `trnqc.jit.cuda.prepared.PreparedLaunches`."""
 
     device: SimulatedDevice
-    launches: Sequence[tuple[Launch, Sequence[Any]]]
+    launches: Sequence[tuple[PreparedLaunch, Sequence[Any]]]
 
     def launch(self) -> None:
         for each in self.launches:
             self.device.run(*each)
 
 
-def _operands(launch: Launch) -> list[Any]:
+def _operands(launch: PreparedLaunch) -> list[Any]:
     """Return the operands of a launch as the emulator takes them."""
     operands = []
     for p in launch.built.parameters:

@@ -12,10 +12,10 @@ import numpy as np
 from trnqc.errors import InputError
 from trnqc.mace.edges.density import EdgeDensity
 from trnqc.mace.edges.first.kernels import FirstConvolution, applies, hidden_network
-from trnqc.mace.edges.geometry.kernels import Geometry
+from trnqc.mace.edges.geometry.kernels import GeometryKernels
 from trnqc.mace.edges.kernels import LayerConvolution, spline_network
 from trnqc.mace.edges.splines.tables import SplineTables, spline_tables
-from trnqc.mace.model import Density, Model, Network
+from trnqc.mace.model import Model, NodeDensity, RadialNetwork
 from trnqc.mace.nodes.plan import applied
 
 RADIALS = ("exact", "spline")
@@ -47,7 +47,7 @@ class Convolutions:
     None for all elements of the model.
     """
 
-    geometry: Geometry
+    geometry: GeometryKernels
     layers: tuple[FirstConvolution | LayerConvolution, ...]
     densities: tuple[EdgeDensity | None, ...]
     splines: SplineTables | None
@@ -70,7 +70,7 @@ def convolutions(model: Model, radial: Radial, elements: np.ndarray, dtype: str)
     learned = [density for density in densities if density is not None]
     tables = None
     if radial.kind == "spline":
-        functions: list[Network | Density] = [spline_network(block, dtype) for block in blocks]
+        functions: list[RadialNetwork | NodeDensity] = [spline_network(block, dtype) for block in blocks]
         if by_element:
             functions[0] = hidden_network(blocks[0].weights)
         tables = spline_tables(
@@ -89,6 +89,6 @@ def convolutions(model: Model, radial: Radial, elements: np.ndarray, dtype: str)
         for density in densities
     )
     basis = model.basis if tables is None else tables.knots
-    geometry = Geometry(basis, layers[0].layout.degree, dtype)
+    geometry = GeometryKernels(basis, layers[0].layout.degree, dtype)
     everything = not by_element and (tables is None or not tables.elements)
     return Convolutions(geometry, tuple(layers), by_layer, tables, None if everything else frozenset(present))

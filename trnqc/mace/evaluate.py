@@ -15,10 +15,10 @@ from trnqc.host.threads import thread_count
 from trnqc.jit import TYPES, find_compiler
 from trnqc.mace.convolutions import SPLINE_TOLERANCE, Convolutions, Radial, convolutions
 from trnqc.mace.driver.driver import Driver
-from trnqc.mace.driver.order import program
-from trnqc.mace.driver.steps import Program
+from trnqc.mace.driver.order import driver_program
+from trnqc.mace.driver.steps import DriverProgram
 from trnqc.mace.edges.neighbours import Neighbours, neighbours
-from trnqc.mace.gemm import Tile
+from trnqc.mace.gemm import RegisterTile
 from trnqc.mace.model import Model
 from trnqc.mace.nodes.kernels import NodeKernels
 from trnqc.mace.nodes.plan import plan
@@ -101,7 +101,7 @@ class Evaluator:
         self.model, self.dtype, self.threads, self.skin = model, dtype, thread_count(threads), skin
         self.radial, self._threads_asked_for = Radial(radial, spline_tolerance), threads
         kind = TYPES[dtype]
-        self.kernels = NodeKernels(plan(model, Tile.of(find_compiler(), kind), kind))
+        self.kernels = NodeKernels(plan(model, RegisterTile.of(find_compiler(), kind), kind))
         # Splines are fitted when the elements of a structure are known.
         none = np.zeros(0, np.int64)
         self._convolutions = convolutions(model, self.radial, none, kind) if radial == "exact" else None
@@ -161,7 +161,7 @@ class Evaluator:
         listed = pairs.receivers, pairs.senders, pairs.vectors(positions)
         return Result(*driver(numbers, *listed, virials=of_atoms), of_atoms)
 
-    def program(self, elements: np.ndarray) -> Program:
+    def program(self, elements: np.ndarray) -> DriverProgram:
         """The program of evaluations for structures of some elements, int64 numbers in the model.
 
         Raises
@@ -169,7 +169,7 @@ class Evaluator:
         InputError
             If splines cannot meet the tolerance.
         """
-        return program(self.model, self.kernels, self.convolutions(elements))
+        return driver_program(self.model, self.kernels, self.convolutions(elements))
 
     def driver(self, elements: np.ndarray) -> Driver:
         """The driver for structures of some elements; made again if splines have to be fitted for others."""

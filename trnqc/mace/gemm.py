@@ -27,7 +27,7 @@ A_ROW, C_ROW, C_VECTOR = (Var(name, "i64") for name in ("a_row", "c_row", "c_vec
 
 
 @dataclass(frozen=True)
-class Tile:
+class RegisterTile:
     """The sums that stay in registers: rows of a and c, and vectors of a row of c (the width of a panel of b)."""
 
     rows: int
@@ -35,7 +35,7 @@ class Tile:
     lanes: int
 
     @classmethod
-    def of(cls, compiler: Compiler, dtype: str) -> Tile:
+    def of(cls, compiler: Compiler, dtype: str) -> RegisterTile:
         """The tile for the vectors that a compiler uses. Of 32 registers, 24 hold sums, and of 16, 12."""
         rows = 6 if compiler.vector_bytes == 32 else 12
         return cls(rows, 2, compiler.lanes(8 if dtype == "f64" else 4))
@@ -50,7 +50,7 @@ class Tile:
         return -(-columns // self.lanes)
 
 
-def pack(b: np.ndarray, tile: Tile) -> np.ndarray:
+def pack(b: np.ndarray, tile: RegisterTile) -> np.ndarray:
     """Return a matrix [k, columns] as vectors [k * vectors, lanes], in the order in which `product` reads it.
 
     The last vector of the columns is filled up with zeros. Panels of `tile.vectors` vectors follow one another, and the
@@ -65,7 +65,7 @@ def pack(b: np.ndarray, tile: Tile) -> np.ndarray:
 
 
 @cache
-def product(tile: Tile, dtype: str, accumulate: bool = False) -> st.Function:
+def product(tile: RegisterTile, dtype: str, accumulate: bool = False) -> st.Function:
     """Return the program of c = a b, or c += a b if `accumulate`.
 
     Its parameters are ``m, k, vectors`` (rows of a, rows of b, vectors of a row of c), ``a``, ``a_row`` (elements from
@@ -90,7 +90,7 @@ def _operands(dtype: str) -> tuple[Array, Array, Array]:
 
 def _rows(
     b: Builder,
-    tile: Tile,
+    tile: RegisterTile,
     width: int,
     accumulate: bool,
     operands: tuple[Array, Array, Array],

@@ -116,7 +116,7 @@ class Layer:
 
 
 @dataclass(frozen=True, eq=False)
-class Network:
+class RadialNetwork:
     """A network from the radial basis of an edge to its weights or its density.
 
     Parameters
@@ -141,27 +141,27 @@ class Convolution:
     problem : TPProblem
         The tensor product; its path weights contain all normalisation. The harmonics are e3nn's in component
         normalisation, sum over m of Y_lm^2 = 2 l + 1.
-    weights : Network
+    weights : RadialNetwork
         The network of the weights w(r), in the order of the problem.
     """
 
     problem: TPProblem
-    weights: Network
+    weights: RadialNetwork
 
 
 @dataclass(frozen=True, eq=False)
-class Density:
+class NodeDensity:
     """The learned density of a node: rho = sum over its edges of tanh(d(r)^2), which becomes a denominator.
 
     Parameters
     ----------
-    network : Network
+    network : RadialNetwork
         The network of d(r), with one output.
     slope, offset : float
         Messages are divided by slope rho + offset.
     """
 
-    network: Network
+    network: RadialNetwork
     slope: float
     offset: float
 
@@ -204,13 +204,13 @@ class Gate:
 
 
 @dataclass(frozen=True, eq=False)
-class Interaction:
+class InteractionBlock:
     """An interaction block; the module's docstring says how its parts follow one another."""
 
     up: Linear
     convolution: Convolution
     linear: Linear
-    density: Density | None = None
+    density: NodeDensity | None = None
     residual: Linear | None = None
     gate: Gate | None = None
     after: Linear | None = None
@@ -239,7 +239,7 @@ class Coupling:
 
 
 @dataclass(frozen=True, eq=False)
-class Product:
+class ProductBlock:
     """A product block: the symmetric contraction B, then a linear layer.
 
     B[c, M] = sum over orders nu and paths k of weights[element, k, c] u[M, i1 .. i_nu, k] m[c, i1] ... m[c, i_nu]
@@ -312,8 +312,8 @@ class Model:
     basis : RadialBasis
     embedding : numpy.ndarray
         Features of a node before the first layer, [elements, channels].
-    interactions : tuple of Interaction
-    products : tuple of Product
+    interactions : tuple of InteractionBlock
+    products : tuple of ProductBlock
     readouts : tuple of Readout
         Their sum is the interaction energy in eV, which includes the model's scale.
     atomic_energies : numpy.ndarray
@@ -328,8 +328,8 @@ class Model:
     numbers: tuple[int, ...]
     basis: RadialBasis
     embedding: np.ndarray
-    interactions: tuple[Interaction, ...]
-    products: tuple[Product, ...]
+    interactions: tuple[InteractionBlock, ...]
+    products: tuple[ProductBlock, ...]
     readouts: tuple[Readout, ...]
     atomic_energies: np.ndarray
     repulsion: PairRepulsion | None

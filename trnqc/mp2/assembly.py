@@ -12,11 +12,11 @@ import pyscf
 from trnqc.host.blas import numpy_blas
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis
 from trnqc.mp2.factors.factors import Factors, SpinFactors, by_spin
-from trnqc.mp2.pairs.pairs import PairStep
+from trnqc.mp2.pairs.pairs import PairResult
 from trnqc.mp2.reference.molecule import Geometry, basis_name, describe
 from trnqc.mp2.reference.orbitals import ActiveOrbitals, kind_of_reference
 from trnqc.mp2.result import MP2Result
-from trnqc.mp2.result_parts import Comparison, Frozen, Pairs, Run, Sizes, SpinPairs, System, triangle
+from trnqc.mp2.result_parts import BackendComparison, Frozen, PairRun, Pairs, Sizes, SpinPairs, System, triangle
 from trnqc.mp2.scf.hartree_fock import jk_ran_on
 from trnqc.types import SpinPairEnergies
 from trnqc.version import __version__
@@ -27,7 +27,7 @@ def result_of_molecule(
     spins: Sequence[ActiveOrbitals],
     auxiliary: AuxiliaryBasis,
     factors: Factors | SpinFactors,
-    step: PairStep,
+    step: PairResult,
     *,
     geometry: Geometry | None = None,
     timings: Mapping[str, float] | None = None,
@@ -98,7 +98,7 @@ def _timings(factors: Factors | SpinFactors) -> dict[str, float]:
 
 
 def assemble(
-    step: PairStep,
+    step: PairResult,
     factors: Factors | SpinFactors,
     *,
     sizes: Sizes,
@@ -128,9 +128,9 @@ def assemble(
     )
 
 
-def compare(main: PairStep, other: PairStep, factors: Factors | SpinFactors) -> Comparison:
+def compare(main: PairResult, other: PairResult, factors: Factors | SpinFactors) -> BackendComparison:
     """Describe another pair step over the same factors by its differences from the main one."""
-    return Comparison(
+    return BackendComparison(
         run=_run(other, factors),
         e_corr_os=other.e_os,
         e_corr_ss=other.e_ss,
@@ -152,10 +152,12 @@ def versions() -> dict[str, str]:
     }
 
 
-def _run(step: PairStep, factors: Factors | SpinFactors) -> Run:
+def _run(step: PairResult, factors: Factors | SpinFactors) -> PairRun:
     choice = step.execution.choice
     where = factors.where if isinstance(factors, Factors) else _where(factors)
-    return Run(choice.backend.name, step.energies.ran_on, choice.note, choice.precision, step.execution.fused, where)
+    return PairRun(
+        choice.backend.name, step.energies.ran_on, choice.note, choice.precision, step.execution.fused, where
+    )
 
 
 def _where(factors: SpinFactors) -> str:

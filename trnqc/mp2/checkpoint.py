@@ -33,7 +33,7 @@ from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis
 from trnqc.mp2.factors.factors import Factors, SpinFactors, by_spin
 from trnqc.mp2.reference.molecule import basis_name, describe
 from trnqc.mp2.reference.orbitals import SpinFrozen, frozen_by_spin
-from trnqc.mp2.store import Array, Store
+from trnqc.mp2.store import Array, JobStore
 from trnqc.version import __version__
 
 _log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ FORMAT = 1
 ORBITALS = ("e_tot", "mo_energy", "mo_coeff", "mo_occ")
 
 
-class Checkpoint(Store):
+class Checkpoint(JobStore):
     """A store in a directory, created if missing, that this process locks until the end of its context or until
     `close`.
 

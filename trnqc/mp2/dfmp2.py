@@ -50,7 +50,7 @@ from trnqc.mp2.reference.semicanonical import fock_matrices
 from trnqc.mp2.response.zvector import ZVectorOptions
 from trnqc.mp2.result import SCS, SOS, MP2Result, check_scaling
 from trnqc.mp2.scanner import as_scanner
-from trnqc.mp2.store import Store
+from trnqc.mp2.store import JobStore
 from trnqc.ranks import ALONE, Ranks
 
 
@@ -458,7 +458,7 @@ class DFMP2(lib.StreamObject):
         return opened(work, execution, self.checkpoint, self._scf_settings, self.force_outcore or on_disk)
 
     @contextmanager
-    def _open_factors(self, for_densities: bool = False) -> Iterator[tuple[Factors | SpinFactors, Store | None]]:
+    def _open_factors(self, for_densities: bool = False) -> Iterator[tuple[Factors | SpinFactors, JobStore | None]]:
         """The factors, and the checkpoint for further work with them, or None.
 
         Factors for densities are kept on disk if they would leave too little memory for a block of pairs.
@@ -487,7 +487,7 @@ class DFMP2(lib.StreamObject):
         return self._density_of(checked_eris(eris, self.orbitals()), relaxed)
 
     def _density_of(
-        self, factors: Factors | SpinFactors, relaxed: bool, store: Store | None = None
+        self, factors: Factors | SpinFactors, relaxed: bool, store: JobStore | None = None
     ) -> CorrelationDensity:
         check_scaling(self.gradient_scaling, 0.0, "gradient_scaling")
         response = self._response()

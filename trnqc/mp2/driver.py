@@ -27,16 +27,16 @@ from trnqc.mp2.density.one_particle import CorrelationDensity
 from trnqc.mp2.density.relaxation import Relaxation, relax
 from trnqc.mp2.density.restricted_open import relax_restricted_open, restricted_open_density
 from trnqc.mp2.density.sets import LEAST_GAP, PairMemory, least_width
-from trnqc.mp2.execution import Choice, Execution
+from trnqc.mp2.execution import BackendChoice, Execution
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis, auxiliary_basis
 from trnqc.mp2.factors.build import build_factors
 from trnqc.mp2.factors.factors import Factors, SpinFactors, by_spin
-from trnqc.mp2.pairs.pairs import PairStep, pair_step_bytes, run_pairs
+from trnqc.mp2.pairs.pairs import PairResult, pair_step_bytes, run_pairs
 from trnqc.mp2.reference.orbitals import ActiveOrbitals, SpinFrozen, correlated_orbitals, kind_of_reference
 from trnqc.mp2.reference.semicanonical import semicanonical_orbitals
 from trnqc.mp2.reference.spins import SpinOrbitals, spin_orbitals
 from trnqc.mp2.scf.hartree_fock import jk_ran_on
-from trnqc.mp2.store import Scratch, Store
+from trnqc.mp2.store import JobStore, ScratchStore
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ def opened(
     checkpoint: str | Path | Checkpoint | None,
     scf_settings: Mapping[str, Any],
     on_disk: bool = False,
-) -> AbstractContextManager[Store | None]:
+) -> AbstractContextManager[JobStore | None]:
     """Open the checkpoint, which rank 0 keeps, files without names if factors are kept on disk, or nothing.
 
     A checkpoint that is open already remains so. `scf_settings` are the settings of the SCF that the checkpoint
@@ -98,7 +98,7 @@ def opened(
     if execution.ranks.rank:
         return nullcontext()
     if checkpoint is None:
-        return nullcontext(Scratch() if on_disk else None)
+        return nullcontext(ScratchStore() if on_disk else None)
     kind = kind_of_reference(work.mf)
     about = job_of(work.mol, work.auxiliary, work.frozen, execution, kind) | dict(scf_settings)
     if isinstance(checkpoint, Checkpoint):
@@ -106,7 +106,7 @@ def opened(
     return Checkpoint(checkpoint, about)
 
 
-def factors_of(work: Correlation, execution: Execution, store: Store | None) -> Factors | SpinFactors:
+def factors_of(work: Correlation, execution: Execution, store: JobStore | None) -> Factors | SpinFactors:
     """Compute the factors, with room for the pair step beside them."""
     if isinstance(store, Checkpoint):
         ran_on = jk_ran_on(work.mf)
@@ -126,8 +126,8 @@ def leaves_room_for_densities(work: Correlation, execution: Execution) -> bool:
 
 
 def pairs_of(
-    factors: Factors | SpinFactors, execution: Execution, store: Store | None, others: Sequence[Choice] = ()
-) -> tuple[PairStep, tuple[PairStep, ...]]:
+    factors: Factors | SpinFactors, execution: Execution, store: JobStore | None, others: Sequence[BackendChoice] = ()
+) -> tuple[PairResult, tuple[PairResult, ...]]:
     """Compute the pair energies, and compute them again on other backends or in other precisions for comparison."""
     step = run_pairs(factors, execution, store)
     return step, tuple(run_pairs(factors, _elsewhere(execution, choice)) for choice in others)
@@ -153,7 +153,7 @@ def relaxation_of(
     return relax(work.mf, work.all_spins, parts, auxmol, execution, **options)
 
 
-def _elsewhere(execution: Execution, choice: Choice) -> Execution:
+def _elsewhere(execution: Execution, choice: BackendChoice) -> Execution:
     """The same execution with another backend, which adds its name to the stages in progress reports."""
 
     def report(stage: str, done: int, total: int) -> None:

@@ -22,7 +22,7 @@ from trnqc.mp2.execution import Execution, choose
 from trnqc.mp2.factors.factors import Factors, SpinFactors, checked_factors
 from trnqc.mp2.pairs.pairs import run_pairs, warn
 from trnqc.mp2.result import SCS, SOS, MP2Result, check_scaling
-from trnqc.mp2.store import Store
+from trnqc.mp2.store import JobStore
 
 
 def mp2_energy(
@@ -111,5 +111,5 @@ def _checked(B: Any, eps_occ: Any, eps_vir: Any) -> Factors | SpinFactors:
 
 def _store_of_pairs(
     directory: str | Path | None, factors: Factors | SpinFactors, execution: Execution
-) -> AbstractContextManager[Store | None]:
+) -> AbstractContextManager[JobStore | None]:
     return nullcontext() if directory is None else Checkpoint(directory, job_of_factors(factors, execution))

@@ -25,7 +25,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
-class Choice:
+class BackendChoice:
     """A backend, the precision it computes in, and a note that says why the backend was selected."""
 
     backend: Backend
@@ -33,7 +33,7 @@ class Choice:
     note: str
 
 
-def choose(backend: str = "auto", precision: str | None = "fp64") -> Choice:
+def choose(backend: str = "auto", precision: str | None = "fp64") -> BackendChoice:
     """Choose a backend and a precision.
 
     Parameters
@@ -56,7 +56,7 @@ def choose(backend: str = "auto", precision: str | None = "fp64") -> Choice:
         chosen = backends.select(backend, "fp32").backend
         precision = "fp64" if "fp64" in chosen.precisions else "fp32"
     selection = backends.select(backend, precision)
-    return Choice(selection.backend, precision, selection.note)
+    return BackendChoice(selection.backend, precision, selection.note)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,7 @@ class Execution:
         Called as progress(stage, done, total) if it is not None.
     """
 
-    choice: Choice
+    choice: BackendChoice
     threads: int = 1
     memory: float = math.inf
     fused: bool = True

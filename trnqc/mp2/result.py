@@ -17,10 +17,10 @@ from trnqc.host.files import write_aside
 from trnqc.mp2.pairs.accuracy import ErrorEstimate
 from trnqc.mp2.reference.molecule import Geometry
 from trnqc.mp2.result_parts import (
-    Comparison,
+    BackendComparison,
     Frozen,
+    PairRun,
     Pairs,
-    Run,
     Sizes,
     SpinPairs,
     System,
@@ -79,7 +79,7 @@ class MP2Result:
     e_corr_ss: float
     pairs: Pairs | SpinPairs
     sizes: Sizes
-    run: Run
+    run: PairRun
     error: ErrorEstimate
     timings: Mapping[str, float]
     versions: Mapping[str, str]
@@ -88,7 +88,7 @@ class MP2Result:
     frozen: Frozen = field(default_factory=Frozen)
     system: System | None = None
     warnings: tuple[str, ...] = ()
-    comparisons: tuple[Comparison, ...] = field(default=())
+    comparisons: tuple[BackendComparison, ...] = field(default=())
     e_corr_aa: float | None = None
     e_corr_bb: float | None = None
     e_singles: float = 0.0
@@ -199,11 +199,13 @@ def _result(data: Mapping[str, Any]) -> MP2Result:
         data,
         pairs=_pairs(data["pairs"], sizes),
         sizes=sizes,
-        run=from_plain(Run, data["run"]),
+        run=from_plain(PairRun, data["run"]),
         error=from_plain(ErrorEstimate, data["error"]),
         frozen=from_plain(Frozen, data["frozen"]),
         system=system and from_plain(System, system, geometry=from_plain(Geometry, system["geometry"])),
-        comparisons=tuple(from_plain(Comparison, c, run=from_plain(Run, c["run"])) for c in data["comparisons"]),
+        comparisons=tuple(
+            from_plain(BackendComparison, c, run=from_plain(PairRun, c["run"])) for c in data["comparisons"]
+        ),
     )
 
 

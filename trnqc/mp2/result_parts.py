@@ -122,7 +122,7 @@ class System:
 
 
 @dataclass(frozen=True)
-class Run:
+class PairRun:
     """Where and how the pair step ran.
 
     Attributes
@@ -150,7 +150,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class BackendComparison:
     """The pair step over the same factors on another backend.
 
     Attributes
@@ -167,7 +167,7 @@ class Comparison:
         Wall time.
     """
 
-    run: Run
+    run: PairRun
     e_corr_os: float
     e_corr_ss: float
     difference_os: float

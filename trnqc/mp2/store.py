@@ -1,6 +1,6 @@
 """Files and records of a job, which the factor step and the pair step write and read.
 
-    Store.decide -> values that later work depends on        Store.array -> numbers        Store.add -> finished work
+    JobStore.decide -> values that later work depends on    JobStore.array -> numbers    JobStore.add -> finished work
 
 Every record contains a key of all decisions on which it depends, such as orbitals and block sizes. If one of these
 decisions is lost and made differently, records with the old key are ignored. Old and new work is therefore never mixed.
@@ -22,7 +22,7 @@ from trnqc.host.files import Records, temporary_place
 Array = TypeVar("Array", bound=DiskArray)
 
 
-class Store(ABC):
+class JobStore(ABC):
     """Files and records of one job."""
 
     directory: Path
@@ -56,10 +56,10 @@ class Store(ABC):
         """Free the disk space of an array that is no longer needed."""
 
 
-class SpinStore(Store):
+class SpinStore(JobStore):
     """The part of a store that belongs to one spin of an open shell: records and arrays have its name as a suffix."""
 
-    def __init__(self, store: Store, spin: str) -> None:
+    def __init__(self, store: JobStore, spin: str) -> None:
         self.store, self.spin, self.directory = store, spin, store.directory
 
     def decide(self, kind: str, make: Callable[[], Any]) -> Any:
@@ -78,7 +78,7 @@ class SpinStore(Store):
         self.store.remove(f"{file}-{self.spin}")
 
 
-class Scratch(Store):
+class ScratchStore(JobStore):
     """A store in files without names, which the system deletes when the arrays are closed or the process is killed."""
 
     def __init__(self) -> None:

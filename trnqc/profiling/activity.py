@@ -61,7 +61,7 @@ class Overlap:
 
 
 @dataclass(frozen=True, eq=False)
-class Matrix:
+class OverlapMatrix:
     """Pairwise overlap: ``ns[i, j]`` is the time in which engines i and j are both active.
 
     The diagonal is the active time of each engine.
@@ -180,7 +180,7 @@ def overlap(profile: Profile) -> Overlap:
     return Overlap(tensor, helpers, both)
 
 
-def matrix(profile: Profile) -> Matrix:
+def matrix(profile: Profile) -> OverlapMatrix:
     """Return the pairwise overlap of the engines that occur. All DMA queues count as one engine."""
     present = {lane.engine for lane in profile.lanes}
     names = tuple(e for e in ENGINES if e in present) + ((DMA,) if any(map(is_dma, present)) else ())
@@ -190,7 +190,7 @@ def matrix(profile: Profile) -> Matrix:
         for i, a in enumerate(unions):
             for j, b in enumerate(unions[: i + 1]):
                 ns[i, j] += intervals.total(intervals.intersection(a, b))
-    return Matrix(names, np.maximum(ns, ns.T))
+    return OverlapMatrix(names, np.maximum(ns, ns.T))
 
 
 def stalls(profile: Profile, top: int | None = None) -> tuple[Stall, ...]:

@@ -10,7 +10,7 @@ from trnqc.profiling.utilisation import completed
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """One figure of A and B. ``ratio`` is B / A; it is None if A is zero or either value is missing."""
 
     name: str
@@ -36,8 +36,8 @@ class Comparison:
 
     a: Profile
     b: Profile
-    rows: tuple[Row, ...]
-    stalls: tuple[Row, ...]
+    rows: tuple[ComparisonRow, ...]
+    stalls: tuple[ComparisonRow, ...]
 
     @property
     def speedup(self) -> float | None:
@@ -65,10 +65,12 @@ def compare(a: Profile, b: Profile) -> Comparison:
     longest first.
     """
     left, right = _numbers(a), _numbers(b)
-    rows = tuple(Row(name, left.get(name), right.get(name)) for name in [*left, *(n for n in right if n not in left)])
+    rows = tuple(
+        ComparisonRow(name, left.get(name), right.get(name)) for name in [*left, *(n for n in right if n not in left)]
+    )
     waits = [{f"{s.engine}: {s.cause}": s.ns for s in activity.stalls(p)} for p in (a, b)]
     names = sorted({*waits[0], *waits[1]}, key=lambda name: -max(w.get(name, 0.0) for w in waits))
-    return Comparison(a, b, rows, tuple(Row(name, *(w.get(name, 0.0) for w in waits)) for name in names))
+    return Comparison(a, b, rows, tuple(ComparisonRow(name, *(w.get(name, 0.0) for w in waits)) for name in names))
 
 
 def _numbers(profile: Profile) -> dict[str, float]:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trnqc.profiling import activity, words
-from trnqc.profiling.compare import Comparison, Row
+from trnqc.profiling.compare import Comparison, ComparisonRow
 from trnqc.profiling.profile import Profile
 from trnqc.profiling.utilisation import completed, machine_of, roofline
 
@@ -135,7 +135,7 @@ def _stalled(_: str, ns: float | int | str | None) -> str:
     return words.duration(ns) if isinstance(ns, int | float) else "–"
 
 
-def _compared(title: str, rows: list[Row], show: Callable[[str, float | None], str]) -> Table:
+def _compared(title: str, rows: list[ComparisonRow], show: Callable[[str, float | None], str]) -> Table:
     table = _table(title, "field", "A", "B", "difference", "B / A")
     for row in rows:
         sign = "+" if row.difference is not None and row.difference > 0 else ""

@@ -172,7 +172,7 @@ class CoulombExchange(lib.StreamObject):
 
         Raises BackendUnavailable, or UnsupportedError if the GPU does not compute all J and K.
         """
-        from trnqc.eri.cuda.scf.matrices import Place
+        from trnqc.eri.cuda.scf.matrices import ScfDevice
 
         mol = self.mol
         if self._on_grid(mol) or not self._cache.get(mol, "covered", lambda: is_covered(mol)):
@@ -182,7 +182,7 @@ class CoulombExchange(lib.StreamObject):
         own: Any = self._cache.get(mol, key, lambda: self._builder(mol, None))
         if len(own.devices) > 1:
             raise UnsupportedError(f"{len(own.devices)} GPUs share J and K")
-        return self._cache.get(mol, ("place", *key), lambda: Place.of(own))
+        return self._cache.get(mol, ("place", *key), lambda: ScfDevice.of(own))
 
     def _is_for_memory(self, mol: gto.Mole) -> bool:
         """Return whether integrals are kept in memory: by PySCF's rule, but not for a device that was asked for."""

@@ -16,7 +16,7 @@ from trnqc.eri.classes import LMAX, LMAX_FITTING
 from trnqc.eri.fitting.fitted_integrals import fitted_integrals
 from trnqc.eri.gradient.fitted.half_transform import rows_of
 from trnqc.eri.hessian.fitted.builder import FittedHessian
-from trnqc.eri.hessian.fitted.response import FittedResponse
+from trnqc.eri.hessian.fitted.response import FittedOrbitalResponse
 from trnqc.eri.hessian.two_electron import HessianBuilder
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.operators import signed_omega
@@ -27,7 +27,7 @@ from trnqc.pyscf.orbital_response import DensityResponse, Term
 
 
 @dataclass(frozen=True)
-class Orbitals:
+class ScfOrbitals:
     """The orbitals, and the occupied ones, of one or two spins of an SCF, with their energy-weighted density.
 
     `dms` [1 or 2, nao, nao] are the spin-summed density or those of both spins, and `share` is the factor of K of a
@@ -41,7 +41,7 @@ class Orbitals:
     share: float
 
     @classmethod
-    def of(cls, mf: Any, energies: Any, coefficients: Any, occupations: Any) -> Orbitals:
+    def of(cls, mf: Any, energies: Any, coefficients: Any, occupations: Any) -> ScfOrbitals:
         """Take PySCF's arrays, and the object's own array in the place of each None."""
         energies = mf.mo_energy if energies is None else energies
         coefficients = mf.mo_coeff if coefficients is None else coefficients
@@ -61,7 +61,7 @@ class Orbitals:
 
 
 @dataclass(frozen=True)
-class Interaction:
+class TwoElectronTerm:
     """A term of the two-electron energy: its omega, whether there is a J, and the factor of K."""
 
     omega: float | None
@@ -69,13 +69,13 @@ class Interaction:
     exchange: float
 
 
-def interactions(mf: Any) -> list[Interaction]:
+def interactions(mf: Any) -> list[TwoElectronTerm]:
     """Return the terms of the two-electron energy of an SCF object."""
     if not isinstance(mf, scf.hf.KohnShamDFT):
-        return [Interaction(None, True, 1.0)]
+        return [TwoElectronTerm(None, True, 1.0)]
     omega, alpha, hybrid = mf._numint.rsh_and_hybrid_coeff(mf.xc, spin=mf.mol.spin)
-    terms = [Interaction(None, True, hybrid)]
-    return terms + ([Interaction(omega, False, alpha - hybrid)] if omega and alpha != hybrid else [])
+    terms = [TwoElectronTerm(None, True, hybrid)]
+    return terms + ([TwoElectronTerm(omega, False, alpha - hybrid)] if omega and alpha != hybrid else [])
 
 
 class ExactTerms:
@@ -100,7 +100,7 @@ class ExactTerms:
             wanted += needs.for_jk(mol, omega, one.coulomb, one.exchange != 0)
         return wanted
 
-    def energy(self, orbitals: Orbitals) -> np.ndarray:
+    def energy(self, orbitals: ScfOrbitals) -> np.ndarray:
         """Return second derivatives of the energy at constant orbitals, [natm, natm, 3, 3]."""
         natm = self._mf.mol.natm
         terms = np.zeros((natm, natm, 3, 3))
@@ -109,15 +109,15 @@ class ExactTerms:
             terms += one.coulomb * ej - one.exchange * ek
         return terms
 
-    def fock(self, orbitals: Orbitals) -> np.ndarray:
+    def fock(self, orbitals: ScfOrbitals) -> np.ndarray:
         """Return derivatives of the Fock matrices at constant orbitals, [spins, natm, 3, nao, nao]."""
 
-        def of(one: Interaction) -> tuple[Any, Any]:
+        def of(one: TwoElectronTerm) -> tuple[Any, Any]:
             return self._hessian(one).fock(orbitals.dms, one.coulomb, one.exchange != 0)
 
         return fock_terms(self._mf, orbitals, of)
 
-    def response(self, orbitals: Orbitals) -> list[Term]:
+    def response(self, orbitals: ScfOrbitals) -> list[Term]:
         """Return the terms of the response of the Fock matrices to changes of the orbitals."""
 
         def jk(dms: np.ndarray) -> np.ndarray:
@@ -130,12 +130,12 @@ class ExactTerms:
 
         return [DensityResponse(orbitals.occupied, jk)]
 
-    def _hessian(self, one: Interaction) -> HessianBuilder:
+    def _hessian(self, one: TwoElectronTerm) -> HessianBuilder:
         mol, tolerance = self._mf.mol, self._mf.direct_scf_tol
         omega = signed_omega(mol, one.omega)
         return self._cache.get(mol, omega, lambda: HessianBuilder(mol, omega, tolerance, lib.num_threads()))
 
-    def _jk(self, one: Interaction) -> JKBuilder:
+    def _jk(self, one: TwoElectronTerm) -> JKBuilder:
         mol, tolerance = self._mf.mol, self._mf.direct_scf_tol
         omega = signed_omega(mol, one.omega)
         return self._cache.get(mol, ("jk", omega), lambda: JKBuilder(mol, omega, tolerance))
@@ -168,7 +168,7 @@ class FittedTerms:
             wanted += needs.for_fitted_hessians(mol, self._auxmol(), signed_omega(mol, one.omega))
         return wanted
 
-    def energy(self, orbitals: Orbitals) -> np.ndarray:
+    def energy(self, orbitals: ScfOrbitals) -> np.ndarray:
         """Return second derivatives of the energy at constant orbitals, [natm, natm, 3, 3]."""
         scaled = orbitals.scaled
         terms = [
@@ -178,18 +178,18 @@ class FittedTerms:
         ]
         return np.sum(terms, axis=0)
 
-    def fock(self, orbitals: Orbitals) -> np.ndarray:
+    def fock(self, orbitals: ScfOrbitals) -> np.ndarray:
         """Return derivatives of the Fock matrices at constant orbitals, [spins, natm, 3, nao, nao]."""
 
-        def of(one: Interaction) -> tuple[Any, Any]:
+        def of(one: TwoElectronTerm) -> tuple[Any, Any]:
             return self._hessian(one).fock(orbitals.scaled, one.coulomb, one.exchange != 0)
 
         return fock_terms(self._mf, orbitals, of)
 
-    def response(self, orbitals: Orbitals) -> list[Term]:
+    def response(self, orbitals: ScfOrbitals) -> list[Term]:
         """Return the terms of the response of the Fock matrices to changes of the orbitals."""
         return [
-            FittedResponse(
+            FittedOrbitalResponse(
                 self._rows(one),
                 orbitals.occupied,
                 float(one.coulomb),
@@ -200,7 +200,7 @@ class FittedTerms:
             for one in interactions(self._mf)
         ]
 
-    def _rows(self, one: Interaction) -> np.ndarray:
+    def _rows(self, one: TwoElectronTerm) -> np.ndarray:
         """Return the fitted integrals of an interaction, those of the SCF object if it holds them in memory."""
         fitting, mol, auxmol = self._mf.with_df, self._mf.mol, self._auxmol()
         held = rows_of(fitting._rsh_df.get(f"{one.omega:.6f}") if one.omega else fitting, one.omega)
@@ -210,7 +210,7 @@ class FittedTerms:
         with mol.with_range_coulomb(omega), auxmol.with_range_coulomb(omega):
             return fitted_integrals(mol, auxmol)
 
-    def _hessian(self, one: Interaction) -> FittedHessian:
+    def _hessian(self, one: TwoElectronTerm) -> FittedHessian:
         mol, auxmol = self._mf.mol, self._auxmol()
         omega = signed_omega(mol, one.omega)
         return self._cache.get(mol, omega, lambda: FittedHessian(mol, auxmol, omega, self._memory(), lib.num_threads()))
@@ -228,7 +228,7 @@ class FittedTerms:
         return self._cache.get(mol, "auxmol", lambda: df.make_auxmol(mol, fitting.auxbasis))
 
 
-def fock_terms(mf: Any, orbitals: Orbitals, of: Callable[[Interaction], tuple[Any, Any]]) -> np.ndarray:
+def fock_terms(mf: Any, orbitals: ScfOrbitals, of: Callable[[TwoElectronTerm], tuple[Any, Any]]) -> np.ndarray:
     """Return the derivatives of J and K of all interactions, with their factors, [spins, natm, 3, nao, nao]."""
     nao = mf.mol.nao_nr()
     total = np.zeros((len(orbitals.dms), mf.mol.natm, 3, nao, nao))

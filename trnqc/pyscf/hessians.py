@@ -17,7 +17,7 @@ from trnqc.eri.prepare import needs
 from trnqc.errors import MemoryLimit
 from trnqc.host.overrides import users_method
 from trnqc.pyscf.exchange import users_jk
-from trnqc.pyscf.hessian_terms import ExactTerms, FittedTerms, Orbitals
+from trnqc.pyscf.hessian_terms import ExactTerms, FittedTerms, ScfOrbitals
 from trnqc.pyscf.molecule_cache import MoleculeCache
 from trnqc.pyscf.orbital_response import OrbitalResponse
 from trnqc.xc.ao import programs_for
@@ -68,12 +68,12 @@ class _AcceleratedHessian(lib.StreamObject):
         """Return second derivatives of the energy at constant orbitals, [natm, natm, 3, 3], as PySCF does."""
         if not self._is_left_to_pyscf():
             try:
-                return self._partial_hessian(Orbitals.of(self.base, mo_energy, mo_coeff, mo_occ), atmlst)
+                return self._partial_hessian(ScfOrbitals.of(self.base, mo_energy, mo_coeff, mo_occ), atmlst)
             except MemoryLimit as error:
                 self._leave_to_pyscf(error)
         return super().partial_hess_elec(mo_energy, mo_coeff, mo_occ, atmlst, max_memory, verbose)
 
-    def _partial_hessian(self, orbitals: Orbitals, atmlst: Sequence[int] | None) -> np.ndarray:
+    def _partial_hessian(self, orbitals: ScfOrbitals, atmlst: Sequence[int] | None) -> np.ndarray:
         start = logger.process_clock(), logger.perf_counter()
         terms = one_electron_energy(self, orbitals.dms.sum(axis=0), orbitals.weighted)
         terms += self._terms.energy(orbitals)
@@ -94,12 +94,12 @@ class _AcceleratedHessian(lib.StreamObject):
         """Return first derivatives of the Fock matrix by each atom at constant orbitals, as PySCF does."""
         if not self._is_left_to_pyscf():
             try:
-                return self._fock_derivatives(Orbitals.of(self.base, None, mo_coeff, mo_occ), atmlst)
+                return self._fock_derivatives(ScfOrbitals.of(self.base, None, mo_coeff, mo_occ), atmlst)
             except MemoryLimit as error:
                 self._leave_to_pyscf(error)
         return super().make_h1(mo_coeff, mo_occ, chkfile, atmlst, verbose)
 
-    def _fock_derivatives(self, orbitals: Orbitals, atmlst: Sequence[int] | None) -> Any:
+    def _fock_derivatives(self, orbitals: ScfOrbitals, atmlst: Sequence[int] | None) -> Any:
         start = logger.process_clock(), logger.perf_counter()
         total = self._terms.fock(orbitals)
         if self._functional:
@@ -127,7 +127,7 @@ class _AcceleratedHessian(lib.StreamObject):
         """Return first-order orbitals and orbital energies as PySCF does, with the response by our kernels."""
         if fx is None and not self._users_response() and not self._is_left_to_pyscf():
             try:
-                fx = self._response(Orbitals.of(self.base, mo_energy, mo_coeff, mo_occ))
+                fx = self._response(ScfOrbitals.of(self.base, mo_energy, mo_coeff, mo_occ))
             except MemoryLimit as error:
                 self._leave_to_pyscf(error)
         return super().solve_mo1(mo_energy, mo_coeff, mo_occ, h1ao, fx, atmlst, max_memory, verbose)
@@ -139,7 +139,7 @@ class _AcceleratedHessian(lib.StreamObject):
         integration = getattr(self.base, "_numint", None)
         return bool(users_jk(self.base) or users_method(integration, *RESPONSE))
 
-    def _response(self, orbitals: Orbitals) -> OrbitalResponse:
+    def _response(self, orbitals: ScfOrbitals) -> OrbitalResponse:
         terms = self._terms.response(orbitals)
         if self._functional:
             terms.append(PotentialResponse(self._quadrature(orbitals), orbitals.occupied))
@@ -159,7 +159,7 @@ class _AcceleratedHessian(lib.StreamObject):
         mf._numint.libxc.test_deriv_order(mf.xc, 2, raise_error=True)
         return Functional(mf._numint, mf.xc, 2 if isinstance(mf, scf.uhf.UHF) else 1)
 
-    def _quadrature(self, orbitals: Orbitals) -> HessianQuadrature:
+    def _quadrature(self, orbitals: ScfOrbitals) -> HessianQuadrature:
         functional, grids = self._functional, self.base.grids if self.grids is None else self.grids
         assert functional is not None
         if grids.coords is None:

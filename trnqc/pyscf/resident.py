@@ -18,7 +18,7 @@ from trnqc.eri.jk.densities import is_symmetric
 from trnqc.errors import BackendUnavailable, MemoryLimit, UnsupportedError
 
 if TYPE_CHECKING:
-    from trnqc.eri.cuda.scf.matrices import Matrices, Place, Problem
+    from trnqc.eri.cuda.scf.matrices import Matrices, Problem, ScfDevice
     from trnqc.eri.cuda.scf.sums import Sums
 
 # The methods of a cycle that run on the GPU, and those whose arguments are matrices of the cycle.
@@ -74,7 +74,7 @@ def _definer(mf: Any, name: str) -> type:
     return next(cls for cls in classes if name in vars(cls) and not cls.__module__.startswith("trnqc."))
 
 
-def on_gpu(mf: Any, place_of: Callable[[], Place], dm0: Any, **options: Any) -> tuple[bool, str]:
+def on_gpu(mf: Any, place_of: Callable[[], ScfDevice], dm0: Any, **options: Any) -> tuple[bool, str]:
     """Run an SCF with its matrices on a GPU, if possible; return whether the SCF has run, and a description of the
     device or of the reason.
 
@@ -129,12 +129,12 @@ def _problem(mf: Any, dm0: Any, options: dict[str, Any]) -> Problem:
 class _Run:
     """The cycles of one SCF; see `pyscf.scf.hf.kernel`, whose steps and log these are."""
 
-    def __init__(self, mf: Any, place: Place, problem: Problem) -> None:
-        from trnqc.eri.cuda.scf.extrapolation import Coefficients
+    def __init__(self, mf: Any, place: ScfDevice, problem: Problem) -> None:
+        from trnqc.eri.cuda.scf.extrapolation import DiisCoefficients
         from trnqc.eri.cuda.scf.matrices import Matrices
 
         self.mf, self.log = mf, logger.new_logger(mf)
-        self.matrices: Matrices = Matrices(place, problem, Coefficients(mf, mf.diis_space) if mf.diis else None)
+        self.matrices: Matrices = Matrices(place, problem, DiisCoefficients(mf, mf.diis_space) if mf.diis else None)
         self._unrestricted = len(problem.occupied) == 2
         self._gradient_size = sum(k * (len(problem.hcore) - k) for k in problem.occupied)
         tolerance = mf.conv_tol_grad

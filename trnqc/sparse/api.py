@@ -20,13 +20,13 @@ from trnqc.sparse.network.network import Indices, Network, network
 from trnqc.sparse.network.tree import Tree, greedy, trees
 from trnqc.sparse.run.dense import bytes_of_matrices, multiply_adds
 from trnqc.sparse.run.machine_rates import machine_rates
-from trnqc.sparse.run.operands import Operands, same
+from trnqc.sparse.run.operands import NetworkOperands, same
 from trnqc.sparse.run.plan import Plan, arrays, tensors
 from trnqc.sparse.search import named_nests
-from trnqc.sparse.search.cost import Model
+from trnqc.sparse.search.cost import CostModel
 from trnqc.sparse.search.estimate import estimate
 from trnqc.sparse.search.formats import Formats, Out
-from trnqc.sparse.search.named_nests import Step
+from trnqc.sparse.search.named_nests import NestStep
 from trnqc.sparse.search.solve import Candidate, candidates
 from trnqc.sparse.search.statistics import Statistics
 from trnqc.sparse.tensors.fingerprint import fingerprint
@@ -151,7 +151,7 @@ def plan(
     operands = arrays(operands)
     converted = tensors(operands)
     net = network(subscripts, [tensor.shape for tensor in converted], same(operands))
-    packed = Operands(net, converted)
+    packed = NetworkOperands(net, converted)
     limit = installed_memory() if memory_limit is None else memory_limit
     stored = tuple(fingerprint(converted[first]) for first in dict.fromkeys(net.same))
     asked = net, stored, out, tree, form, limit, time_limit, machine_rates()
@@ -171,7 +171,9 @@ def _remember(asked: Any, found: dict[str, Any]) -> None:
         _chosen[asked] = found
 
 
-def _chosen_plan(form: str | Nest, operands: Operands, tree: Tree | None, out: Out, limit: int, seconds: float) -> Plan:
+def _chosen_plan(
+    form: str | Nest, operands: NetworkOperands, tree: Tree | None, out: Out, limit: int, seconds: float
+) -> Plan:
     statistics = Statistics(operands.network, operands.tensors)
     if isinstance(form, Nest):
         return _plan_of_nest(form, operands, statistics, out)
@@ -182,7 +184,7 @@ def _chosen_plan(form: str | Nest, operands: Operands, tree: Tree | None, out: O
     return _fastest_plan(form, operands, statistics, tree, out, limit, seconds)
 
 
-def _plan_of_name(form: str, operands: Operands, statistics: Statistics, tree: Tree | None, out: Out) -> Plan:
+def _plan_of_name(form: str, operands: NetworkOperands, statistics: Statistics, tree: Tree | None, out: Out) -> Plan:
     net = operands.network
     dense = [t for t, tensor in enumerate(operands.tensors) if "compressed" not in tensor.kinds]
     sparse = Formats(statistics).result(net.output, out).sparse
@@ -192,7 +194,13 @@ def _plan_of_name(form: str, operands: Operands, statistics: Statistics, tree: T
 
 
 def _fastest_plan(
-    form: str, operands: Operands, statistics: Statistics, tree: Tree | None, out: Out, limit: int, seconds: float
+    form: str,
+    operands: NetworkOperands,
+    statistics: Statistics,
+    tree: Tree | None,
+    out: Out,
+    limit: int,
+    seconds: float,
 ) -> Plan:
     """The nest of least estimated time, or for ``"auto"`` products of dense matrices if they are estimated faster."""
     began, net, rates = time.perf_counter(), operands.network, machine_rates()
@@ -214,11 +222,11 @@ def _fastest_plan(
             if matrices < best.estimate.seconds:
                 notes.append(f"nest: {best.estimate}")
                 return Plan(net, "dense", product, (), True, operands, notes=tuple(notes))
-    steps = (Step(best.nest, tuple(range(len(operands.tensors)))),)
+    steps = (NestStep(best.nest, tuple(range(len(operands.tensors)))),)
     return Plan(net, "fused", best.tree, steps, dense, operands, best.estimate, tuple(notes))
 
 
-def _plan_of_nest(nest: Nest, operands: Operands, statistics: Statistics, out: Out) -> Plan:
+def _plan_of_nest(nest: Nest, operands: NetworkOperands, statistics: Statistics, out: Out) -> Plan:
     if nest.network != operands.network:
         raise InputError(
             f"the nest computes {nest.network}; found {operands.network}, other extents, or other operands that are "
@@ -228,11 +236,13 @@ def _plan_of_nest(nest: Nest, operands: Operands, statistics: Statistics, out: O
     everything = tuple(range(len(operands.tensors)))
     dense = out == "dense" or (out == "auto" and not nest.formats[-1].sparse)
     rates = machine_rates()
-    cost, notes = estimate(nest, Model(statistics, rates)), (f"rates: {rates.source}",)
-    return Plan(nest.network, "own nest", everything, (Step(nest, everything),), dense, operands, cost, notes)
+    cost, notes = estimate(nest, CostModel(statistics, rates)), (f"rates: {rates.source}",)
+    return Plan(nest.network, "own nest", everything, (NestStep(nest, everything),), dense, operands, cost, notes)
 
 
-def _plan_of_matrices(operands: Operands, statistics: Statistics, tree: Tree | None, out: Out, limit: int) -> Plan:
+def _plan_of_matrices(
+    operands: NetworkOperands, statistics: Statistics, tree: Tree | None, out: Out, limit: int
+) -> Plan:
     net = operands.network
     product = _dense_tree(net) if tree is None else tree
     if (needed := bytes_of_matrices(net, product)) > limit:

@@ -18,7 +18,7 @@ from torch.autograd import forward_ad
 
 from trnqc.errors import InputError, UnsupportedError
 
-# Whether this thread runs `Product.forward`, which handles tangents when it calls an operator.
+# Whether this thread runs `ProductFunction.forward`, which handles tangents when it calls an operator.
 _inside = threading.local()
 # The operators of products by name, filled when they are registered.
 OPERATORS: dict[str, Any] = {}
@@ -30,7 +30,7 @@ def product(a_t: Tensor, b: Tensor, precision: str) -> Tensor:
     if not torch.compiler.is_compiling() and (
         torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
     ):
-        return Product.apply(a_t, b, precision)  # type: ignore[no-untyped-call]
+        return ProductFunction.apply(a_t, b, precision)  # type: ignore[no-untyped-call]
     return _operator(a_t)(a_t, b, precision)
 
 
@@ -68,7 +68,7 @@ def gradients(a_t: Tensor, b: Tensor, g: Tensor, precision: str, needed: tuple[b
     return d_a, d_b, None
 
 
-class Product(torch.autograd.Function):
+class ProductFunction(torch.autograd.Function):
     """Autograd function that calls the operators."""
 
     @staticmethod

@@ -22,7 +22,7 @@ NEAR = math.log(1.5)
 
 
 @dataclass(frozen=True)
-class Choice:
+class LaunchChoice:
     """The compile-time constants of a launch, a note that says where they come from, and the record if there is one."""
 
     constants: dict[str, int]
@@ -32,7 +32,7 @@ class Choice:
 
 def choose(
     kernel: str, shape: Values, precision: str, target: str, instrument: Mapping[str, str] | None = None
-) -> Choice:
+) -> LaunchChoice:
     """Choose the constants of a launch.
 
     Parameters
@@ -45,7 +45,7 @@ def choose(
 
     Returns
     -------
-    Choice
+    LaunchChoice
         The constants of the best record, or the default of the kernel.
 
     Raises
@@ -70,8 +70,8 @@ def choose(
             constants = descriptor.realise(record.point, shape, precision, target)
         except (Infeasible, KeyError):  # Its knobs do not exist any more, or do not fit this shape.
             continue
-        return Choice(constants, _note(origin, path, record, shape), record)
-    return Choice(descriptor.default(shape, precision), "default tiles (no tuning record)")
+        return LaunchChoice(constants, _note(origin, path, record, shape), record)
+    return LaunchChoice(descriptor.default(shape, precision), "default tiles (no tuning record)")
 
 
 def _records(kernel: str) -> Iterator[tuple[str, Path, Record]]:

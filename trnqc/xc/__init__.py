@@ -10,8 +10,8 @@ atomic grids -> weights of the partition of space (programs/partition.py) -> poi
 What other modules build on:
 
 - `blocks.Blocks.of(mol, points, weights, order)` divides points into blocks and screens functions and their derivatives
-  up to `order`. Each `Block` has a range of points (`span`), and the significant atomic orbitals (`functions`). A grid
-  point is `Blocks.index` of a point in a block; padding has weight 0.
+  up to `order`. Each `PointBlock` has a range of points (`span`), and the significant atomic orbitals (`functions`). A
+  grid point is `Blocks.index` of a point in a block; padding has weight 0.
 - `ao.AtomicOrbitals(blocks, order)` evaluates them: `aos(block, aos.buffer())` is an array [component, function, point]
   in PySCF's order of derivatives. It may be called on several threads, each with a buffer of its own.
 - `quadrature.Quadrature(blocks, kind, threads)` makes passes over the blocks: `densities` returns the density variables

@@ -13,14 +13,14 @@ from pyscf import gto
 from trnqc.eri.compiled import programs
 from trnqc.host.arrays import zeros
 from trnqc.jit import Recipe
-from trnqc.xc.blocks import Block, Blocks
+from trnqc.xc.blocks import Blocks, PointBlock
 from trnqc.xc.programs import ao_program
 from trnqc.xc.shells import Contractions
 
 
 def programs_for(mol: gto.Mole, order: int) -> tuple[Recipe, ...]:
     """Return the programs that evaluate a molecule's basis with derivatives up to an order."""
-    return tuple(ao_program.program(cls, order) for cls in Contractions.of(mol).classes)
+    return tuple(ao_program.ao_program(cls, order) for cls in Contractions.of(mol).classes)
 
 
 def components(order: int) -> int:
@@ -41,7 +41,7 @@ class AtomicOrbitals:
 
     def __init__(self, blocks: Blocks, order: int) -> None:
         self.blocks, self.order, self.components = blocks, order, components(order)
-        recipes = [ao_program.program(cls, order) for cls in blocks.contractions.classes]
+        recipes = [ao_program.ao_program(cls, order) for cls in blocks.contractions.classes]
         libraries = programs.build(recipes, "programs of atomic orbitals")
         lanes = programs.lanes()
         self._evaluate = [
@@ -59,7 +59,7 @@ class AtomicOrbitals:
         """Return an array that is large enough for each block; every thread needs its own."""
         return zeros(self.components * self.blocks.largest)
 
-    def __call__(self, block: Block, out: np.ndarray) -> np.ndarray:
+    def __call__(self, block: PointBlock, out: np.ndarray) -> np.ndarray:
         """Evaluate the significant functions of one of `blocks.blocks` into `out`, an array from `buffer`, which is
         overwritten.
 

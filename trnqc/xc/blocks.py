@@ -28,7 +28,7 @@ NO_WEIGHT = 1e-16
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class PointBlock:
     """A block of points: the first and the number of points in the order of `Blocks`, the significant atomic orbitals
     [N] in rising order, and the range of tasks for each class of shells.
     """
@@ -59,7 +59,7 @@ class Blocks:
     points: np.ndarray
     weights: np.ndarray
     index: np.ndarray
-    blocks: tuple[Block, ...]
+    blocks: tuple[PointBlock, ...]
     tasks: tuple[np.ndarray, ...]
 
     @classmethod
@@ -131,7 +131,7 @@ def _primitives(
 
 def _tasks(
     contractions: Contractions, counts: np.ndarray, ends: np.ndarray
-) -> tuple[tuple[Block, ...], tuple[np.ndarray, ...]]:
+) -> tuple[tuple[PointBlock, ...], tuple[np.ndarray, ...]]:
     """Return the blocks, and the tasks of each class."""
     points = np.diff(ends, prepend=0)
     width = np.where(counts > 0, contractions.functions, 0)
@@ -153,7 +153,7 @@ def _tasks(
     for n, (end, size) in enumerate(zip(ends.tolist(), points.tolist())):
         spans = [(contractions.first[c], contractions.functions[c]) for c in np.flatnonzero(counts[n])]
         numbers = np.concatenate([np.arange(f, f + k) for f, k in spans] or [np.zeros(0, np.int64)])
-        blocks.append(Block(n, end - size, size, numbers, tuple((int(r[n]), int(r[n + 1])) for r in ranges)))
+        blocks.append(PointBlock(n, end - size, size, numbers, tuple((int(r[n]), int(r[n + 1])) for r in ranges)))
     return tuple(blocks), tuple(np.ascontiguousarray(table[rows]) for rows in of_class)
 
 

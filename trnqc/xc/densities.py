@@ -14,7 +14,7 @@ import numpy as np
 
 from trnqc.eri.compiled import programs
 from trnqc.host.arrays import zeros
-from trnqc.xc.blocks import Block, Blocks
+from trnqc.xc.blocks import Blocks, PointBlock
 from trnqc.xc.programs import point_programs
 
 # The density variables of each kind of functional, and the derivatives of functions that they need.
@@ -25,14 +25,16 @@ EMPTY = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class Density:
+class DensityMatrix:
     """A symmetric density matrix D [nao, nao], with orbitals C [nao, nocc] of D = C C^T or None."""
 
     matrix: np.ndarray
     orbitals: np.ndarray | None = None
 
     @classmethod
-    def of(cls, matrix: Any, coefficients: Any = None, occupations: Any = None, symmetric: bool = True) -> Density:
+    def of(
+        cls, matrix: Any, coefficients: Any = None, occupations: Any = None, symmetric: bool = True
+    ) -> DensityMatrix:
         """Return the density of a real matrix [nao, nao], with its orbitals unless one of them has a negative
         occupation.
 
@@ -60,7 +62,7 @@ class DensityOnPoints:
     needs its own.
     """
 
-    def __init__(self, blocks: Blocks, kind: str, densities: Sequence[Density]) -> None:
+    def __init__(self, blocks: Blocks, kind: str, densities: Sequence[DensityMatrix]) -> None:
         self.kind = kind
         recipe = point_programs.density(kind)
         self._add = getattr(programs.build([recipe])[recipe.name], recipe.name)
@@ -70,7 +72,7 @@ class DensityOnPoints:
         self._psi = zeros((4 if kind == "MGGA" else 1) * nocc * widest)
         self._ket = zeros((4 if kind == "MGGA" else 1) * blocks.largest)
 
-    def __call__(self, density: Density, block: Block, ao: np.ndarray, rho: np.ndarray) -> None:
+    def __call__(self, density: DensityMatrix, block: PointBlock, ao: np.ndarray, rho: np.ndarray) -> None:
         """Overwrite `rho` [variables, points] with the density, its gradient, and tau = 1/2 sum_i |grad psi_i|^2, in
         Bohr^-3, Bohr^-4 and Bohr^-5.
 
@@ -102,12 +104,12 @@ def _part(buffer: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return buffer[: prod(shape)].reshape(shape)
 
 
-def densities_of(dms: Any, hermi: int) -> list[Density]:
+def densities_of(dms: Any, hermi: int) -> list[DensityMatrix]:
     """Return the densities of one matrix, an array or a list, with the orbitals with which PySCF has tagged them."""
     coefficients: Any = getattr(dms, "mo_coeff", None)
     occupations: Any = getattr(dms, "mo_occ", None)
     if isinstance(dms, np.ndarray) and dms.ndim == 2:
-        return [Density.of(dms, coefficients, occupations, hermi == 1)]
+        return [DensityMatrix.of(dms, coefficients, occupations, hermi == 1)]
     if coefficients is None:
-        return [Density.of(dm, symmetric=hermi == 1) for dm in dms]
-    return [Density.of(dm, c, occ, hermi == 1) for dm, c, occ in zip(dms, coefficients, occupations)]
+        return [DensityMatrix.of(dm, symmetric=hermi == 1) for dm in dms]
+    return [DensityMatrix.of(dm, c, occ, hermi == 1) for dm, c, occ in zip(dms, coefficients, occupations)]

@@ -23,8 +23,8 @@ from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.jit import Recipe
 from trnqc.xc import ao
 from trnqc.xc.ao import AtomicOrbitals
-from trnqc.xc.blocks import Block, Blocks
-from trnqc.xc.densities import VARIABLES, Density, densities_of
+from trnqc.xc.blocks import Blocks, PointBlock
+from trnqc.xc.densities import VARIABLES, DensityMatrix, densities_of
 from trnqc.xc.programs import point_programs, vv10_program
 from trnqc.xc.programs.force_program import PRODUCTS, force
 from trnqc.xc.quadrature import Derivatives, Quadrature
@@ -72,7 +72,7 @@ def gradient_on(
         return np.zeros((mol.natm, 3))
     blocks = Blocks.of(mol, coords, weights, _order(kind))
 
-    def derivatives(block: Block, rho: np.ndarray) -> np.ndarray:
+    def derivatives(block: PointBlock, rho: np.ndarray) -> np.ndarray:
         spin = len(rho) - 1
         by_spin = rho[..., 0, :] if kind == "LDA" else rho
         with functional_of(ni):
@@ -89,7 +89,7 @@ def nonlocal_gradient(ni: Any, mol: gto.Mole, grids: Any, xc_code: str, dm: np.n
     The symmetric density matrix [nao, nao] is that of electrons of both spins. Other arguments are as in `xc_gradient`.
     """
     blocks = Blocks.of(mol, grids.coords, grids.weights, _order("GGA"))
-    density = Density.of(dm)
+    density = DensityMatrix.of(dm)
     potential = NonlocalPotential.of(Quadrature(blocks, "GGA", lib.num_threads()), density, ni.nlc_coeff(xc_code))
     return _by_atom(mol, _Forces("GGA", blocks, (density,), potential.derivatives))
 
@@ -113,7 +113,7 @@ class _Forces:
     `spins` are the density matrix, or one for each spin; `derivatives` is the functional, see `trnqc.xc.quadrature`.
     """
 
-    def __init__(self, kind: str, blocks: Blocks, spins: tuple[Density, ...], derivatives: Derivatives) -> None:
+    def __init__(self, kind: str, blocks: Blocks, spins: tuple[DensityMatrix, ...], derivatives: Derivatives) -> None:
         self.kind, self.spins, self.derivatives = kind, spins, derivatives
         self.orbitals = AtomicOrbitals(blocks, _order(kind))
         recipes = _recipes(kind)
@@ -121,7 +121,7 @@ class _Forces:
         self._add_density, self._weigh, self._add_forces = (getattr(libraries[r.name], r.name) for r in recipes)
         self._lanes, self._local = programs.lanes(), threading.local()
 
-    def __call__(self, block: Block) -> np.ndarray:
+    def __call__(self, block: PointBlock) -> np.ndarray:
         """Return the sums t [N, 3] over the points of a block for its N functions."""
         n, total = len(block.functions), np.zeros((len(block.functions), 3))
         if not n:
@@ -144,7 +144,7 @@ class _Forces:
             total += part
         return total
 
-    def _arrays(self, block: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _arrays(self, block: PointBlock) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the atomic orbitals, and memory for products [spins, 1 or 4, N, points] and rows [2, N, points]."""
         counts = (len(self.spins) * PRODUCTS[self.kind], 2)
         if not hasattr(self._local, "ao"):
@@ -159,7 +159,7 @@ class _Forces:
         return self.orbitals(block, self._local.ao), products.reshape(shape), rows
 
 
-def _times(density: Density, block: Block, rows: np.ndarray, out: np.ndarray) -> None:
+def _times(density: DensityMatrix, block: PointBlock, rows: np.ndarray, out: np.ndarray) -> None:
     """Compute D times rows [N, points] of the functions of a block, by orbitals where that takes fewer operations."""
     if density.by_orbitals(len(rows), "GGA"):
         assert density.orbitals is not None

@@ -15,18 +15,18 @@ from pyscf.dft import numint
 from trnqc.eri.compiled import background
 from trnqc.jit import Recipe
 from trnqc.xc.ao import programs_for
-from trnqc.xc.blocks import Block, BlocksCache
-from trnqc.xc.densities import ORDER, Density, densities_of
+from trnqc.xc.blocks import BlocksCache, PointBlock
+from trnqc.xc.densities import ORDER, DensityMatrix, densities_of
 from trnqc.xc.programs import point_programs, vv10_program
 from trnqc.xc.quadrature import Quadrature
-from trnqc.xc.response import Response, functional_of, users_integration
+from trnqc.xc.response import QuadratureResponse, functional_of, users_integration
 from trnqc.xc.vv10 import NonlocalPotential
 
 # What `Blocks.CUTOFF` is for integrals, for densities on points: the error of a density is then below 1e-12 Bohr^-3.
 ON_POINTS = 1e-13
 
 
-class NumInt(Response):
+class NumInt(QuadratureResponse):
     """PySCF's NumInt for molecules with a quadrature by generated programs.
 
     `nr_rks`, `nr_uks`, `nr_vxc`, `nr_nlc_vxc` and `get_rho` are ours. Densities that are complex, and all other
@@ -184,14 +184,14 @@ class NumInt(Response):
         return ready
 
     def _integrals(
-        self, mol: gto.Mole, grids: Any, xc_code: str, kind: str, densities: Sequence[Density], spins: int
+        self, mol: gto.Mole, grids: Any, xc_code: str, kind: str, densities: Sequence[DensityMatrix], spins: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return electrons [spins, sets], energies [sets] and potentials [spins sets, nao, nao]."""
         blocks = self._blocks_of(mol, grids, kind)
         sets = len(densities) // spins
         electrons, energies = np.zeros((spins, sets, len(blocks.blocks))), np.zeros((sets, len(blocks.blocks)))
 
-        def derivatives(block: Block, rho: np.ndarray) -> np.ndarray:
+        def derivatives(block: PointBlock, rho: np.ndarray) -> np.ndarray:
             weights = blocks.weights[block.span]
             weighted = np.empty_like(rho)
             by_spin, out = (a.reshape(spins, sets, *a.shape[1:]) for a in (rho, weighted))

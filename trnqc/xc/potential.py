@@ -10,7 +10,7 @@ import numpy as np
 from trnqc.eri.compiled import programs
 from trnqc.host.arrays import zeros
 from trnqc.host.rank_updates import add_product, add_products
-from trnqc.xc.blocks import Block, Blocks
+from trnqc.xc.blocks import Blocks, PointBlock
 from trnqc.xc.programs import point_programs
 
 
@@ -34,7 +34,7 @@ class PotentialOfBlock:
         self._rows = zeros((3 if kind == "MGGA" else 1) * blocks.largest)
         self._square = zeros(max((len(block.functions) ** 2 for block in blocks.blocks), default=0))
 
-    def __call__(self, block: Block, ao: np.ndarray, weighted: np.ndarray, matrix: np.ndarray) -> None:
+    def __call__(self, block: PointBlock, ao: np.ndarray, weighted: np.ndarray, matrix: np.ndarray) -> None:
         """Add the contribution of a block to the lower triangle of a matrix [nao, nao].
 
         `ao` [components, N, points] are the significant functions on the points of the block, and `weighted`

@@ -16,8 +16,8 @@ import numpy as np
 
 from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.xc.ao import AtomicOrbitals
-from trnqc.xc.blocks import Block, Blocks
-from trnqc.xc.densities import ORDER, VARIABLES, Density, DensityOnPoints
+from trnqc.xc.blocks import Blocks, PointBlock
+from trnqc.xc.densities import ORDER, VARIABLES, DensityMatrix, DensityOnPoints
 from trnqc.xc.potential import PotentialOfBlock
 
 # Blocks of a part. One part's matrices are added to the sum at a time.
@@ -25,7 +25,7 @@ PART = 16
 
 # Takes a block and its densities [densities, variables, points]; returns the derivatives of the functional by these
 # variables, of the same shape, times the weights of the points.
-Derivatives = Callable[[Block, np.ndarray], np.ndarray]
+Derivatives = Callable[[PointBlock, np.ndarray], np.ndarray]
 # What a thread does with the numbers of the parts that it takes; returns the seconds of each step.
 Work = Callable[[Iterator[int]], Mapping[str, float]]
 
@@ -60,7 +60,7 @@ class Quadrature:
     threads: int
     seconds: dict[str, float] = field(default_factory=dict)
 
-    def densities(self, densities: Sequence[Density]) -> np.ndarray:
+    def densities(self, densities: Sequence[DensityMatrix]) -> np.ndarray:
         """Return the density variables on all points, in the order of `blocks`; [densities, variables, points]."""
         rho = np.empty((len(densities), VARIABLES[self.kind], self.blocks.points.shape[1]))
 
@@ -74,7 +74,7 @@ class Quadrature:
         self._run(work)
         return rho
 
-    def potentials(self, densities: Sequence[Density], derivatives: Derivatives) -> np.ndarray:
+    def potentials(self, densities: Sequence[DensityMatrix], derivatives: Derivatives) -> np.ndarray:
         """Return the potential [densities, nao, nao] of each density: symmetric matrices, in Hartree.
 
         `derivatives`, the functional, is called on several threads, once for each block.
@@ -95,7 +95,7 @@ class Quadrature:
         lower = total.total
         return lower + np.tril(lower, -1).transpose(0, 2, 1)
 
-    def _part(self, number: int) -> tuple[Block, ...]:
+    def _part(self, number: int) -> tuple[PointBlock, ...]:
         return self.blocks.blocks[number * PART : (number + 1) * PART]
 
     def _run(self, work: Work) -> None:
@@ -122,7 +122,7 @@ class Quadrature:
 class _Step:
     """The work of one thread on a block, with the seconds of each step."""
 
-    def __init__(self, quadrature: Quadrature, densities: Sequence[Density]) -> None:
+    def __init__(self, quadrature: Quadrature, densities: Sequence[DensityMatrix]) -> None:
         blocks, kind = quadrature.blocks, quadrature.kind
         self._densities = densities
         self.seconds: defaultdict[str, float] = defaultdict(float)
@@ -132,7 +132,7 @@ class _Step:
         self._buffer, self._variables = self._aos.buffer(), VARIABLES[kind]
         self._ao = self._buffer
 
-    def densities(self, block: Block) -> np.ndarray:
+    def densities(self, block: PointBlock) -> np.ndarray:
         """Return the density variables of all densities; [densities, variables, points]."""
         begin = time.perf_counter()
         self._ao = self._aos(block, self._buffer)
@@ -144,7 +144,7 @@ class _Step:
         self.seconds["density"] += time.perf_counter() - middle
         return rho
 
-    def add_potentials(self, block: Block, derivatives: Derivatives, matrices: np.ndarray) -> None:
+    def add_potentials(self, block: PointBlock, derivatives: Derivatives, matrices: np.ndarray) -> None:
         """Add the contribution of a block to the potential of each density, in the lower triangles."""
         rho = self.densities(block)
         begin = time.perf_counter()

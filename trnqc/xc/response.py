@@ -18,8 +18,8 @@ from pyscf import gto, lib
 from pyscf.dft import numint
 
 from trnqc.host.overrides import users_method
-from trnqc.xc.blocks import Block, Blocks, BlocksCache
-from trnqc.xc.densities import ORDER, VARIABLES, Density, densities_of
+from trnqc.xc.blocks import Blocks, BlocksCache, PointBlock
+from trnqc.xc.densities import ORDER, VARIABLES, DensityMatrix, densities_of
 from trnqc.xc.quadrature import Quadrature
 
 # Methods of PySCF's numerical integration by which its other methods compute densities and potentials on points. Our
@@ -41,7 +41,7 @@ def functional_of(ni: Any) -> AbstractContextManager[Any]:
     return _LOCK if users_method(ni, *FUNCTIONAL) else nullcontext()
 
 
-class Response(numint.NumInt):
+class QuadratureResponse(numint.NumInt):
     """PySCF's methods for the response of the exchange-correlation potential, on our quadrature."""
 
     _blocks: BlocksCache
@@ -122,7 +122,7 @@ class Response(numint.NumInt):
         coefficients, occupations = ([mo_coeff], [mo_occ]) if restricted else (mo_coeff, mo_occ)
         if not self.serves(mol, kind, coefficients):
             return super().cache_xc_kernel(mol, grids, xc_code, mo_coeff, mo_occ, spin, max_memory)
-        dms = [Density.of((c * occ) @ c.T, c, occ) for c, occ in zip(coefficients, occupations)]
+        dms = [DensityMatrix.of((c * occ) @ c.T, c, occ) for c, occ in zip(coefficients, occupations)]
         return self._kernel(mol, grids, xc_code, dms, spin)
 
     def cache_xc_kernel1(
@@ -134,7 +134,7 @@ class Response(numint.NumInt):
         return self._kernel(mol, grids, xc_code, densities_of(dm, 1), spin)
 
     def _kernel(
-        self, mol: gto.Mole, grids: Any, xc_code: str, densities: Sequence[Density], spin: int
+        self, mol: gto.Mole, grids: Any, xc_code: str, densities: Sequence[DensityMatrix], spin: int
     ) -> tuple[Any, Any, Any]:
         """Evaluate the functional; with spin = 1, a single density is divided between both spins."""
         kind = self._xc_type(xc_code)
@@ -158,12 +158,12 @@ class Response(numint.NumInt):
         return self._blocks.get(mol, grids.coords, grids.weights, ORDER[kind])
 
     def _response(
-        self, mol: gto.Mole, grids: Any, kind: str, densities: Sequence[Density], fxc: np.ndarray
+        self, mol: gto.Mole, grids: Any, kind: str, densities: Sequence[DensityMatrix], fxc: np.ndarray
     ) -> np.ndarray:
         """Contract fxc [spins, variables, spins, variables, points of the grid] with densities [spins sets]."""
         blocks = self._blocks_of(mol, grids, kind)
 
-        def derivatives(block: Block, rho: np.ndarray) -> np.ndarray:
+        def derivatives(block: PointBlock, rho: np.ndarray) -> np.ndarray:
             second = fxc[..., blocks.index[block.span]] * blocks.weights[block.span]
             by_spin = rho.reshape(len(fxc), -1, *rho.shape[1:])
             return np.ascontiguousarray(np.einsum("snxg,sxtyg->tnyg", by_spin, second).reshape(rho.shape))

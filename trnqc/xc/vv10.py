@@ -18,8 +18,8 @@ from pyscf.dft import xc_deriv
 from trnqc.host.arrays import zeros
 from trnqc.host.threads import in_parallel, parts_of
 from trnqc.jit import find_compiler, library
-from trnqc.xc.blocks import Block
-from trnqc.xc.densities import Density
+from trnqc.xc.blocks import PointBlock
+from trnqc.xc.densities import DensityMatrix
 from trnqc.xc.programs import vv10_program
 from trnqc.xc.quadrature import Quadrature
 
@@ -99,7 +99,7 @@ class NonlocalPotential:
     weighted: np.ndarray
 
     @classmethod
-    def of(cls, quadrature: Quadrature, density: Density, terms: Terms) -> NonlocalPotential:
+    def of(cls, quadrature: Quadrature, density: DensityMatrix, terms: Terms) -> NonlocalPotential:
         """Return the nonlocal correlation of the density of both spins, by the quadrature of a GGA.
 
         `terms` are the parameters and the factor of each term, as `nlc_coeff` of PySCF's NumInt returns them.
@@ -116,7 +116,7 @@ class NonlocalPotential:
         quadrature.seconds["pairs of points"] = quadrature.seconds.get("pairs of points", 0.0) + spent
         return cls(rho, exc, xc_deriv.transform_vxc(rho, vxc, "GGA", spin=0) * blocks.weights)
 
-    def derivatives(self, block: Block, rho: np.ndarray) -> np.ndarray:
+    def derivatives(self, block: PointBlock, rho: np.ndarray) -> np.ndarray:
         """Return the derivatives [1, 4, points] of the energy by the density variables of a block."""
         return np.ascontiguousarray(self.weighted[None, :, block.span])
 

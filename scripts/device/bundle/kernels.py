@@ -31,14 +31,14 @@ from trnqc.backends.cuda.products import Gpu
 from trnqc.backends.pair_step import PairOptions
 from trnqc.cg.cuda.contraction_engine import CudaContractionEngine
 from trnqc.cg.cuda.engine import CudaEngine
-from trnqc.cg.problem.graph import Graph
+from trnqc.cg.problem.graph import EdgeGraph
 from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.eri.cuda.forms import first_sound
 from trnqc.eri.jk.batch import Batch
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.jit import Recipe, build_all
 from trnqc.jit.cubin_builder import CubinBuilder
-from trnqc.jit.device import Built
+from trnqc.jit.device import BuiltKernel
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
 
 Job = tuple[str, Callable[[], Any]]
@@ -51,7 +51,7 @@ class BuildingDevice(CountingDevice):
         super().__init__()
         self.builder, self.name, self.arch = builder, builder.name, builder.arch
 
-    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
+    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> BuiltKernel:
         return self.builder.build(recipe, lanes, accumulate=accumulate, min_blocks=min_blocks)
 
 
@@ -98,7 +98,7 @@ def tensor_products(builder: CubinBuilder, label: str, dtype: str) -> None:
         for name in (
             ("conv_forward", "conv_backward") if atomic else (*bench_cg.BATCHES, "conv_forward", "conv_backward")
         ):
-            graph = {"graph": Graph(ends, ends, 1)} if name.startswith("conv") else {}
+            graph = {"graph": EdgeGraph(ends, ends, 1)} if name.startswith("conv") else {}
             inputs = bench_cg.operands(problem, len(ends), dtype, 1 if graph else None)
             getattr(engine, name)(*(inputs[n] for n in DIRECTIONS[name].reads), **graph)
 

@@ -63,13 +63,13 @@ def tensor_products(simulate: bool) -> Errors:
     from scripts.device import bench_cg, contractions
     from scripts.workloads import tensor_product_oracle as oracle
     from trnqc.cg.cuda.engine import CudaEngine
-    from trnqc.cg.problem.graph import Graph
+    from trnqc.cg.problem.graph import EdgeGraph
     from trnqc.cg.programs.directions import DIRECTIONS
 
     errors, there = {}, device(simulate)
     rng, nodes, edges = np.random.default_rng(0), 7, 90
     rows, cols = rng.integers(0, nodes, (2, edges))
-    graph = Graph(rows, cols, nodes)
+    graph = EdgeGraph(rows, cols, nodes)
     for label in TENSOR_PRODUCTS[:1] if simulate else TENSOR_PRODUCTS:
         problem = bench_cg.problem_of(label)
         for dtype in ("float64",) if simulate else ("float64", "float32"):
@@ -113,14 +113,14 @@ def integrals(momenta: Sequence[int], simulate: bool) -> Errors:
     """J and K of two atoms with shells of these angular momenta, on all devices, against PySCF's."""
     from pyscf import scf
 
-    from trnqc.eri.cuda.builder import JKBuilder
+    from trnqc.eri.cuda.builder import CudaJKBuilder
 
     mol = atoms(momenta)
     dm = np.random.default_rng(0).normal(size=(mol.nao_nr(), mol.nao_nr()))
     dm += dm.T
     # Unchecked, as threads of kernels with checks take several times as long; tests have them.
     there = [SimulatedDevice(lanes=4, checked=False)] if simulate else cuda_devices()
-    builder = JKBuilder(mol, devices=there)
+    builder = CudaJKBuilder(mol, devices=there)
     results = builder.get_jk(dm)
     # A form of a kernel that is replaced by the next, say: worth a look at the log, and no wrong result.
     for note in builder.notes:

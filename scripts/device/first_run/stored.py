@@ -25,7 +25,7 @@ from trnqc.eri.cuda.batch import work_recipe
 from trnqc.eri.cuda.tiers import candidates
 from trnqc.eri.jk.batch import Batch
 from trnqc.jit import Recipe
-from trnqc.jit.device import Argument, Built, Device, DeviceArray, ExternalStream
+from trnqc.jit.device import Argument, BuiltKernel, Device, DeviceArray, ExternalStream
 
 RESULTS = ("vj", "vk")
 
@@ -38,8 +38,8 @@ class Recorder(CountingDevice):
         self.arrays: list[DeviceArray] = []
         self.calls: list[dict[str, Any]] = []
 
-    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> Built:
-        return Built(recipe.signatures[0], lanes, recipe.name)
+    def build(self, recipe: Recipe, lanes: int, *, accumulate: str = "fence", min_blocks: int = 0) -> BuiltKernel:
+        return BuiltKernel(recipe.signatures[0], lanes, recipe.name)
 
     def zeros(self, *shape: int, dtype: Any = np.float64) -> DeviceArray:
         self.arrays.append(super().zeros(*shape, dtype=dtype))
@@ -49,7 +49,7 @@ class Recorder(CountingDevice):
         memory.handle = array.copy()
 
     def launch(
-        self, built: Built, groups: int, arguments: Mapping[str, Argument], stream: int | ExternalStream = 0
+        self, built: BuiltKernel, groups: int, arguments: Mapping[str, Argument], stream: int | ExternalStream = 0
     ) -> None:
         places = {id(memory): n for n, memory in enumerate(self.arrays)}
         named = {p.name: arguments[p.name] for p in built.parameters}
@@ -60,10 +60,10 @@ class Recorder(CountingDevice):
 
 def record(momenta: tuple[int, ...], out: Path = STORED_FILE) -> None:
     """Record J and K of two atoms with shells of these angular momenta."""
-    from trnqc.eri.cuda.builder import JKBuilder
+    from trnqc.eri.cuda.builder import CudaJKBuilder
     from trnqc.jit.simulated_device import SimulatedDevice
 
-    class Kept(JKBuilder):
+    class Kept(CudaJKBuilder):
         """Keeps J by pairs and K by blocks, as devices add them up."""
 
         def _summed(self, *arguments: Any) -> Any:
@@ -76,7 +76,7 @@ def record(momenta: tuple[int, ...], out: Path = STORED_FILE) -> None:
     kept = Kept(mol, devices=[SimulatedDevice(lanes=4, checked=False)])
     kept.get_jk(dm)
     recorder = Recorder()
-    JKBuilder(mol, devices=[recorder]).get_jk(dm)
+    CudaJKBuilder(mol, devices=[recorder]).get_jk(dm)
     facts = {"momenta": momenta, "calls": recorder.calls}
     facts["arrays"] = [(memory.shape, memory.dtype.str) for memory in recorder.arrays]
     data: dict[str, Any] = {f"array {n}": m.handle for n, m in enumerate(recorder.arrays) if m.handle is not None}
@@ -95,7 +95,7 @@ def replay(device: Device, file: Path = STORED_FILE) -> dict[str, float]:
             for n, (shape, kind) in enumerate(facts["arrays"])
         ]
         wanted = {name: stored[name] for name in RESULTS}
-    built: dict[str, Built] = {}
+    built: dict[str, BuiltKernel] = {}
     for call in facts["calls"]:
         name = call["program"]
         built[name] = built.get(name) or _built(device, name)
@@ -107,7 +107,7 @@ def replay(device: Device, file: Path = STORED_FILE) -> dict[str, float]:
     return {name: float(abs(results[name] - wanted[name]).max()) for name in RESULTS}
 
 
-def _built(device: Device, name: str) -> Built:
+def _built(device: Device, name: str) -> BuiltKernel:
     """Build a program by its name, such as work_jk_eri_2000_sph_registers, with the lanes of the recording."""
     digits = next(word for word in name.split("_") if word.isdigit())
     la, lb, lc, ld = map(int, digits)

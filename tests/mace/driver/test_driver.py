@@ -14,7 +14,7 @@ from tests.mace.test_evaluate import PERIODIC, structure
 from trnqc.errors import InputError
 from trnqc.mace import Evaluator
 from trnqc.mace.driver.driver import Driver
-from trnqc.mace.driver.steps import Pass
+from trnqc.mace.driver.steps import AtomPass
 from trnqc.mace.edges.neighbours import neighbours
 
 PAIRS = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -65,7 +65,9 @@ def test_buffers_take_the_place_of_those_that_a_pass_has_read():
     """Rows of the skip connection are read in the last pass, and their gradients are written there."""
     program = evaluator().program(np.arange(3))
     assert "h0" in program.buffers and "gs1" not in program.buffers
-    names = {name for step in program.steps if isinstance(step, Pass) for part in step.steps for name in part.values}
+    names = {
+        name for step in program.steps if isinstance(step, AtomPass) for part in step.steps for name in part.values
+    }
     assert "gs1" not in names and {"h0", "a0", "ga0"} <= names
 
 

@@ -23,7 +23,7 @@ from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.factors.ranks import on_every_rank
 from trnqc.mp2.gradient import terms
 from trnqc.mp2.response import fitted
-from trnqc.mp2.store import Scratch
+from trnqc.mp2.store import ScratchStore
 
 SCS = (6 / 5, 1 / 3)
 
@@ -154,7 +154,7 @@ def test_the_memory_limit_holds(limit, factors_like, monkeypatch):
     """The pass over pairs with B and Γ on disk, each larger than the limit, allocates less than the limit."""
     monkeypatch.setattr(sets, "_WIDEST", 16)
     B, eps_occ, eps_vir = factors_like(16, 40, 300)
-    rows = Scratch().array(RowsOnDisk, "factors", "B", B.shape)
+    rows = ScratchStore().array(RowsOnDisk, "factors", "B", B.shape)
     for i, row in enumerate(B):
         rows.write(i, row)
     factors = [Factors(rows, np.sort(eps_occ), np.sort(eps_vir))]

@@ -12,7 +12,7 @@ from trnqc.errors import InputError, UnsupportedError
 from trnqc.mp2.hybrids.dispersion import dispersion_energy
 from trnqc.mp2.hybrids.expansion import WB97M2, SeriesFunctional, semilocal_energy
 from trnqc.mp2.hybrids.kohn_sham import energy_with
-from trnqc.mp2.hybrids.recipes import RECIPES, Recipe, recipe
+from trnqc.mp2.hybrids.recipes import RECIPES, HybridRecipe, recipe
 
 # The coefficients of wB97M-V, which libxc has too: J. Chem. Phys. 144, 214110 (2016), table V.
 WB97M_V = SeriesFunctional(
@@ -42,7 +42,7 @@ def test_parts_that_are_no_recipe_are_refused(parts):
 
 
 def test_explicit_parts_are_a_recipe():
-    assert recipe(("PBE", "PBE0", 0.1, 0.2)) == Recipe("user-defined", "PBE", 0.1, 0.2, "", "PBE0")
+    assert recipe(("PBE", "PBE0", 0.1, 0.2)) == HybridRecipe("user-defined", "PBE", 0.1, 0.2, "", "PBE0")
     assert recipe(RECIPES[0]) is RECIPES[0]
 
 

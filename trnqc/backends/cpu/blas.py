@@ -18,7 +18,7 @@ PANEL = 128
 
 @dataclass(frozen=True)
 class CpuBlas:
-    """See `trnqc.backends.blas.Blas`. Operands in bf16 and its splits are rounded as by a tensor engine."""
+    """See `trnqc.backends.blas.BackendBlas`. Operands in bf16 and its splits are rounded as by a tensor engine."""
 
     precision: str
 

@@ -14,7 +14,7 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class Format:
+class NumberFormat:
     """The number format of one precision.
 
     Parameters
@@ -49,10 +49,10 @@ class Format:
 
 # In rows [lo|hi|hi|lo], the left operand [hi|hi|lo] and the right operand [lo|hi|hi] are views of the same array.
 FORMATS = {
-    "fp64": Format(np.float64, 1, (0, 1), (0, 1)),
-    "fp32": Format(np.float32, 1, (0, 1), (0, 1)),
-    "bf16x3": Format(np.float32, 4, (1, 4), (0, 3)),
-    "bf16": Format(np.float32, 1, (0, 1), (0, 1)),
+    "fp64": NumberFormat(np.float64, 1, (0, 1), (0, 1)),
+    "fp32": NumberFormat(np.float32, 1, (0, 1), (0, 1)),
+    "bf16x3": NumberFormat(np.float32, 4, (1, 4), (0, 3)),
+    "bf16": NumberFormat(np.float32, 1, (0, 1), (0, 1)),
 }
 
 

@@ -15,7 +15,7 @@ also be large enough that the time for loading B_i does not matter.
 """
 
 
-class Sizes(Protocol):
+class PairBytes(Protocol):
     """The size of one loaded orbital (B_i in the format of the product) and of T of one pair, in bytes."""
 
     @property
@@ -26,7 +26,7 @@ class Sizes(Protocol):
 
 
 @dataclass(frozen=True)
-class Task:
+class PairTask:
     """The pairs (i, j) with i in [i0, i1), j in [j0, j1) and j <= i."""
 
     i0: int
@@ -40,7 +40,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class BlockPlan:
+class TaskPlan:
     """The division of the pairs of occupied orbitals into tasks.
 
     Parameters
@@ -66,19 +66,21 @@ class BlockPlan:
     def panels(self) -> list[tuple[int, int]]:
         return [(i, min(i + self.panel, self.nocc)) for i in range(0, self.nocc, self.panel)]
 
-    def tasks(self, i0: int, i1: int) -> list[Task]:
+    def tasks(self, i0: int, i1: int) -> list[PairTask]:
         """The tasks with i in [i0, i1), the largest first, so that threads finish at about the same time.
 
         Their size depends on the number of threads only through the memory limit.
         """
         rows = [(i, i + 1) for i in range(i0, i1)] if self.whole else [(i0, i1)]
         tasks = [
-            Task(first, last, j, min(j + self.block, last)) for first, last in rows for j in range(0, last, self.block)
+            PairTask(first, last, j, min(j + self.block, last))
+            for first, last in rows
+            for j in range(0, last, self.block)
         ]
         return sorted(tasks, key=lambda task: task.pairs, reverse=True)
 
 
-def plan_triangle(nocc: int, sizes: Sizes, *, threads: int, limit: float | None, fixed: int) -> BlockPlan:
+def plan_triangle(nocc: int, sizes: PairBytes, *, threads: int, limit: float | None, fixed: int) -> TaskPlan:
     """Choose the panel and the block for all pairs j <= i of `nocc` orbitals.
 
     Parameters
@@ -96,7 +98,7 @@ def plan_triangle(nocc: int, sizes: Sizes, *, threads: int, limit: float | None,
 
     Returns
     -------
-    BlockPlan
+    TaskPlan
         The plan. All orbitals are loaded at once if the limit allows it.
 
     Raises
@@ -110,7 +112,7 @@ def plan_triangle(nocc: int, sizes: Sizes, *, threads: int, limit: float | None,
     if limit is None or whole + threads * slab <= limit:
         if limit is not None:
             block = min(block, int(limit - whole) // (threads * slab))
-        return BlockPlan(nocc, nocc, block, whole + threads * block * slab, True)
+        return TaskPlan(nocc, nocc, block, whole + threads * block * slab, True)
 
     # Orbitals are loaded when they are needed: a panel of orbitals i, and a block of orbitals j for each thread.
     per_block = threads * (slab + orbital)
@@ -123,10 +125,10 @@ def plan_triangle(nocc: int, sizes: Sizes, *, threads: int, limit: float | None,
         )
     block = max(1, min(block, int((limit - fixed) / 2 // per_block)))
     panel = max(1, min(nocc, int(limit - fixed - block * per_block) // max(orbital, 1)))
-    return BlockPlan(nocc, panel, block, fixed + block * per_block + panel * orbital, False)
+    return TaskPlan(nocc, panel, block, fixed + block * per_block + panel * orbital, False)
 
 
-def plan_block(m: int, n: int, sizes: Sizes, right: Sizes, *, threads: int) -> BlockPlan:
+def plan_block(m: int, n: int, sizes: PairBytes, right: PairBytes, *, threads: int) -> TaskPlan:
     """Plan all pairs of m orbitals with n others, which are loaded once.
 
     Parameters
@@ -138,9 +140,9 @@ def plan_block(m: int, n: int, sizes: Sizes, right: Sizes, *, threads: int) -> B
 
     Returns
     -------
-    BlockPlan
+    TaskPlan
         Its `bytes` do not include the rows of B that the caller holds.
     """
     block = max(1, min(n, SLAB_BYTES // sizes.slab_bytes))
     loaded = m * sizes.orbital_bytes + n * right.orbital_bytes
-    return BlockPlan(m + n, m + n, block, loaded + threads * block * sizes.slab_bytes, True)
+    return TaskPlan(m + n, m + n, block, loaded + threads * block * sizes.slab_bytes, True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.backends.cpu.pair_blocks import BlockPlan, Task, plan_block, plan_triangle
+from trnqc.backends.cpu.pair_blocks import PairTask, TaskPlan, plan_block, plan_triangle
 from trnqc.backends.cpu.pair_energies import EnergyPass
 from trnqc.backends.cpu.pair_products import PairProducts
 from trnqc.backends.pair_step import Progress
@@ -84,7 +84,9 @@ def block_sums(
     step = _PairStep(left, np.concatenate((eps_right, eps_left)), plan, energies, threads)
     with left.alone(), ThreadPoolExecutor(threads, thread_name_prefix="trnqc-mp2") as pool:
         rows, columns = replace(left.load(0, m, pool.map), first=n), right.load(0, n, pool.map)
-        tasks = (Task(i, i + 1, j, min(j + plan.block, n)) for i in range(n, n + m) for j in range(0, n, plan.block))
+        tasks = (
+            PairTask(i, i + 1, j, min(j + plan.block, n)) for i in range(n, n + m) for j in range(0, n, plan.block)
+        )
         work = [*((task, rows, columns) for task in tasks), None]
         _run_tasks(step.run, work, pool, progress, m * n)
     return step.os[n:, :n], step.x[n:, :n]
@@ -94,7 +96,7 @@ class _PairStep:
     """One pair step: its buffers, its results, and the work of one task."""
 
     def __init__(
-        self, products: PairProducts, eps_occ: np.ndarray, plan: BlockPlan, energies: EnergyPass, threads: int
+        self, products: PairProducts, eps_occ: np.ndarray, plan: TaskPlan, energies: EnergyPass, threads: int
     ) -> None:
         self.products, self.eps_occ, self.plan, self.energies = products, eps_occ, plan, energies
         nocc = len(eps_occ)
@@ -103,7 +105,7 @@ class _PairStep:
         for _ in range(threads):
             self.slabs.put(products.slab(plan.block))
 
-    def run(self, task: Task, panel: Any, block: Any) -> int:
+    def run(self, task: PairTask, panel: Any, block: Any) -> int:
         """Compute all pairs of a task, and return their number.
 
         `panel` contains the orbitals i, and `block` the orbitals j. If it is None, they are loaded.
@@ -119,7 +121,7 @@ class _PairStep:
             self.slabs.put(slab_buffer)
         return task.pairs
 
-    def work(self, map: Callable[..., Any]) -> Iterator[tuple[Task, Any, Any] | None]:
+    def work(self, map: Callable[..., Any]) -> Iterator[tuple[PairTask, Any, Any] | None]:
         """Yield the arguments of `run`, and None wherever all tasks so far must end so that orbitals can be freed."""
         for i0, i1 in self.plan.panels():
             panel = self.products.load(i0, i1, map)
@@ -131,7 +133,7 @@ class _PairStep:
 
 def _run_tasks(
     run: Callable[..., int],
-    work: Iterable[tuple[Task, Any, Any] | None],
+    work: Iterable[tuple[PairTask, Any, Any] | None],
     pool: ThreadPoolExecutor,
     progress: Progress | None,
     total: int,

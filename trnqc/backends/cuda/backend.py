@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from trnqc.backends.base import Backend, BackendStatus
-from trnqc.backends.blas import Blas
+from trnqc.backends.blas import BackendBlas
 from trnqc.backends.cuda.formats import DEVICE_FORMATS
 from trnqc.backends.cuda.gamma import CudaGamma
 from trnqc.backends.cuda.gemm import product
@@ -74,7 +74,7 @@ class Cuda(Backend):
     def _product(self, a_t: np.ndarray, b: np.ndarray, precision: str) -> np.ndarray:
         return product(self.gpus()[0], a_t, b, DEVICE_FORMATS[precision])
 
-    def _blas(self, precision: str) -> Blas:
+    def _blas(self, precision: str) -> BackendBlas:
         return CudaBlas(self.gpus()[0], DEVICE_FORMATS[precision])
 
     def _gamma(self, left: FactorSet, right: FactorSet | None, options: GammaOptions, add: AddRows) -> str:

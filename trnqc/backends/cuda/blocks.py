@@ -30,7 +30,7 @@ BLOCKS_A_DIAGONAL, LEAST_BLOCK_BYTES = 8, 1 << 24
 
 
 @dataclass(frozen=True)
-class Shape:
+class FactorShape:
     """The numbers of orbitals of both sets, and of auxiliary functions.
 
     Attributes
@@ -75,20 +75,20 @@ class Buffers:
     densities: bool = False
     amplitudes: int = 0
 
-    def panel(self, shape: Shape) -> int:
+    def panel(self, shape: FactorShape) -> int:
         """Bytes of one orbital in a panel of either set."""
         return max(self.form.orbital_bytes(nvir, shape.naux) for nvir in shape.nvir)
 
-    def staging(self, shape: Shape) -> int:
+    def staging(self, shape: FactorShape) -> int:
         """Bytes of one orbital in fp64, on its way to a panel."""
         return 8 * max(shape.nvir) * shape.naux
 
-    def fixed(self, shape: Shape) -> int:
+    def fixed(self, shape: FactorShape) -> int:
         """Bytes of one orbital of both panels of a pair of panels, and of their Γ."""
         gamma = self.densities * sum(shape.nvir) * shape.naux * self.form.result.itemsize
         return 2 * self.panel(shape) + gamma
 
-    def pair(self, shape: Shape) -> int:
+    def pair(self, shape: FactorShape) -> int:
         """Bytes of T of one pair, in all blocks."""
         # Rows of T are padded by less than ALIGNED elements for each row, which are counted for every pair.
         elements = shape.nvir[0] * (shape.nvir[1] + ALIGNED - 1)
@@ -100,7 +100,7 @@ Panels = tuple[slice, slice]
 
 
 @dataclass(frozen=True)
-class Block:
+class PanelPair:
     """Orbitals i of one panel and orbitals j of another one, of which all pairs are computed."""
 
     rows: slice
@@ -119,7 +119,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class BlockPlan:
+class PanelPlan:
     """How the pairs of a job are divided.
 
     Attributes
@@ -136,7 +136,7 @@ class BlockPlan:
         Orbitals i of a block of a panel with itself.
     """
 
-    shape: Shape
+    shape: FactorShape
     panel: int
     rows: int
     panels: int
@@ -159,13 +159,13 @@ class BlockPlan:
             for right in self.partners(left)[:: 1 if n % 2 else -1]:
                 yield left, right
 
-    def blocks(self, left: slice, right: slice, lower: bool) -> Iterator[Block]:
+    def blocks(self, left: slice, right: slice, lower: bool) -> Iterator[PanelPair]:
         """The blocks of a pair of panels. With `lower`, a panel with itself has columns up to the last row only."""
         diagonal = lower and self.shape.triangle and left == right
         step = self.diagonal if diagonal else self.rows
         for i in range(left.start, left.stop, step):
             rows = slice(i, min(i + step, left.stop))
-            yield Block(rows, slice(right.start, rows.stop) if diagonal else right)
+            yield PanelPair(rows, slice(right.start, rows.stop) if diagonal else right)
 
     def shares(self, gpus: int) -> list[list[slice]]:
         """The left panels of each GPU: the largest remaining one goes to the GPU with the least work so far.
@@ -192,7 +192,7 @@ class BlockPlan:
         )
 
 
-def plan_blocks(shape: Shape, buffers: Buffers, devices: Sequence[Device], host: int | None = None) -> BlockPlan:
+def plan_blocks(shape: FactorShape, buffers: Buffers, devices: Sequence[Device], host: int | None = None) -> PanelPlan:
     """Choose the largest panels and blocks that all GPUs and the host can hold.
 
     Parameters
@@ -227,10 +227,10 @@ def plan_blocks(shape: Shape, buffers: Buffers, devices: Sequence[Device], host:
     wanted = max(-(-panel // BLOCKS_A_DIAGONAL), LEAST_BLOCK_BYTES * buffers.blocks // a_row)
     every = sum(-(-n // panel) for n in (shape.nocc[:1] if shape.triangle else shape.nocc))
     kept = min(max(2, every), max(2, rest // (panel * buffers.panel(shape))))
-    return BlockPlan(shape, panel, rows, kept, min(rows, wanted))
+    return PanelPlan(shape, panel, rows, kept, min(rows, wanted))
 
 
-def _wanted_panel(shape: Shape, buffers: Buffers, gpus: int) -> int:
+def _wanted_panel(shape: FactorShape, buffers: Buffers, gpus: int) -> int:
     """The orbitals of a panel if memory does not matter."""
     nocc = max(shape.nocc)
     if gpus > 1:

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trnqc.backends.cuda.blocks import Block, Buffers, Panels, Shape, plan_blocks
+from trnqc.backends.cuda.blocks import Buffers, FactorShape, PanelPair, Panels, plan_blocks
 from trnqc.backends.cuda.formats import DEVICE_FORMATS, DeviceFormat
 from trnqc.backends.cuda.packing import split_recipe
-from trnqc.backends.cuda.products import Gpu, Matrix
+from trnqc.backends.cuda.products import DeviceMatrix, Gpu
 from trnqc.backends.cuda.programs import tiles_of
-from trnqc.backends.cuda.share import Job, Orbitals, Share, described
+from trnqc.backends.cuda.share import DeviceFactors, Share, SharedJob, described
 from trnqc.backends.cuda.threads import WAITING, on_threads
 from trnqc.backends.gamma import AddRows, FactorSet, GammaOptions
 from trnqc.errors import MemoryLimit
-from trnqc.jit.device import Argument, Built, DeviceArray
+from trnqc.jit.device import Argument, BuiltKernel, DeviceArray
 
 Part = tuple[int, slice, np.ndarray]
 """A side, orbitals and Γ of them, as `AddRows` takes them."""
@@ -48,18 +48,18 @@ class CudaGamma:
                 self.options.progress(done, total)
         return described(self.gpus, job.plan)
 
-    def _job(self) -> Job:
+    def _job(self) -> SharedJob:
         form = DEVICE_FORMATS[self.options.precision]
-        first = Orbitals(self.left.B, self.left.eps_occ, self.left.eps_vir)
-        second = first if self.right is None else Orbitals(self.right.B, self.right.eps_occ, self.right.eps_vir)
+        first = DeviceFactors(self.left.B, self.left.eps_occ, self.left.eps_vir)
+        second = first if self.right is None else DeviceFactors(self.right.B, self.right.eps_occ, self.right.eps_vir)
         (m, nvir, naux), (n, others, _) = (s.B.shape for s in (first, second))
-        shape = Shape((m, n), (nvir, others), naux, self.right is None)
+        shape = FactorShape((m, n), (nvir, others), naux, self.right is None)
         buffers = Buffers(form, blocks=1, densities=True, amplitudes=4 if form.halves else 0)
         plan = plan_blocks(shape, buffers, [gpu.device for gpu in self.gpus], self._panel_width(shape, form))
         spin = "same" if self.right is None else "opposite"
-        return Job((first, second), plan, buffers, f"{spin}_spin_amplitudes")
+        return SharedJob((first, second), plan, buffers, f"{spin}_spin_amplitudes")
 
-    def _panel_width(self, shape: Shape, form: DeviceFormat) -> int | None:
+    def _panel_width(self, shape: FactorShape, form: DeviceFormat) -> int | None:
         """The orbitals of a panel that fit the memory of the host."""
         limit, nvir = self.options.max_memory, max(shape.nvir)
         if limit is None:
@@ -76,7 +76,9 @@ class CudaGamma:
         return int(limit // needed)
 
 
-def _densities(gpu: Gpu, job: Job, options: GammaOptions, lefts: Sequence[slice]) -> Iterator[tuple[list[Part], int]]:
+def _densities(
+    gpu: Gpu, job: SharedJob, options: GammaOptions, lefts: Sequence[slice]
+) -> Iterator[tuple[list[Part], int]]:
     """Γ of all pairs of some left panels on one GPU, and numbers of ordered pairs, a pair of panels at a time."""
     if not lefts:
         return
@@ -102,14 +104,14 @@ class _Densities:
         self.sums = [share.zeros(plan.panel * n * self.naux, dtype=self.form.result) for n in self.nvir]
         self.words, self.split = self._splitting()
 
-    def _splitting(self) -> tuple[list[DeviceArray], Built | None]:
+    def _splitting(self) -> tuple[list[DeviceArray], BuiltKernel | None]:
         """Memory for the parts of the amplitudes and the program that makes them, where they are bf16 numbers."""
         if not self.form.halves:
             return [], None
         words = [self.share.zeros(-(-self.memory.shape[0] // 2), dtype=np.int32) for _ in range(2)]
         return words, self.share.device.build(split_recipe(self.share.lanes), self.share.lanes)
 
-    def add_block(self, panels: Panels, block: Block, alone: bool) -> None:
+    def add_block(self, panels: Panels, block: PanelPair, alone: bool) -> None:
         """Queue all steps of one block of pairs; `alone` says that both panels are the same."""
         share, stream = self.share, self.share.stream(0)
         T = share.integrals(panels, block, self.memory, stream)
@@ -121,15 +123,15 @@ class _Densities:
         numbers = range(len(amplitudes))
         for n, (x, y) in enumerate((x, y) for x in numbers for y in numbers if x + y < len(amplitudes)):
             right, left = share.factors(1, panels, block.columns, y), share.factors(0, panels, block.rows, y)
-            own = Matrix(self.sums[0], T.rows, self.naux, self.naux, inner * self.naux)
+            own = DeviceMatrix(self.sums[0], T.rows, self.naux, self.naux, inner * self.naux)
             share.gpu.products.multiply(amplitudes[x], right, own, beta=float(n > 0), stream=stream)
             if not alone:
-                other, add = Matrix(self.sums[1], T.columns, self.naux, self.naux), n > 0 or not first
+                other, add = DeviceMatrix(self.sums[1], T.columns, self.naux, self.naux), n > 0 or not first
                 share.gpu.products.multiply(
                     amplitudes[x], left, other, transpose=(True, False), beta=float(add), stream=stream
                 )
 
-    def _parts(self, T: Matrix, stream: int) -> list[Matrix]:
+    def _parts(self, T: DeviceMatrix, stream: int) -> list[DeviceMatrix]:
         """The amplitudes in the format of the operands, the largest part first."""
         if self.split is None:
             return [T]
@@ -137,7 +139,7 @@ class _Densities:
         arrays: dict[str, Argument] = {"words": words, "x": self.memory, "high": self.words[0], "low": self.words[1]}
         self.share.device.launch(self.split, -(-words // self.share.lanes), arrays, stream)
         return [
-            Matrix(memory, T.rows, T.columns, T.stride, numbers=self.form.operand)
+            DeviceMatrix(memory, T.rows, T.columns, T.stride, numbers=self.form.operand)
             for memory in self.words[: len(self.form.parts)]
         ]
 

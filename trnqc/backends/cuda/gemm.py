@@ -9,7 +9,7 @@ import numpy as np
 
 from trnqc.backends.cuda.formats import DeviceFormat
 from trnqc.backends.cuda.packing import Packer
-from trnqc.backends.cuda.products import Gpu, Matrix
+from trnqc.backends.cuda.products import DeviceMatrix, Gpu
 from trnqc.backends.cuda.programs import lanes_on
 from trnqc.jit.device import DeviceArray
 
@@ -36,10 +36,10 @@ def product(
         memories = [_packed(held, gpu, x, form) for x in stacks]
         out = _result(held, gpu, c, (count, m, n), form)
         left, right = (
-            Matrix(memory, size, part.stop - part.start, row, part.start, form.operand, count, size * row)
+            DeviceMatrix(memory, size, part.stop - part.start, row, part.start, form.operand, count, size * row)
             for memory, size, part in zip(memories, (m, n), parts)
         )
-        target = Matrix(out, m, n, n, count=count, step=m * n)
+        target = DeviceMatrix(out, m, n, n, count=count, step=m * n)
         gpu.products.multiply(left, right, target, transpose=(False, True), alpha=alpha, beta=beta)
         return gpu.device.download(out).reshape(*a_t.shape[:-2], m, n)
 
@@ -57,10 +57,10 @@ def triangle(gpu: Gpu, a_t: Any, form: DeviceFormat, c: Any, alpha: float, beta:
         for panel, first in enumerate(range(0, n, TRIANGLE_ROWS)):
             stop = min(first + TRIANGLE_ROWS, n)
             left, right = (
-                Matrix(memory, end - begin, part.stop - part.start, row, begin * row + part.start, form.operand)
+                DeviceMatrix(memory, end - begin, part.stop - part.start, row, begin * row + part.start, form.operand)
                 for (begin, end), part in zip(((first, stop), (0, stop)), parts)
             )
-            target = Matrix(out, stop - first, stop, n, first * n)
+            target = DeviceMatrix(out, stop - first, stop, n, first * n)
             stream = panel % gpu.device.streams
             gpu.products.multiply(
                 left, right, target, transpose=(False, True), alpha=alpha, beta=beta, stream=stream

@@ -11,7 +11,7 @@ import numpy as np
 from trnqc.backends import panels
 from trnqc.backends.cuda import gemm
 from trnqc.backends.cuda.formats import DeviceFormat
-from trnqc.backends.cuda.products import Gpu, Matrix
+from trnqc.backends.cuda.products import DeviceMatrix, Gpu
 from trnqc.errors import NotPositiveDefinite
 
 # Rows of a panel of a triangular system in bf16 precisions: products of panels are large, and few copies are made.
@@ -20,7 +20,7 @@ PANEL = 1024
 
 @dataclass(frozen=True, eq=False)
 class CudaBlas:
-    """See `trnqc.backends.blas.Blas`. Arrays are NumPy arrays, and are copied to the GPU for each call.
+    """See `trnqc.backends.blas.BackendBlas`. Arrays are NumPy arrays, and are copied to the GPU for each call.
 
     In the precisions of bf16, systems and factors consist of products on tensor cores and diagonal blocks in fp32.
     """
@@ -61,7 +61,7 @@ class CudaBlas:
                 raise NotPositiveDefinite(minor, len(a))
             return np.tril(self.gpu.device.download(matrix.memory))
 
-    def _uploaded(self, held: ExitStack, x: np.ndarray) -> Matrix:
+    def _uploaded(self, held: ExitStack, x: np.ndarray) -> DeviceMatrix:
         memory = self.gpu.device.upload(np.ascontiguousarray(x, self.form.result))
         rows, columns = x.shape
-        return Matrix(gemm.kept(held, self.gpu, memory), rows, columns, columns)
+        return DeviceMatrix(gemm.kept(held, self.gpu, memory), rows, columns, columns)

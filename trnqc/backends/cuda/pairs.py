@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.backends.cuda.blocks import Block, Buffers, Panels, Shape, plan_blocks
+from trnqc.backends.cuda.blocks import Buffers, FactorShape, PanelPair, Panels, plan_blocks
 from trnqc.backends.cuda.formats import DEVICE_FORMATS
 from trnqc.backends.cuda.products import Gpu
 from trnqc.backends.cuda.programs import tiles_of
-from trnqc.backends.cuda.share import Job, Orbitals, Share, described
+from trnqc.backends.cuda.share import DeviceFactors, Share, SharedJob, described
 from trnqc.backends.cuda.threads import on_threads
 from trnqc.backends.pair_step import PairOptions
 from trnqc.errors import MemoryLimit
@@ -40,7 +40,7 @@ class CudaPairStep:
     def triangle(
         self, B: Any, eps_occ: np.ndarray, eps_vir: np.ndarray, max_memory: float | None = None
     ) -> PairEnergies:
-        orbitals, (nocc, nvir, naux) = Orbitals(B, eps_occ, eps_vir), B.shape
+        orbitals, (nocc, nvir, naux) = DeviceFactors(B, eps_occ, eps_vir), B.shape
         held = 8 * B.size if isinstance(B, np.ndarray) and not isinstance(B, np.memmap) else 0
         needed = held + self.block_bytes(nocc, nocc, nvir, naux)
         if max_memory is not None and needed > max_memory:
@@ -62,7 +62,7 @@ class CudaPairStep:
         eps_right: np.ndarray,
         eps_vir: np.ndarray,
     ) -> PairEnergies:
-        sets = Orbitals(left, eps_left, eps_vir), Orbitals(right, eps_right, eps_vir)
+        sets = DeviceFactors(left, eps_left, eps_vir), DeviceFactors(right, eps_right, eps_vir)
         (direct, exchange), ran_on = self._sums(sets, "same_spin_energies", False)
         return PairEnergies(2.0 * direct, 2.0 * (direct - exchange), ran_on)
 
@@ -77,7 +77,7 @@ class CudaPairStep:
         eps_occ: tuple[np.ndarray, np.ndarray],
         eps_vir: tuple[np.ndarray, np.ndarray],
     ) -> PairEnergies:
-        sets = Orbitals(left, eps_occ[0], eps_vir[0]), Orbitals(right, eps_occ[1], eps_vir[1])
+        sets = DeviceFactors(left, eps_occ[0], eps_vir[0]), DeviceFactors(right, eps_occ[1], eps_vir[1])
         (direct, exchange), ran_on = self._sums(sets, "opposite_spin_energies", False)
         return PairEnergies(direct, exchange, ran_on)
 
@@ -85,13 +85,13 @@ class CudaPairStep:
         """See `PairStep.opposite_spin_bytes`: one orbital for each GPU, and the sums of each pair and its tiles."""
         return 8 * len(self.gpus) * max(nvir) * naux + 16 * m * n * (2 * tiles_of(max(nvir)) + 1)
 
-    def _sums(self, sets: tuple[Orbitals, Orbitals], program: str, triangle: bool) -> tuple[np.ndarray, str]:
+    def _sums(self, sets: tuple[DeviceFactors, DeviceFactors], program: str, triangle: bool) -> tuple[np.ndarray, str]:
         """Both sums of the program for all pairs, [2, m, n], and what ran. A triangle has only pairs i >= j."""
         (m, nvir, naux), (n, others, _) = (s.B.shape for s in sets)
-        shape = Shape((m, n), (nvir, others), naux, triangle)
+        shape = FactorShape((m, n), (nvir, others), naux, triangle)
         buffers = Buffers(DEVICE_FORMATS[self.options.precision], BLOCKS)
         plan = plan_blocks(shape, buffers, [gpu.device for gpu in self.gpus])
-        job, sums = Job(sets, plan, buffers, program), np.zeros((2, m, n))
+        job, sums = SharedJob(sets, plan, buffers, program), np.zeros((2, m, n))
         shares = zip(self.gpus, plan.shares(len(self.gpus)))
         work = [PairShare(gpu, job, sums).run(lefts) for gpu, lefts in shares]
         done = 0
@@ -107,7 +107,7 @@ class PairShare:
     """The pairs of one GPU: sums over T of each pair, which are written to `sums` [2, m, n]."""
 
     gpu: Gpu
-    job: Job
+    job: SharedJob
     sums: np.ndarray
 
     def run(self, lefts: Sequence[slice]) -> Iterator[int]:
@@ -119,7 +119,7 @@ class PairShare:
         with Share(self.gpu, self.job) as share:
             yield from self._launched(share, blocks)
 
-    def _launched(self, share: Share, blocks: Sequence[tuple[Panels, Block]]) -> Iterator[int]:
+    def _launched(self, share: Share, blocks: Sequence[tuple[Panels, PanelPair]]) -> Iterator[int]:
         """Launch all blocks, each on the next stream, whose last block must have ended, and keep their sums."""
         device, shape = share.device, self.job.plan.shape
         buffers, energies, built = share.integral_buffers(), share.energies(), share.build()

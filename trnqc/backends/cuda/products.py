@@ -22,7 +22,7 @@ DATA_TYPES = {"float64": 1, "float32": 0, "bfloat16": 14}
 
 
 @dataclass(frozen=True, eq=False)
-class Matrix:
+class DeviceMatrix:
     """A matrix in row-major order that is a part of an array in the memory of a device.
 
     Parameters
@@ -69,9 +69,9 @@ class Products(Protocol):
 
     def multiply(
         self,
-        left: Matrix,
-        right: Matrix,
-        out: Matrix,
+        left: DeviceMatrix,
+        right: DeviceMatrix,
+        out: DeviceMatrix,
         *,
         transpose: tuple[bool, bool] = (False, False),
         alpha: float = 1.0,
@@ -112,18 +112,18 @@ class Solvers(Protocol):
     @property
     def eigen_label(self) -> str: ...
 
-    def solve(self, l: Matrix, b: Matrix) -> None:
+    def solve(self, l: DeviceMatrix, b: DeviceMatrix) -> None:
         """Replace b by the solution X of l X = b, for a lower triangular l; the other triangle is not read."""
         ...
 
-    def cholesky(self, a: Matrix) -> int:
+    def cholesky(self, a: DeviceMatrix) -> int:
         """Replace the lower triangle of a by that of l with l l.T = a; the other one is undefined.
 
         Returns 0, or the order of the first leading minor that is not positive. Waits for the result.
         """
         ...
 
-    def eigenvectors(self, a: Matrix, values: Matrix) -> int:
+    def eigenvectors(self, a: DeviceMatrix, values: DeviceMatrix) -> int:
         """Replace a symmetric matrix, of which the lower triangle is read, by its eigenvectors, one in each row.
 
         values: one row, for the eigenvalues in ascending order. Returns 0, or how many off-diagonal elements did not
@@ -155,9 +155,9 @@ class CublasProducts:
 
     def multiply(
         self,
-        left: Matrix,
-        right: Matrix,
-        out: Matrix,
+        left: DeviceMatrix,
+        right: DeviceMatrix,
+        out: DeviceMatrix,
         *,
         transpose: tuple[bool, bool] = (False, False),
         alpha: float = 1.0,
@@ -196,7 +196,7 @@ class CublasProducts:
             ) from error
         return handle
 
-    def _operand(self, matrix: Matrix, stacked: bool) -> tuple[int, ...]:
+    def _operand(self, matrix: DeviceMatrix, stacked: bool) -> tuple[int, ...]:
         """The address, the data type and the leading dimension of a matrix, and the step of a stack."""
         place = self.device.address(matrix.memory) + matrix.start * matrix.dtype.itemsize
         return place, _data_type(matrix.dtype), matrix.stride, *([matrix.step] if stacked else [])
@@ -231,9 +231,9 @@ class SimulatedProducts:
 
     def multiply(
         self,
-        left: Matrix,
-        right: Matrix,
-        out: Matrix,
+        left: DeviceMatrix,
+        right: DeviceMatrix,
+        out: DeviceMatrix,
         *,
         transpose: tuple[bool, bool] = (False, False),
         alpha: float = 1.0,
@@ -247,7 +247,7 @@ class SimulatedProducts:
         target[...] = product + target.dtype.type(beta) * target if beta else product
 
 
-def view(matrix: Matrix) -> np.ndarray:
+def view(matrix: DeviceMatrix) -> np.ndarray:
     """A stack of matrices on a simulated device as a NumPy array [count, rows, columns]."""
     flat = matrix.memory.handle.reshape(-1).view(matrix.dtype)[matrix.start :]
     strides = (matrix.step * flat.itemsize, matrix.stride * flat.itemsize, flat.itemsize)

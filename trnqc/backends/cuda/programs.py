@@ -62,7 +62,7 @@ def recipe(name: str, dtype: str, lanes: int) -> Recipe:
     """
     written = ("t",) if name in AMPLITUDES else ("out",)
     signature = Signature.declared(name, parameters(name, dtype), written)
-    return Recipe(name, (signature,), lambda: (program(name, dtype, lanes),), __name__, f"{dtype} {lanes}")
+    return Recipe(name, (signature,), lambda: (pair_program(name, dtype, lanes),), __name__, f"{dtype} {lanes}")
 
 
 def lanes_on(device: Device) -> int:
@@ -82,7 +82,7 @@ def parameters(name: str, dtype: str) -> tuple[Value | Array, ...]:
     return (ORBITALS, ROWS, COLUMNS, STRIDE, I0, J0, *arrays, *own)
 
 
-def program(name: str, dtype: str, lanes: int) -> Function:
+def pair_program(name: str, dtype: str, lanes: int) -> Function:
     """The function of a recipe."""
     writers = {
         "same_spin_energies": _same_spin_energies,

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.backends.cuda.blocks import Block, BlockPlan, Buffers, Panels
+from trnqc.backends.cuda.blocks import Buffers, PanelPair, PanelPlan, Panels
 from trnqc.backends.cuda.formats import aligned
 from trnqc.backends.cuda.packing import Packer
-from trnqc.backends.cuda.products import Gpu, Matrix
+from trnqc.backends.cuda.products import DeviceMatrix, Gpu
 from trnqc.backends.cuda.programs import lanes_on, recipe
-from trnqc.jit.device import Built, DeviceArray
+from trnqc.jit.device import BuiltKernel, DeviceArray
 
 
 @dataclass(frozen=True, eq=False)
-class Orbitals:
+class DeviceFactors:
     """A `trnqc.backends.gamma.FactorSet`: factors B[nocc, nvir, naux], and orbital energies in Hartree."""
 
     B: Any
@@ -27,7 +27,7 @@ class Orbitals:
 
 
 @dataclass(frozen=True)
-class Job:
+class SharedJob:
     """What all GPUs of a job need to know.
 
     Attributes
@@ -42,13 +42,13 @@ class Job:
         The program that is applied to T, one of `trnqc.backends.cuda.programs`.
     """
 
-    sets: tuple[Orbitals, Orbitals]
-    plan: BlockPlan
+    sets: tuple[DeviceFactors, DeviceFactors]
+    plan: PanelPlan
     buffers: Buffers
     program: str
 
 
-def described(gpus: Sequence[Gpu], plan: BlockPlan) -> str:
+def described(gpus: Sequence[Gpu], plan: PanelPlan) -> str:
     """What computed a result, and how the pairs were divided, in words."""
     number = f"{len(gpus)} GPUs: " if len(gpus) > 1 else ""
     products = "; ".join(gpu.products.label for gpu in gpus)
@@ -61,7 +61,7 @@ class Share:
     Use it as a context manager, which frees the memory.
     """
 
-    def __init__(self, gpu: Gpu, job: Job) -> None:
+    def __init__(self, gpu: Gpu, job: SharedJob) -> None:
         self.gpu, self.job, self.device, self.form = gpu, job, gpu.device, job.buffers.form
         self._held: list[DeviceArray] = []
         self.lanes = lanes_on(gpu.device)
@@ -98,7 +98,7 @@ class Share:
         self._held += arrays.values()
         return arrays
 
-    def build(self) -> Built:
+    def build(self) -> BuiltKernel:
         """The program of the job, compiled for this GPU."""
         program = recipe(self.job.program, self.form.kind, self.lanes)
         return self.device.build(program, self.lanes, accumulate="plain")
@@ -108,37 +108,39 @@ class Share:
         streams = self.device.streams - 1
         return 1 + block % min(streams, self.job.buffers.blocks) if streams else 0
 
-    def numbers(self, block: Block) -> dict[str, int]:
+    def numbers(self, block: PanelPair) -> dict[str, int]:
         """The arguments of a program that describe a block."""
         rows, columns = self.job.plan.shape.nvir
         i0, j0, stride = block.rows.start, block.columns.start, aligned(block.shape[1] * columns)
         return {"orbitals": block.shape[1], "rows": rows, "columns": columns, "stride": stride, "i0": i0, "j0": j0}
 
-    def integrals(self, panels: tuple[slice, slice], block: Block, memory: DeviceArray, stream: int) -> Matrix:
+    def integrals(
+        self, panels: tuple[slice, slice], block: PanelPair, memory: DeviceArray, stream: int
+    ) -> DeviceMatrix:
         """Queue the product that computes T of a block of a pair of panels in `memory`."""
         left, right = self.load(panels)
         (rows, columns), (m, n) = self.job.plan.shape.nvir, block.shape
-        out = Matrix(memory, m * rows, n * columns, aligned(n * columns))
+        out = DeviceMatrix(memory, m * rows, n * columns, aligned(n * columns))
         a = self.operand(0, left, panels[0], block.rows)
         b = self.operand(1, right, panels[1], block.columns)
         self.gpu.products.multiply(a, b, out, transpose=(False, True), stream=stream)
         return out
 
-    def factors(self, side: int, panels: Panels, orbitals: slice, part: int) -> Matrix:
+    def factors(self, side: int, panels: Panels, orbitals: slice, part: int) -> DeviceMatrix:
         """B[j b, Q] of some orbitals of one of two loaded panels, one of the parts of B."""
         nvir, naux = self.job.plan.shape.nvir[side], self.job.plan.shape.naux
         row, elements = self.form.row(naux), self.form.part(part, naux)
         start = (orbitals.start - panels[side].start) * nvir * row + elements.start
         memory = self.panel(side, panels[side])
-        return Matrix(memory, (orbitals.stop - orbitals.start) * nvir, naux, row, start, self.form.operand)
+        return DeviceMatrix(memory, (orbitals.stop - orbitals.start) * nvir, naux, row, start, self.form.operand)
 
-    def operand(self, side: int, memory: DeviceArray, panel: slice, orbitals: slice) -> Matrix:
+    def operand(self, side: int, memory: DeviceArray, panel: slice, orbitals: slice) -> DeviceMatrix:
         """The rows of some orbitals of a panel, as the left (0) or right (1) operand of T."""
         nvir, naux = self.job.plan.shape.nvir[side], self.job.plan.shape.naux
         row, elements = self.form.row(naux), self.form.columns(side, naux)
         start = (orbitals.start - panel.start) * nvir * row + elements.start
         rows, columns = (orbitals.stop - orbitals.start) * nvir, elements.stop - elements.start
-        return Matrix(memory, rows, columns, row, start, self.form.operand)
+        return DeviceMatrix(memory, rows, columns, row, start, self.form.operand)
 
     def load(self, panels: Panels) -> tuple[DeviceArray, DeviceArray]:
         """Both panels of a pair, loaded if they are not in memory."""

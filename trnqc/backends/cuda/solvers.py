@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import eigh, lapack, solve_triangular
 
-from trnqc.backends.cuda.products import Matrix, cublas, view
+from trnqc.backends.cuda.products import DeviceMatrix, cublas, view
 from trnqc.errors import BackendUnavailable
 from trnqc.jit.device import CudaDevice
 from trnqc.jit.simulated_device import SimulatedDevice
@@ -37,7 +37,7 @@ class CusolverSolvers:
     def __init__(self, device: CudaDevice) -> None:
         self.device = device
 
-    def solve(self, l: Matrix, b: Matrix) -> None:
+    def solve(self, l: DeviceMatrix, b: DeviceMatrix) -> None:
         # X.T l.T = b.T, where l.T is the upper triangular matrix that cuBLAS sees.
         blas, handle = self._cublas
         letter, one = LETTERS[l.dtype.name], np.ones(1, l.dtype)
@@ -47,7 +47,7 @@ class CusolverSolvers:
         self.device.make_current()
         getattr(blas, f"{letter}trsm")(handle, *numbers, one.ctypes.data, *operands)
 
-    def cholesky(self, a: Matrix) -> int:
+    def cholesky(self, a: DeviceMatrix) -> int:
         solver, handle = self._cusolver
         arguments = (handle, int(cublas().FillMode.UPPER), a.rows, self._place(a), a.stride)
         return self._run(solver, f"{LETTERS[a.dtype.name]}potrf", a.dtype, arguments)
@@ -58,7 +58,7 @@ class CusolverSolvers:
         _ = self._cusolver
         return f"eigenvectors by cuSOLVER on {self.device.name}"
 
-    def eigenvectors(self, a: Matrix, values: Matrix) -> int:
+    def eigenvectors(self, a: DeviceMatrix, values: DeviceMatrix) -> int:
         solver, handle = self._cusolver
         upper = int(cublas().FillMode.UPPER)
         arguments = (handle, WITH_VECTORS, upper, a.rows, self._place(a), a.stride, self._place(values))
@@ -75,7 +75,7 @@ class CusolverSolvers:
         self.device.release(workspace, info)
         return report
 
-    def _place(self, matrix: Matrix) -> int:
+    def _place(self, matrix: DeviceMatrix) -> int:
         return self.device.address(matrix.memory) + matrix.start * matrix.dtype.itemsize
 
     @cached_property
@@ -116,11 +116,11 @@ class SimulatedSolvers:
 
     device: SimulatedDevice
 
-    def solve(self, l: Matrix, b: Matrix) -> None:
+    def solve(self, l: DeviceMatrix, b: DeviceMatrix) -> None:
         target = view(b)[0]
         target[...] = solve_triangular(view(l)[0], target, lower=True, check_finite=False)
 
-    def cholesky(self, a: Matrix) -> int:
+    def cholesky(self, a: DeviceMatrix) -> int:
         target = view(a)[0]
         lower, minor = getattr(lapack, f"{LETTERS[a.dtype.name]}potrf")(target, lower=1, clean=0)
         target[...] = lower
@@ -130,7 +130,7 @@ class SimulatedSolvers:
     def eigen_label(self) -> str:
         return f"eigenvectors by SciPy on {self.device.name}"
 
-    def eigenvectors(self, a: Matrix, values: Matrix) -> int:
+    def eigenvectors(self, a: DeviceMatrix, values: DeviceMatrix) -> int:
         target = view(a)[0]
         numbers, vectors = eigh(target, lower=True, driver="evd", check_finite=False)
         target[...], view(values)[0][...] = vectors.T, numbers

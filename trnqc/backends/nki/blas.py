@@ -26,7 +26,7 @@ MOST_ELEMENTS = 2**31 - 1
 
 @dataclass(frozen=True, eq=False)
 class NkiBlas:
-    """See `trnqc.backends.blas.Blas`.
+    """See `trnqc.backends.blas.BackendBlas`.
 
     Parameters
     ----------

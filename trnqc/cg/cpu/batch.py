@@ -9,7 +9,7 @@ from trnqc.cg.cpu import modes, stack
 from trnqc.cg.cpu.edges import EdgeWriter, edge_writer
 from trnqc.cg.cpu.modes import uvw
 from trnqc.cg.cpu.slots import store
-from trnqc.cg.cpu.target import Target
+from trnqc.cg.cpu.target import ProductTarget
 from trnqc.cg.cpu.vectors import clear, declare_vectors, view
 from trnqc.cg.programs.directions import Direction
 from trnqc.gen import Value, Var
@@ -19,7 +19,7 @@ from trnqc.gen.build import Builder
 E, SHARE = Var("e", "i64"), Var("share", "i64")
 
 
-def program(target: Target, direction: Direction) -> st.Function:
+def batch_program(target: ProductTarget, direction: Direction) -> st.Function:
     """Return the program of a direction.
 
     Its parameters are the operands and, if gw is written, `share`. If all paths are uvw and edges share their weights,

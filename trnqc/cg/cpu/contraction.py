@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from trnqc.cg.problem.contraction import ContractionProblem
 from trnqc.cg.programs import polynomial
-from trnqc.cg.programs.polynomial import Channel
+from trnqc.cg.programs.polynomial import PolynomialChannel
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
@@ -42,7 +42,12 @@ def recipe(problem: ContractionProblem, kind: str, directions: int, dtype: str, 
     slots = ["+".join(str(slot.ir) for slot in irreps) for irreps in (problem.irreps_in, problem.irreps_out)]
     variant = f"{slots} {problem.correlation} {directions} {dtype} {lanes}"
     return Recipe(
-        name, (signature,), lambda: (program(problem, kind, directions, dtype),), __name__, variant, lanes=lanes
+        name,
+        (signature,),
+        lambda: (contraction_program(problem, kind, directions, dtype),),
+        __name__,
+        variant,
+        lanes=lanes,
     )
 
 
@@ -51,7 +56,7 @@ def kernel_name(kind: str, directions: int) -> str:
     return f"cg_contraction_{kind}_{directions}"
 
 
-def program(problem: ContractionProblem, kind: str, directions: int, dtype: str) -> st.Function:
+def contraction_program(problem: ContractionProblem, kind: str, directions: int, dtype: str) -> st.Function:
     """Return a program; for the arguments see `recipe`.
 
     Its parameters are the number of blocks, the groups, and the operands: the coefficients c, x, the directions h1, h2,
@@ -118,7 +123,7 @@ def _part(
     c, out = operands["c"], operands["out"]
     rows = [operands["x"], *(operands[f"h{n}"] for n in range(1, directions + 1))]
     x, *along = ([b.let(row.name, row[STEP * i]) for i in range(dim)] for row in rows)
-    channel = Channel(b, x, along, lambda component, m: c[problem.terms[component, m]])
+    channel = PolynomialChannel(b, x, along, lambda component, m: c[problem.terms[component, m]])
     if kind == "value":
         for component in components:
             value = channel.value(component, problem.components[component])

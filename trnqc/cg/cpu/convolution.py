@@ -17,7 +17,7 @@ from functools import cache
 
 from trnqc.cg.cpu import modes
 from trnqc.cg.cpu.edges import edge_writer
-from trnqc.cg.cpu.target import Target
+from trnqc.cg.cpu.target import ProductTarget
 from trnqc.cg.cpu.vectors import clear, declare_vectors, vectors, view
 from trnqc.cg.programs.directions import Direction
 from trnqc.gen import Array, Var
@@ -30,7 +30,7 @@ SHARE, NODE, PLACE, EDGE, FAR = (Var(name, "i64") for name in ("share", "node", 
 SHARES, STARTS, EDGES, FARS = ORDER = tuple(Array(name, "i64") for name in ("shares", "starts", "edges", "far"))
 
 
-def program(target: Target, direction: Direction, compensated: bool = False) -> st.Function:
+def convolution_program(target: ProductTarget, direction: Direction, compensated: bool = False) -> st.Function:
     """Return the program of a direction of a convolution; its parameters are ORDER and the operands."""
     b, by_sender = Builder(), direction.by == "sender"
     numbers = {"x": NODE if by_sender else FAR, "z": FAR if by_sender else NODE, "y": EDGE, "w": EDGE}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from trnqc.cg.cpu.modes import uvu
 from trnqc.cg.cpu.slots import load, store
-from trnqc.cg.cpu.target import ChannelPath, Target
+from trnqc.cg.cpu.target import ChannelPath, ProductTarget
 from trnqc.cg.cpu.vectors import declare_vectors, index, memory, view
 from trnqc.cg.programs.directions import Direction
 from trnqc.gen import Array, Value, const
@@ -20,7 +20,7 @@ from trnqc.gen.build import Builder
 
 
 @dataclass(frozen=True)
-class Row:
+class ArrayRow:
     """A row of an array in memory that begins at the element `start`."""
 
     array: Array
@@ -37,18 +37,18 @@ class EdgeWriter:
     Parameters
     ----------
     b : Builder
-    target : Target
+    target : ProductTarget
     direction : Direction
-    rows : mapping of str to Row
+    rows : mapping of str to ArrayRow
         The edge's row of each operand in memory.
     scratch : dict of str to Array
         Vectors: all slots of x, ggx and gx; one slot of gz; gy as one sum for each lane.
     """
 
     b: Builder
-    target: Target
+    target: ProductTarget
     direction: Direction
-    rows: Mapping[str, Row]
+    rows: Mapping[str, ArrayRow]
     scratch: dict[str, Array]
 
     def load_x(self) -> None:
@@ -103,7 +103,7 @@ class EdgeWriter:
 
 
 def edge_writer(
-    b: Builder, target: Target, direction: Direction, numbers: Mapping[str, Value], share: Value
+    b: Builder, target: ProductTarget, direction: Direction, numbers: Mapping[str, Value], share: Value
 ) -> EdgeWriter:
     """Return the writer of an edge, and declare its scratch except that of gx.
 
@@ -115,7 +115,7 @@ def edge_writer(
         number = numbers[name[-1]]
         if name[-1] == "w" and target.problem.shared_weights:
             number = share if name == "gw" else index(0)
-        rows[name] = Row(memory(name, target.dtype), number * target.problem.row_length(name))
+        rows[name] = ArrayRow(memory(name, target.dtype), number * target.problem.row_length(name))
     widest = max((slot.size for slot in target.uvu_slots["z"].channels.values()), default=0)
     sizes = dict.fromkeys(direction.reading("x"), target.uvu_slots["x"].size)
     sizes |= dict.fromkeys(direction.reading("z"), widest)

@@ -15,9 +15,9 @@ import numpy as np
 
 from trnqc.cg.cpu.interpreted import InterpretedEngine
 from trnqc.cg.cpu.recipe import recipe
-from trnqc.cg.cpu.target import Target
+from trnqc.cg.cpu.target import ProductTarget
 from trnqc.cg.engine import Engine, check_operand
-from trnqc.cg.problem.graph import Graph
+from trnqc.cg.problem.graph import EdgeGraph
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.directions import CONVOLUTIONS, DIRECTIONS
 from trnqc.host.arrays import empty
@@ -53,7 +53,7 @@ class CpuEngine(Engine):
         self.threads = threads or default_threads()
         size = np.dtype(dtype).itemsize
         self.lanes = find_compiler().lanes(size)
-        self.target = Target(problem, f"f{8 * size}", self.lanes)
+        self.target = ProductTarget(problem, f"f{8 * size}", self.lanes)
         self._functions: dict[str, CompiledFunction] = {}
         self._seconds: dict[str, float] = {}
 
@@ -71,7 +71,12 @@ class CpuEngine(Engine):
         return "\n".join(f"{name}: compiled or loaded in {s:.2f} s" for name, s in self._seconds.items())
 
     def _evaluate(
-        self, name: str, operands: Arrays, graph: Graph | None = None, out: Arrays | None = None, kahan: bool = False
+        self,
+        name: str,
+        operands: Arrays,
+        graph: EdgeGraph | None = None,
+        out: Arrays | None = None,
+        kahan: bool = False,
     ) -> tuple[np.ndarray, ...]:
         direction, rows = DIRECTIONS[name], self._rows(operands, graph)
         shapes = {key: self.problem.shape_of(key, rows[key[-1]]) for key in direction.operands}
@@ -109,7 +114,7 @@ class CpuEngine(Engine):
 
         in_parallel(part, parts, self.threads)
 
-    def _run_graph(self, name: str, graph: Graph, arrays: dict[str, np.ndarray], kahan: bool) -> None:
+    def _run_graph(self, name: str, graph: EdgeGraph, arrays: dict[str, np.ndarray], kahan: bool) -> None:
         direction = DIRECTIONS[name]
         order = graph.by_receiver if direction.by == "receiver" else graph.by_sender
         shares = len(order.shares) - 1

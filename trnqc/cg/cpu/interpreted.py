@@ -16,8 +16,8 @@ import scipy.sparse
 
 from trnqc.cg.engine import Engine, check_operand
 from trnqc.cg.problem.coefficients import clebsch_gordan
-from trnqc.cg.problem.graph import Graph
-from trnqc.cg.problem.instructions import Instruction
+from trnqc.cg.problem.graph import EdgeGraph
+from trnqc.cg.problem.instructions import PathInstruction
 from trnqc.cg.problem.modes import MODES
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.directions import DIRECTIONS
@@ -70,7 +70,7 @@ class InterpretedEngine(Engine):
         self,
         name: str,
         operands: Sequence[np.ndarray],
-        graph: Graph | None = None,
+        graph: EdgeGraph | None = None,
         out: Sequence[np.ndarray] | None = None,
         kahan: bool = False,
     ) -> tuple[np.ndarray, ...]:
@@ -92,13 +92,13 @@ class InterpretedEngine(Engine):
             target[...] = result
         return tuple(out)
 
-    def _places(self, key: str, chosen: slice, graph: Graph | None) -> Any:
+    def _places(self, key: str, chosen: slice, graph: EdgeGraph | None) -> Any:
         """The rows of an operand that belong to some edges, or to some rows of a batch."""
         if graph is None or key[-1] in "yw":
             return chosen
         return (graph.cols if key[-1] == "x" else graph.rows)[chosen]
 
-    def _add(self, result: np.ndarray, part: np.ndarray, key: str, chosen: slice, graph: Graph | None) -> None:
+    def _add(self, result: np.ndarray, part: np.ndarray, key: str, chosen: slice, graph: EdgeGraph | None) -> None:
         places = self._places(key, chosen, graph)
         if result.ndim == 1:
             result += part
@@ -128,7 +128,7 @@ class InterpretedEngine(Engine):
         return result
 
 
-def _subscripts(path: Instruction, shared: bool) -> dict[str, str]:
+def _subscripts(path: PathInstruction, shared: bool) -> dict[str, str]:
     """The subscripts of the operands of L: n rows, channels u, v and w or pairs u of channels, components i, j, k."""
     mode = MODES[path.connection_mode]
     pairs = "uv" if mode.pairs == "uv" else "u"
@@ -138,21 +138,21 @@ def _subscripts(path: Instruction, shared: bool) -> dict[str, str]:
     return {"x": "nui", "y": f"n{pairs[-1]}j", "z": f"n{channel}k", "w": weights}
 
 
-def _channels(problem: TPProblem, kind: str, path: Instruction) -> tuple[slice, int, int]:
+def _channels(problem: TPProblem, kind: str, path: PathInstruction) -> tuple[slice, int, int]:
     """The columns of a path's slot, the number of its channels, and the number of components of a channel."""
     irreps = problem.irreps_of(kind)
     number = {"x": path.i_in1, "y": path.i_in2, "z": path.i_out}[kind]
     return irreps.slices[number], irreps[number].mul, irreps[number].ir.dim
 
 
-def _chosen(kind: str, path: Instruction, count: int) -> np.ndarray | None:
+def _chosen(kind: str, path: PathInstruction, count: int) -> np.ndarray | None:
     """The channels of x or y of all pairs u < v, or None in modes in which all channels come in order."""
     if kind == "z" or MODES[path.connection_mode].pairs != "u<v":
         return None
     return np.triu_indices(count, 1)["xy".index(kind)]
 
 
-def _view(problem: TPProblem, kind: str, array: np.ndarray, path: Instruction) -> np.ndarray:
+def _view(problem: TPProblem, kind: str, array: np.ndarray, path: PathInstruction) -> np.ndarray:
     """The part of an operand that belongs to a path, with axes in the order of `_subscripts`."""
     if kind == "w":
         if not path.has_weight:
@@ -170,12 +170,12 @@ def _view(problem: TPProblem, kind: str, array: np.ndarray, path: Instruction) -
     return slot
 
 
-def _weight_shape(problem: TPProblem, path: Instruction) -> tuple[int, ...]:
+def _weight_shape(problem: TPProblem, path: PathInstruction) -> tuple[int, ...]:
     muls = problem.irreps_in1[path.i_in1].mul, problem.irreps_in2[path.i_in2].mul, problem.irreps_out[path.i_out].mul
     return MODES[path.connection_mode].shape(*muls)
 
 
-def _add_view(problem: TPProblem, kind: str, result: np.ndarray, path: Instruction, value: np.ndarray) -> None:
+def _add_view(problem: TPProblem, kind: str, result: np.ndarray, path: PathInstruction, value: np.ndarray) -> None:
     """Add the contribution of a path, with axes in the order of `_subscripts`, to an operand."""
     if kind == "w":
         result[..., path.weight_slice] += value.reshape(*result.shape[:-1], path.weight_numel)

@@ -6,7 +6,7 @@ from functools import partial
 
 from trnqc.cg.cpu import batch, convolution, stack
 from trnqc.cg.cpu.modes import uvw
-from trnqc.cg.cpu.target import Target
+from trnqc.cg.cpu.target import ProductTarget
 from trnqc.cg.cpu.vectors import memory
 from trnqc.cg.problem.text import text_of
 from trnqc.cg.programs.directions import DIRECTIONS
@@ -14,7 +14,7 @@ from trnqc.gen import statements as st
 from trnqc.jit import Recipe, Signature
 
 
-def recipe(target: Target, name: str) -> Recipe:
+def recipe(target: ProductTarget, name: str) -> Recipe:
     """Return the recipe of a direction: its key in `DIRECTIONS`, followed by ``_kahan`` for compensated sums.
 
     To generate it raises MemoryLimit if its scratch is larger than the stack of a thread.
@@ -31,11 +31,11 @@ def recipe(target: Target, name: str) -> Recipe:
     return Recipe(f"cg-{name}", (signature,), make, __name__, variant, lanes=target.lanes)
 
 
-def _functions(target: Target, name: str) -> tuple[st.Function]:
+def _functions(target: ProductTarget, name: str) -> tuple[st.Function]:
     direction = DIRECTIONS[name.removesuffix("_kahan")]
     if direction.by:
-        program = convolution.program(target, direction, compensated=name.endswith("_kahan"))
+        program = convolution.convolution_program(target, direction, compensated=name.endswith("_kahan"))
     else:
-        program = batch.program(target, direction)
+        program = batch.batch_program(target, direction)
     stack.require(program, target.lanes, f"{name} of {target.problem.label or target.problem}")
     return (program,)

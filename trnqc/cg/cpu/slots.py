@@ -74,7 +74,7 @@ class Channels:
 
 
 @dataclass(frozen=True)
-class Slots:
+class PathSlots:
     """The slots of x or z that some paths use.
 
     `start` is in elements of a row of memory, `place` and `size` in vectors of scratch. With several edges, a slot is

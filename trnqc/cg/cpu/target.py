@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from trnqc.cg.cpu.slots import Channels, Slots
+from trnqc.cg.cpu.slots import Channels, PathSlots
 from trnqc.cg.problem.coefficients import sparse
-from trnqc.cg.problem.instructions import Instruction
+from trnqc.cg.problem.instructions import PathInstruction
 from trnqc.cg.problem.irreps import MulIrrep
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.coupling import Degrees, by_pair
@@ -21,7 +21,7 @@ SUMS = 21
 
 
 @dataclass(frozen=True)
-class Shape:
+class PathShape:
     """Properties of a uvu path on which its functions depend; layout, dtype and lanes as in `Channels`.
 
     `step` is the distance in memory between the components of a channel of y; `summed` says that edges share their
@@ -82,7 +82,7 @@ class Shape:
 class ChannelPath:
     """A uvu path for one channel of y, at positions `y` in a row of y and `w` (its first weight) in a row of w."""
 
-    shape: Shape
+    shape: PathShape
     i_in1: int
     i_out: int
     path_weight: float
@@ -91,14 +91,14 @@ class ChannelPath:
 
 
 @dataclass(frozen=True)
-class Target:
+class ProductTarget:
     """A tensor product for vectors of one type and length."""
 
     problem: TPProblem
     dtype: str
     lanes: int
 
-    def paths(self, *modes: str) -> tuple[Instruction, ...]:
+    def paths(self, *modes: str) -> tuple[PathInstruction, ...]:
         """Return the paths of these modes that have channels."""
         return tuple(p for p in self.problem.instructions if p.connection_mode in modes and 0 not in p.path_shape)
 
@@ -106,7 +106,7 @@ class Target:
         """Return the channels of a whole slot."""
         return Channels(slot.mul, slot.ir.dim, self.problem.layout, self.dtype, self.lanes)
 
-    def slots(self, kind: str, paths: Iterable[Instruction], edges: int = 1) -> Slots:
+    def slots(self, kind: str, paths: Iterable[PathInstruction], edges: int = 1) -> PathSlots:
         """Return the slots of x or z (`kind`) that some paths use, with scratch for several edges at a time."""
         irreps = self.problem.irreps_of(kind)
         numbers = sorted({path.i_in1 if kind == "x" else path.i_out for path in paths})
@@ -114,14 +114,14 @@ class Target:
         place, size = {}, 0
         for n, slot in channels.items():
             place[n], size = size, size + slot.size * edges
-        return Slots(channels, {n: irreps.slices[n].start for n in channels}, place, size)
+        return PathSlots(channels, {n: irreps.slices[n].start for n in channels}, place, size)
 
-    def shape(self, path: Instruction, degrees: Degrees, mul1: int, mul2: int, slot_mul: int) -> Shape:
+    def shape(self, path: PathInstruction, degrees: Degrees, mul1: int, mul2: int, slot_mul: int) -> PathShape:
         """Return the shape of a path that is computed as uvu, where `slot_mul` is the multiplicity of y in memory."""
         layout = self.problem.layout
         step = 1 if layout == "mul_ir" else slot_mul
         shared = self.problem.shared_weights
-        return Shape(degrees, mul1, mul2, step, path.has_weight, shared, layout, self.dtype, self.lanes)
+        return PathShape(degrees, mul1, mul2, step, path.has_weight, shared, layout, self.dtype, self.lanes)
 
     @cached_property
     def uvu_paths(self) -> tuple[ChannelPath, ...]:
@@ -139,7 +139,7 @@ class Target:
         return tuple(channel_paths)
 
     @cached_property
-    def uvu_slots(self) -> dict[str, Slots]:
+    def uvu_slots(self) -> dict[str, PathSlots]:
         """The slots of x and of z that uvu paths use, by kind."""
         return {kind: self.slots(kind, self.paths("uvu")) for kind in "xz"}
 

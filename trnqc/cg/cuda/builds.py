@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from trnqc.cg.cuda.operands import refuse_capture
 from trnqc.gen.statements import Function
 from trnqc.jit import Recipe
-from trnqc.jit.device import Built, Device
+from trnqc.jit.device import BuiltKernel, Device
 
 # Number of lanes of a warp.
 WARP = 32
@@ -16,12 +16,12 @@ WARP = 32
 BLOCKS = (0, 8)
 
 
-def least_spilled(variants: Iterable[Built]) -> Built:
+def least_spilled(variants: Iterable[BuiltKernel]) -> BuiltKernel:
     """Return the first variant that does not spill registers, else the one that spills least.
 
     Variants are compiled only until one does not spill.
     """
-    best: Built | None = None
+    best: BuiltKernel | None = None
     for built in variants:
         if best is None or built.stack < best.stack:
             best = built
@@ -36,9 +36,9 @@ class Builds:
 
     def __init__(self, device: Device) -> None:
         self.device, self.lanes = device, min(WARP, device.most_lanes)
-        self.built: dict[str, Built] = {}
+        self.built: dict[str, BuiltKernel] = {}
 
-    def of(self, name: str, recipe: Callable[[], Recipe], blocks: Iterable[int] = BLOCKS) -> Built:
+    def of(self, name: str, recipe: Callable[[], Recipe], blocks: Iterable[int] = BLOCKS) -> BuiltKernel:
         """Return a kernel, which is built at the first call. On a tie, the first of the variants is used."""
         if name not in self.built:
             refuse_capture(name)
@@ -47,6 +47,6 @@ class Builds:
             self.built[name] = least_spilled(variants)
         return self.built[name]
 
-    def sum(self, function: Callable[[int, int], Function], size: int) -> Built:
+    def sum(self, function: Callable[[int, int], Function], size: int) -> BuiltKernel:
         """Return a kernel of `row_sums` for elements of `size` bytes."""
         return self.of(function.__name__, lambda: Recipe.of(function(size, self.lanes)), blocks=(0,))

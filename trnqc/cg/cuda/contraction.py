@@ -25,7 +25,7 @@ from trnqc.cg.cuda.kernel import GROUP, SEGMENTS
 from trnqc.cg.problem.contraction import ContractionProblem
 from trnqc.cg.problem.polynomials import Monomial
 from trnqc.cg.programs import polynomial
-from trnqc.cg.programs.polynomial import Channel
+from trnqc.cg.programs.polynomial import PolynomialChannel
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
@@ -91,10 +91,10 @@ def recipe(form: Form) -> Recipe:
     """Return the recipe of a kernel."""
     signature = Signature.declared(form.name, form.parameters, ("out", "gc"))
     variant = f"{form.problem} {form.components} {form.lanes}"
-    return Recipe(form.name, (signature,), lambda: (program(form),), __name__, variant, lanes=form.lanes)
+    return Recipe(form.name, (signature,), lambda: (contraction_kernel(form),), __name__, variant, lanes=form.lanes)
 
 
-def program(form: Form) -> st.Function:
+def contraction_kernel(form: Form) -> st.Function:
     """Return a kernel; every part of a gradient but the first adds to `out`."""
     k = _Kernel(form)
     b = k.b
@@ -142,7 +142,7 @@ class _Kernel:
             return c[at_c + problem.terms[component, m] * channels]
 
         x, *along = (self._loaded(name, node) for name in form.rows[: 1 + form.directions])
-        formula = Channel(b, x, along, coefficient)
+        formula = PolynomialChannel(b, x, along, coefficient)
         if form.kind == "value":
             for component in form.components:
                 value = formula.value(component, problem.components[component])
@@ -150,7 +150,7 @@ class _Kernel:
         else:
             self._gradient(formula, node, target)
 
-    def _gradient(self, formula: Channel, node: Value, target: Value | None) -> None:
+    def _gradient(self, formula: PolynomialChannel, node: Value, target: Value | None) -> None:
         form, b, problem = self.form, self.b, self.form.problem
         padded, gc = form.blocks * form.lanes, Array("gc", form.dtype)
         at_gc = b.let("at_gc", target * (len(problem.terms) * padded) + self.own) if target is not None else None

@@ -13,14 +13,14 @@ from trnqc import backends
 from trnqc.cg.cuda.builds import Builds
 from trnqc.cg.cuda.contraction import Form, parts, recipe
 from trnqc.cg.cuda.device_graph import device_segments, require_numbers
-from trnqc.cg.cuda.operands import Operands, operands_of
+from trnqc.cg.cuda.operands import LaunchOperands, operands_of
 from trnqc.cg.cuda.row_sums import sum_segments
 from trnqc.cg.cuda.segments import Segments, segments
 from trnqc.cg.problem.contraction import ContractionProblem
-from trnqc.cg.problem.graph import Graph
+from trnqc.cg.problem.graph import EdgeGraph
 from trnqc.errors import OperandError
 from trnqc.jit import TYPES
-from trnqc.jit.device import Built, Device
+from trnqc.jit.device import BuiltKernel, Device
 
 
 class CudaContractionEngine:
@@ -70,7 +70,7 @@ class CudaContractionEngine:
             self._forms[kind, directions] = forms
         return self._forms[kind, directions]
 
-    def build(self, form: Form) -> Built:
+    def build(self, form: Form) -> BuiltKernel:
         """Return a compiled kernel, which is built at the first call."""
         return self.builds.of(form.name, lambda: recipe(form))
 
@@ -109,7 +109,7 @@ class CudaContractionEngine:
         gc = results["gc"][:, :, : self.problem.channels]
         return results["out"], np.ascontiguousarray(gc) if isinstance(gc, np.ndarray) else gc.contiguous()
 
-    def _launch(self, operands: Operands, forms: list[Form], count: int, order: dict[str, Any]) -> None:
+    def _launch(self, operands: LaunchOperands, forms: list[Form], count: int, order: dict[str, Any]) -> None:
         """Launch kernels for `count` nodes or ranges, one after another."""
         for form in forms if count else ():
             arguments = {**operands.memories, **order, "count": count}
@@ -152,7 +152,7 @@ def ranges_of(elements: Any, count: int, row: int) -> Segments:
     longest = longest_range(len(elements), row)
     if isinstance(elements, np.ndarray):
         check_elements(elements, count)
-        return segments(Graph(elements, elements, count).by_receiver, longest)
+        return segments(EdgeGraph(elements, elements, count).by_receiver, longest)
     return device_segments(elements, elements, count, longest, what=WHAT)
 
 

@@ -33,7 +33,7 @@ def is_capturing() -> bool:
 
 @dataclass(frozen=True, eq=False)
 class DeviceGraph:
-    """A directed graph with int64 tensors [E] of receivers and senders, as `trnqc.cg.problem.graph.Graph`.
+    """A directed graph with int64 tensors [E] of receivers and senders, as `trnqc.cg.problem.graph.EdgeGraph`.
 
     Node numbers are checked on the device: one out of range is a device-side assertion, as for PyTorch's own indexing.
     """

@@ -13,18 +13,18 @@ import numpy as np
 from trnqc import backends
 from trnqc.cg.cuda.builds import Builds
 from trnqc.cg.cuda.device_graph import DeviceGraph
-from trnqc.cg.cuda.operands import Operands, operands_of
-from trnqc.cg.cuda.plan import Plan
+from trnqc.cg.cuda.operands import LaunchOperands, operands_of
+from trnqc.cg.cuda.plan import KernelPlan
 from trnqc.cg.cuda.program import recipe
 from trnqc.cg.cuda.row_sums import levels, levels_rows, sum_level, sum_segments
 from trnqc.cg.cuda.schedule import plan
 from trnqc.cg.engine import Engine
-from trnqc.cg.problem.graph import Graph
+from trnqc.cg.problem.graph import EdgeGraph
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.directions import CONVOLUTIONS, DIRECTIONS
 from trnqc.errors import OperandError, UnsupportedError
 from trnqc.gen.statements import Function
-from trnqc.jit.device import Argument, Built, Device, DeviceArray
+from trnqc.jit.device import Argument, BuiltKernel, Device, DeviceArray
 
 # Bytes of gradients of shared weights that are stored before they are summed.
 KEPT = 1 << 28
@@ -60,12 +60,12 @@ class CudaEngine(Engine):
             or "nothing is built yet"
         )
 
-    def plan(self, name: str) -> Plan:
+    def plan(self, name: str) -> KernelPlan:
         """Return the plan of a direction, by its key in `DIRECTIONS`."""
         return plan(self.problem, name, self.dtype.itemsize, self.lanes)
 
     def _evaluate(
-        self, name: str, operands: Sequence[Any], graph: Graph | DeviceGraph | None = None, out: Any = None
+        self, name: str, operands: Sequence[Any], graph: EdgeGraph | DeviceGraph | None = None, out: Any = None
     ) -> tuple[Any, ...]:
         if out is not None and (graph is not None or name != "forward"):
             raise UnsupportedError(f"{name} on a GPU: expected out=None, found arrays for the results")
@@ -89,7 +89,7 @@ class CudaEngine(Engine):
                     f"{tuple(array.shape)}"
                 )
 
-    def build(self, name: str) -> Built:
+    def build(self, name: str) -> BuiltKernel:
         """Return the kernel of a direction, by its key in `DIRECTIONS`; it is built at the first call."""
         by = DIRECTIONS[name].by
         kahan, atomic = self.kahan and by == "receiver", self.atomic and bool(by)
@@ -100,7 +100,7 @@ class CudaEngine(Engine):
         name: str,
         arrays: dict[str, Any],
         shapes: dict[str, tuple[int, ...]],
-        graph: Graph | DeviceGraph | None,
+        graph: EdgeGraph | DeviceGraph | None,
         outs: dict[str, Any],
     ) -> dict[str, Any]:
         """Return the results of a direction by name."""
@@ -129,7 +129,7 @@ class CudaEngine(Engine):
             self._sum(operands, sum_segments, cuts, shapes[summed][1], ranges | {"rows": operands.memories[summed]})
         return operands.results({n: shapes[n] for n in rows})
 
-    def _launch(self, name: str, operands: Operands, order: dict[str, DeviceArray], groups: int) -> None:
+    def _launch(self, name: str, operands: LaunchOperands, order: dict[str, DeviceArray], groups: int) -> None:
         built, weights = self.build(name), self.problem.weight_numel
         sums_weights = self.problem.shared_weights and "gw" in built.signature.names and weights > 0
         step = self._groups_together(groups) if sums_weights else groups
@@ -152,7 +152,7 @@ class CudaEngine(Engine):
 
     def _sum(
         self,
-        operands: Operands,
+        operands: LaunchOperands,
         function: Callable[[int, int], Function],
         sums: int,
         columns: int,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from trnqc.cg.cuda.plan import Phase, Plan
-from trnqc.cg.problem.instructions import Instruction
+from trnqc.cg.cuda.plan import KernelPlan, Phase
+from trnqc.cg.problem.instructions import PathInstruction
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.directions import Direction
 from trnqc.gen import Array, Value, Var, const
@@ -40,7 +40,7 @@ class Edge:
 
 
 @dataclass(frozen=True)
-class Block:
+class ChannelBlock:
     """The channels of a slot of x that the lanes compute at the same time.
 
     `own` are the lane's channels, which may be `mul` or larger; `channel` the same, limited to mul - 1; `valid` whether
@@ -56,13 +56,13 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False)
-class Kernel:
+class KernelBuilder:
     """A kernel under construction, with the tables of constants used so far; see `table`.
 
     Sums over the edges of a node are compensated with `kahan`; with `atomic` they use atomic additions, in any order.
     """
 
-    plan: Plan
+    plan: KernelPlan
     kahan: bool
     atomic: bool
     b: Builder = field(default_factory=Builder)
@@ -91,7 +91,7 @@ class Kernel:
 
     @cached_property
     def shared(self) -> dict[str, Array]:
-        """The arrays in shared memory by name; see `Plan.shared`."""
+        """The arrays in shared memory by name; see `KernelPlan.shared`."""
         return {name: Array(name, self.dtype, (n,), space="shared") for name, n in self.plan.shared.items()}
 
     def array(self, name: str) -> Array:
@@ -105,7 +105,7 @@ class Kernel:
             self.tables[key] = Array(f"{stem}_{len(self.tables)}", dtype, (len(data),), space="constant", data=data)
         return self.tables[key]
 
-    def path(self, number: int) -> Instruction:
+    def path(self, number: int) -> PathInstruction:
         return self.problem.instructions[number]
 
     def row(self, name: str, edge: Edge) -> Value:
@@ -137,6 +137,6 @@ class Kernel:
         """Whether an operand has the row of the node by which edges are sorted."""
         return name[-1] == {"sender": "x", "receiver": "z"}.get(self.direction.by)
 
-    def registers(self, stem: str, block: Block, dim: int) -> Values:
+    def registers(self, stem: str, block: ChannelBlock, dim: int) -> Values:
         """Declare `dim` sums for every channel of the lane, which start from zero."""
         return [[self.b.declare(stem, self.zero) for _ in range(dim)] for _ in block.own]

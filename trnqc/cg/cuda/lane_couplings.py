@@ -7,7 +7,7 @@ last path of a table of couplings.
 from __future__ import annotations
 
 from trnqc.cg.cuda.couplings import Couplings, Form
-from trnqc.cg.cuda.kernel import Edge, Kernel
+from trnqc.cg.cuda.kernel import Edge, KernelBuilder
 from trnqc.gen import Value
 from trnqc.gen.build import dot
 from trnqc.gen.values import cast, minimum
@@ -16,7 +16,7 @@ from trnqc.gen.values import cast, minimum
 ARRAYS = {"y": "a", "ggy": "b"}
 
 
-def form_couplings(k: Kernel, table: Couplings, edge: Edge, v: Value) -> None:
+def form_couplings(k: KernelBuilder, table: Couplings, edge: Edge, v: Value) -> None:
     """Compute the couplings of channel v of y, some by each lane, and set the sums of gy to zero."""
     b, count = k.b, len(table.forms)
     size, terms = -(-count // k.lanes) * k.lanes, max(map(len, table.forms))
@@ -38,7 +38,7 @@ def form_couplings(k: Kernel, table: Couplings, edge: Edge, v: Value) -> None:
     b.barrier()
 
 
-def add_gy(k: Kernel, table: Couplings, edge: Edge, v: Value) -> None:
+def add_gy(k: KernelBuilder, table: Couplings, edge: Edge, v: Value) -> None:
     """Add the sums of all lanes to the edge's row of gy."""
     b, count = k.b, len(table.y)
     size = -(-count // k.lanes) * k.lanes

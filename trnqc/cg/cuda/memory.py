@@ -7,12 +7,12 @@ Lanes beyond the last channel repeat it: they store the same values at the same 
 
 from __future__ import annotations
 
-from trnqc.cg.cuda.kernel import Block, Kernel, Values
+from trnqc.cg.cuda.kernel import ChannelBlock, KernelBuilder, Values
 from trnqc.gen import Value
 from trnqc.gen.values import lt, minimum, select
 
 
-def load(k: Kernel, block: Block, name: str, base: Value, dim: int) -> Values:
+def load(k: KernelBuilder, block: ChannelBlock, name: str, base: Value, dim: int) -> Values:
     """Load the channels of a block of operand `name` from the slot at element `base`, `dim` components a channel."""
     b, array = k.b, k.array(name)
     if not _staged(k, dim):
@@ -28,7 +28,7 @@ def load(k: Kernel, block: Block, name: str, base: Value, dim: int) -> Values:
     return values
 
 
-def store(k: Kernel, block: Block, name: str, base: Value, values: Values) -> None:
+def store(k: KernelBuilder, block: ChannelBlock, name: str, base: Value, values: Values) -> None:
     """Store the channels of a block; sums over the edges of a node are added atomically if the kernel is atomic."""
     b, array, dim = k.b, k.array(name), len(values[0])
     adds = k.atomic and k.at_node(name)
@@ -49,12 +49,12 @@ def store(k: Kernel, block: Block, name: str, base: Value, values: Values) -> No
     b.barrier()
 
 
-def _staged(k: Kernel, dim: int) -> bool:
+def _staged(k: KernelBuilder, dim: int) -> bool:
     """Whether a slot is copied through `stage`."""
     return k.problem.layout == "mul_ir" and dim > 1
 
 
-def _neighbours(k: Kernel, block: Block, dim: int) -> list[tuple[Value, Value]]:
+def _neighbours(k: KernelBuilder, block: ChannelBlock, dim: int) -> list[tuple[Value, Value]]:
     """Return (position in `stage`, position in the slot) of a lane's elements if lanes access neighbouring elements."""
     places, phase, first = [], block.phase, block.first
     for r in range(phase.channels * dim):
@@ -67,7 +67,7 @@ def _neighbours(k: Kernel, block: Block, dim: int) -> list[tuple[Value, Value]]:
     return places
 
 
-def _put(k: Kernel, element: Value, value: Value, valid: Value | None, adds: bool) -> None:
+def _put(k: KernelBuilder, element: Value, value: Value, valid: Value | None, adds: bool) -> None:
     if adds:
         k.b.accumulate(element, value if valid is None else select(valid, value, k.zero))
     else:

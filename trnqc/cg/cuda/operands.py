@@ -10,14 +10,14 @@ import numpy as np
 
 from trnqc.cg.cuda.device_graph import DeviceGraph, is_capturing
 from trnqc.cg.cuda.segments import Segments, segments
-from trnqc.cg.problem.graph import Graph
+from trnqc.cg.problem.graph import EdgeGraph
 from trnqc.errors import OperandError, UnsupportedError
-from trnqc.jit.device import Argument, Built, Device, DeviceArray, ExternalStream
+from trnqc.jit.device import Argument, BuiltKernel, Device, DeviceArray, ExternalStream
 
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-class Operands(Protocol):
+class LaunchOperands(Protocol):
     """The operands and results of one launch by name."""
 
     memories: dict[str, DeviceArray]
@@ -37,7 +37,7 @@ class Operands(Protocol):
     def ranges(self, parts: Segments) -> dict[str, DeviceArray]:
         """Return the arrays of segments in the device's memory, where they stay as long as the results."""
 
-    def launch(self, built: Built, groups: int, arguments: Mapping[str, Argument]) -> None:
+    def launch(self, built: BuiltKernel, groups: int, arguments: Mapping[str, Argument]) -> None:
         """Launch a kernel after all earlier work on the operands, without waiting for it."""
 
     def results(self, shapes: Shapes) -> dict[str, Any]:
@@ -53,12 +53,12 @@ class HostArrays:
         self.outs: Mapping[str, Any] = {}
 
     def allocate(self, shapes: Shapes, zeroed: set[str], outs: Mapping[str, Any]) -> None:
-        """See `Operands`; all results start from zero."""
+        """See `LaunchOperands`; all results start from zero."""
         self.outs = outs
         self.memories |= {name: self.device.zeros(*shape, dtype=self.dtype) for name, shape in shapes.items()}
 
-    def segments(self, graph: Graph, by: str) -> tuple[Segments, dict[str, DeviceArray]]:
-        """See `Operands`; the arrays are kept with the graph."""
+    def segments(self, graph: EdgeGraph, by: str) -> tuple[Segments, dict[str, DeviceArray]]:
+        """See `LaunchOperands`; the arrays are kept with the graph."""
         kept = _segments.setdefault(graph, {})
         if (self.device, by) not in kept:
             parts = segments(graph.by_receiver if by == "receiver" else graph.by_sender)
@@ -66,17 +66,17 @@ class HostArrays:
         return kept[self.device, by]
 
     def ranges(self, parts: Segments) -> dict[str, DeviceArray]:
-        """See `Operands`."""
+        """See `LaunchOperands`."""
         arrays = {name: self.device.upload(array) for name, array in _arrays_of(parts).items()}
         self.memories |= {f"of ranges, {name}": memory for name, memory in arrays.items()}
         return arrays
 
-    def launch(self, built: Built, groups: int, arguments: Mapping[str, Argument]) -> None:
-        """See `Operands`."""
+    def launch(self, built: BuiltKernel, groups: int, arguments: Mapping[str, Argument]) -> None:
+        """See `LaunchOperands`."""
         self.device.launch(built, groups, arguments)
 
     def results(self, shapes: Shapes) -> dict[str, np.ndarray]:
-        """See `Operands`."""
+        """See `LaunchOperands`."""
         arrays = {name: _first(self.device.download(self.memories[name]), shape) for name, shape in shapes.items()}
         for name, out in self.outs.items():
             out[...] = arrays[name]
@@ -84,7 +84,7 @@ class HostArrays:
         return arrays | dict(self.outs)
 
 
-class Tensors:
+class DeviceTensors:
     """PyTorch tensors in the device's memory.
 
     Kernels are launched on PyTorch's current stream, and memory is PyTorch's. The host never waits, so that calls can
@@ -100,23 +100,23 @@ class Tensors:
         self.memories = {name: _memory(t) for name, t in self.tensors.items()}
 
     def allocate(self, shapes: Shapes, zeroed: set[str], outs: Mapping[str, Any]) -> None:
-        """See `Operands`."""
+        """See `LaunchOperands`."""
         new = {name: self.model.new_zeros if name in zeroed else self.model.new_empty for name in shapes}
         created = {name: outs[name] if name in outs else new[name](shape) for name, shape in shapes.items()}
         self.tensors |= created
         self.memories |= {name: _memory(t) for name, t in created.items()}
 
     def segments(self, graph: DeviceGraph, by: str) -> tuple[Segments, dict[str, DeviceArray]]:
-        """See `Operands`; the arrays are computed on the device."""
+        """See `LaunchOperands`; the arrays are computed on the device."""
         parts = graph.segments(by)
         return parts, self.ranges(parts)
 
     def ranges(self, parts: Segments) -> dict[str, DeviceArray]:
-        """See `Operands`. The caller keeps the segments until the last launch."""
+        """See `LaunchOperands`. The caller keeps the segments until the last launch."""
         return {name: _memory(t) for name, t in _arrays_of(parts).items()}
 
-    def launch(self, built: Built, groups: int, arguments: Mapping[str, Argument]) -> None:
-        """See `Operands`. PyTorch's current device does not change."""
+    def launch(self, built: BuiltKernel, groups: int, arguments: Mapping[str, Argument]) -> None:
+        """See `LaunchOperands`. PyTorch's current device does not change."""
         import torch
 
         with torch.cuda.device(self.model.device):
@@ -124,7 +124,7 @@ class Tensors:
             self.device.launch(built, groups, arguments, stream)
 
     def results(self, shapes: Shapes) -> dict[str, Any]:
-        """See `Operands`. The device may still be computing the results."""
+        """See `LaunchOperands`. The device may still be computing the results."""
         return {name: _first(self.tensors[name], shape) for name, shape in shapes.items()}
 
 
@@ -137,18 +137,18 @@ def refuse_capture(name: str) -> None:
         )
 
 
-def operands_of(device: Device, arrays: Mapping[str, Any]) -> Operands:
+def operands_of(device: Device, arrays: Mapping[str, Any]) -> LaunchOperands:
     """Return the operands of a launch.
 
     Raises OperandError for tensors on another device, MemoryLimit if arrays do not fit.
     """
     if all(isinstance(array, np.ndarray) for array in arrays.values()):
         return HostArrays(device, arrays)
-    return Tensors(device, arrays)
+    return DeviceTensors(device, arrays)
 
 
 # Segments of the graphs of NumPy arrays, by device and end, for as long as a graph exists.
-_segments: weakref.WeakKeyDictionary[Graph, dict[tuple[Device, str], tuple[Segments, dict[str, DeviceArray]]]]
+_segments: weakref.WeakKeyDictionary[EdgeGraph, dict[tuple[Device, str], tuple[Segments, dict[str, DeviceArray]]]]
 _segments = weakref.WeakKeyDictionary()
 
 

@@ -14,12 +14,12 @@ from functools import partial
 
 from trnqc.cg.cuda import resident
 from trnqc.cg.cuda.couplings import Couplings, PathCoupling
-from trnqc.cg.cuda.kernel import Block, Edge, Kernel, Values
+from trnqc.cg.cuda.kernel import ChannelBlock, Edge, KernelBuilder, Values
 from trnqc.cg.cuda.lane_couplings import ARRAYS
-from trnqc.cg.problem.instructions import Instruction
-from trnqc.cg.programs.coupling import Components, Coupling, contracted, sum_of_products
-from trnqc.cg.programs.directions import Term
-from trnqc.cg.programs.uvu import Channel, Update
+from trnqc.cg.problem.instructions import PathInstruction
+from trnqc.cg.programs.coupling import Components, CouplingMatrix, contracted, sum_of_products
+from trnqc.cg.programs.directions import DirectionTerm
+from trnqc.cg.programs.uvu import Update, UvuChannel
 from trnqc.gen import Value
 from trnqc.gen.build import dot
 from trnqc.gen.values import minimum, select
@@ -47,8 +47,8 @@ class Registers:
 class PathWriter:
     """Writes the statements of a path for channel v of y, whose couplings (`table`) are in shared memory."""
 
-    k: Kernel
-    block: Block
+    k: KernelBuilder
+    block: ChannelBlock
     edge: Edge
     registers: Registers
     number: int
@@ -56,7 +56,7 @@ class PathWriter:
     v: Value
 
     @property
-    def path(self) -> Instruction:
+    def path(self) -> PathInstruction:
         return self.k.path(self.number)
 
     @property
@@ -77,13 +77,13 @@ class PathWriter:
             else:
                 self._uvu(a)
 
-    def _coupling(self, name: str) -> Coupling:
+    def _coupling(self, name: str) -> CouplingMatrix:
         forms = self.coupling.forms
         numbers = sorted({form for form, _ in forms.values()})
         values = {form: self.k.b.let(name, self.k.shared[name][form]) for form in numbers}
-        return Coupling({pair: (values[form], sign) for pair, (form, sign) in forms.items()}, self.k.dtype)
+        return CouplingMatrix({pair: (values[form], sign) for pair, (form, sign) in forms.items()}, self.k.dtype)
 
-    def _uvu(self, a: Mapping[str, Coupling]) -> None:
+    def _uvu(self, a: Mapping[str, CouplingMatrix]) -> None:
         k, direction, slopes = self.k, self.k.direction, []
         channels = [self._channel(q, a) for q in range(self.block.phase.channels)]
         if direction.output:
@@ -99,11 +99,11 @@ class PathWriter:
                 slopes.append((q, gradients.left, gradients.right))
             self._add_gy(slopes)
 
-    def _channel(self, q: int, a: Mapping[str, Coupling]) -> Channel:
+    def _channel(self, q: int, a: Mapping[str, CouplingMatrix]) -> UvuChannel:
         k, registers = self.k, self.registers
         weights = {name: k.b.let(name, self._weight(name, self.block.channel[q])) for name in self._weights}
         x = {name: dict(enumerate(values[q])) for name, values in registers.x.items()}
-        return Channel(k.b, k.direction, a, x, weights, self.dims[1], registers.gz[q] if registers.gz else ())
+        return UvuChannel(k.b, k.direction, a, x, weights, self.dims[1], registers.gz[q] if registers.gz else ())
 
     def _weight_sums(self, places: Sequence[Value]) -> list[Value] | list[None]:
         """Return the sums over previous edges to which gradients of shared weights are added; None for other weights.
@@ -157,7 +157,7 @@ class PathWriter:
             return values
         return [self.k.b.let("own", select(valid, values[i], self.k.zero)) for i in range(self.dims[0])]
 
-    def _uvw(self, a: Mapping[str, Coupling]) -> None:
+    def _uvw(self, a: Mapping[str, CouplingMatrix]) -> None:
         k, (d1, d3) = self.k, self.dims
         terms = k.direction.terms(weighted=True)
         x = {name: values[0] for name, values in self.registers.x.items()}
@@ -184,7 +184,7 @@ class PathWriter:
         _, mul2, mul3 = self.path.path_shape
         return self.k.array(name)[self._first_weight(name) + ((self.block.first + u) * mul2 + self.v) * mul3 + w]
 
-    def _mixed_outputs(self, terms: tuple[Term, ...], rows: Value) -> None:
+    def _mixed_outputs(self, terms: tuple[DirectionTerm, ...], rows: Value) -> None:
         """Add W t of all terms to z in shared memory."""
         k, b, d3, mul3 = self.k, self.k.b, self.dims[1], self.path.path_shape[2]
         with b.loop("to", mul3, step=k.lanes) as start:
@@ -201,7 +201,7 @@ class PathWriter:
                 element = k.shared[f"{k.direction.output}_kept"][at + n]
                 b.store(element, element + total)
 
-    def _product_gradients(self, terms: tuple[Term, ...], rows: Value) -> Values:
+    def _product_gradients(self, terms: tuple[DirectionTerm, ...], rows: Value) -> Values:
         """Return h = W gz of the lane's channel of x for every term; gw = t gz is stored in the same loop."""
         k, b, d3, mul3 = self.k, self.k.b, self.dims[1], self.path.path_shape[2]
         h = [[b.declare("h", k.zero) for _ in range(d3)] for _ in terms]

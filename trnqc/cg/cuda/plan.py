@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from trnqc.cg.cuda.couplings import couplings
-from trnqc.cg.problem.instructions import Instruction
+from trnqc.cg.problem.instructions import PathInstruction
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.directions import Direction
 
@@ -29,7 +29,7 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Plan:
+class KernelPlan:
     """The plan of a kernel for elements of `size` bytes; the `resident` slots of z stay in shared memory."""
 
     problem: TPProblem
@@ -68,7 +68,7 @@ class Plan:
         idle = sum(slot.dim for n, slot in enumerate(problem.irreps_in1) if n not in used)
         return self.size * (elements + idle * self.direction.gradients + self._unreached())
 
-    def _weights(self, paths: list[Instruction]) -> int:
+    def _weights(self, paths: list[PathInstruction]) -> int:
         times = len(self.direction.reading("w")) * (not self.problem.shared_weights) + self.direction.gradients
         return times * sum(p.weight_numel for p in paths)
 

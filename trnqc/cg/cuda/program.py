@@ -20,10 +20,10 @@ from itertools import groupby
 
 from trnqc.cg.cuda import memory, resident
 from trnqc.cg.cuda.couplings import couplings
-from trnqc.cg.cuda.kernel import DTYPES, FIRST, GROUP, SEGMENTS, Block, Edge, Kernel, Values
+from trnqc.cg.cuda.kernel import DTYPES, FIRST, GROUP, SEGMENTS, ChannelBlock, Edge, KernelBuilder, Values
 from trnqc.cg.cuda.lane_couplings import add_gy, form_couplings
 from trnqc.cg.cuda.paths import PathWriter, Registers
-from trnqc.cg.cuda.plan import Phase, Plan, phase_parts
+from trnqc.cg.cuda.plan import KernelPlan, Phase, phase_parts
 from trnqc.cg.problem.text import text_of
 from trnqc.errors import UnsupportedError
 from trnqc.gen import Array, Value, const
@@ -34,26 +34,26 @@ from trnqc.jit import Recipe, Signature
 FIRST_CHANNEL = const(0, "i64")
 
 
-def function_name(plan: Plan, kahan: bool = False, atomic: bool = False) -> str:
+def function_name(plan: KernelPlan, kahan: bool = False, atomic: bool = False) -> str:
     """Return the name of a kernel, which depends on direction, precision and kind of sums, but not on the problem."""
     return f"cg_{plan.direction.key}_{DTYPES[plan.size]}{'_kahan' * kahan}{'_atomic' * atomic}"
 
 
-def parameters(plan: Plan) -> tuple[Value | Array, ...]:
+def parameters(plan: KernelPlan) -> tuple[Value | Array, ...]:
     """Return the parameters of a kernel: FIRST, in a convolution SEGMENTS, and the operands."""
     operands = tuple(Array(name, DTYPES[plan.size]) for name in plan.direction.operands)
     return (FIRST, *(SEGMENTS.values() if plan.direction.by else ()), *operands)
 
 
-def recipe(plan: Plan, kahan: bool = False, atomic: bool = False) -> Recipe:
-    """Return the recipe of `program`, which may raise UnsupportedError when it is generated."""
+def recipe(plan: KernelPlan, kahan: bool = False, atomic: bool = False) -> Recipe:
+    """Return the recipe of `product_kernel`, which may raise UnsupportedError when it is generated."""
     name = function_name(plan, kahan, atomic)
     signature = Signature.declared(name, parameters(plan), plan.direction.writes)
     variant = f"{text_of(plan.problem)} {plan.lanes} {plan.phases} {plan.resident}"
-    return Recipe(name, (signature,), lambda: (program(plan, kahan, atomic),), __name__, variant)
+    return Recipe(name, (signature,), lambda: (product_kernel(plan, kahan, atomic),), __name__, variant)
 
 
-def program(plan: Plan, kahan: bool = False, atomic: bool = False) -> st.Function:
+def product_kernel(plan: KernelPlan, kahan: bool = False, atomic: bool = False) -> st.Function:
     """Return the kernel of a direction, with one group for each edge or, in a convolution, for each segment of edges.
 
     The operand gy, and sums that use atomic additions, must be zero before the launch. Raises UnsupportedError for sums
@@ -63,7 +63,7 @@ def program(plan: Plan, kahan: bool = False, atomic: bool = False) -> st.Functio
         raise UnsupportedError("expected kahan=True with a deterministic convolution only")
     if kahan and plan.resident:
         raise UnsupportedError("compensated sums on a GPU need output slots that one slot of x reaches, by uvu paths")
-    k = Kernel(plan, kahan, atomic)
+    k = KernelBuilder(plan, kahan, atomic)
     edge, segment = _start(k)
     resident.begin(k, edge)
     if k.sums_weights:
@@ -80,7 +80,7 @@ def program(plan: Plan, kahan: bool = False, atomic: bool = False) -> st.Functio
     return st.Function(function_name(plan, kahan, atomic), parameters(plan), body, group=GROUP, title=title)
 
 
-def _start(k: Kernel) -> tuple[Edge, tuple[Value, Value] | None]:
+def _start(k: KernelBuilder) -> tuple[Edge, tuple[Value, Value] | None]:
     """Return the edge of a group or, in a convolution, its node and the range of its sorted edges."""
     group = k.b.let("which", GROUP + FIRST)
     if not k.direction.by:
@@ -103,7 +103,7 @@ class _AtNode:
     lost: dict[int, Values]
 
 
-def _phase(k: Kernel, phase: Phase, edge: Edge, segment: tuple[Value, Value] | None) -> None:
+def _phase(k: KernelBuilder, phase: Phase, edge: Edge, segment: tuple[Value, Value] | None) -> None:
     if phase.blocks == 1:
         _block(k, _channels(k, phase, FIRST_CHANNEL), edge, segment)
         return
@@ -114,7 +114,7 @@ def _phase(k: Kernel, phase: Phase, edge: Edge, segment: tuple[Value, Value] | N
         _block(k, _channels(k, phase, first), edge, segment)
 
 
-def _channels(k: Kernel, phase: Phase, first: Value) -> Block:
+def _channels(k: KernelBuilder, phase: Phase, first: Value) -> ChannelBlock:
     """Return the block of channels that begins at `first`."""
     mul = k.problem.irreps_in1[phase.i_in1].mul
     local = [k.lane + q * k.lanes for q in range(phase.channels)]
@@ -123,10 +123,10 @@ def _channels(k: Kernel, phase: Phase, first: Value) -> Block:
     partial = [ends_within and (phase.blocks > 1 or (q + 1) * k.lanes > mul) for q in range(phase.channels)]
     valid = [lt(n, mul) if part else None for n, part in zip(own, partial)]
     channel = [k.b.let("u", minimum(n, mul - 1)) if part else n for n, part in zip(own, partial)]
-    return Block(phase, first, mul, own, channel, valid)
+    return ChannelBlock(phase, first, mul, own, channel, valid)
 
 
-def _block(k: Kernel, block: Block, edge: Edge, segment: tuple[Value, Value] | None) -> None:
+def _block(k: KernelBuilder, block: ChannelBlock, edge: Edge, segment: tuple[Value, Value] | None) -> None:
     """Write all edges of a group for one block of channels."""
     by_receiver = k.direction.by == "receiver"
     x, gx = _load_x(k, block, edge, k.at_node)
@@ -150,12 +150,14 @@ def _block(k: Kernel, block: Block, edge: Edge, segment: tuple[Value, Value] | N
         memory.store(k, block, k.direction.output, k.place(k.direction.output, n, edge), rest or total)
 
 
-def _slots(k: Kernel, phase: Phase) -> list[int]:
+def _slots(k: KernelBuilder, phase: Phase) -> list[int]:
     """Return the slots of z to which the paths of a phase lead."""
     return list(dict.fromkeys(k.path(n).i_out for n in phase.paths))
 
 
-def _load_x(k: Kernel, block: Block, edge: Edge, wanted: Callable[[str], bool]) -> tuple[dict[str, Values], Values]:
+def _load_x(
+    k: KernelBuilder, block: ChannelBlock, edge: Edge, wanted: Callable[[str], bool]
+) -> tuple[dict[str, Values], Values]:
     """Load the slot of x from all operands that are `wanted`, and return it with registers for gx if that is wanted."""
     slot = block.phase.i_in1
     dim = k.problem.irreps_in1[slot].ir.dim
@@ -164,7 +166,7 @@ def _load_x(k: Kernel, block: Block, edge: Edge, wanted: Callable[[str], bool]) 
     return x, k.registers("gx", block, dim) if k.direction.gradients and wanted("gx") else []
 
 
-def _edge(k: Kernel, block: Block, edge: Edge, at_node: _AtNode) -> None:
+def _edge(k: KernelBuilder, block: ChannelBlock, edge: Edge, at_node: _AtNode) -> None:
     """Write all paths of a phase for one edge."""
     x, gx = _load_x(k, block, edge, lambda name: not k.at_node(name))
     if k.direction.by and k.direction.gradients:
@@ -199,7 +201,7 @@ def _edge(k: Kernel, block: Block, edge: Edge, at_node: _AtNode) -> None:
 
 
 def _open_slot(
-    k: Kernel, block: Block, edge: Edge, slot: int, at_node: _AtNode, x: dict[str, Values], gx: Values
+    k: KernelBuilder, block: ChannelBlock, edge: Edge, slot: int, at_node: _AtNode, x: dict[str, Values], gx: Values
 ) -> Registers:
     """Load gz of a slot of z, and return it with registers for the output of this edge or of the node."""
     dim, is_resident = k.problem.irreps_out[slot].ir.dim, slot in k.plan.resident
@@ -218,7 +220,7 @@ def _open_slot(
     return Registers(x, gx, gz, output)
 
 
-def _close_slot(k: Kernel, block: Block, edge: Edge, slot: int, at_node: _AtNode, output: Values) -> None:
+def _close_slot(k: KernelBuilder, block: ChannelBlock, edge: Edge, slot: int, at_node: _AtNode, output: Values) -> None:
     """Store the output of an edge, or add it to a compensated sum of the node."""
     if not output:
         return
@@ -228,7 +230,7 @@ def _close_slot(k: Kernel, block: Block, edge: Edge, slot: int, at_node: _AtNode
         memory.store(k, block, k.direction.output, k.place(k.direction.output, slot, edge), output)
 
 
-def _add_compensated(k: Kernel, sums: Values, losses: Values, terms: Values) -> None:
+def _add_compensated(k: KernelBuilder, sums: Values, losses: Values, terms: Values) -> None:
     """Add terms to sums; the rounding error of an addition is subtracted from the next term (Kahan 1965)."""
     for row in zip(sums, losses, terms):
         for total, lost, term in zip(*row):
@@ -238,7 +240,7 @@ def _add_compensated(k: Kernel, sums: Values, losses: Values, terms: Values) -> 
             k.b.assign(total, more)
 
 
-def _clear_unreached(k: Kernel, edge: Edge) -> None:
+def _clear_unreached(k: KernelBuilder, edge: Edge) -> None:
     """Set the slots of z and gx that no path reaches to zero."""
     reached = {"z": {k.path(n).i_out for phase in k.plan.phases for n in phase.paths}}
     reached["x"] = {phase.i_in1 for phase in k.plan.phases}
@@ -248,7 +250,7 @@ def _clear_unreached(k: Kernel, edge: Edge) -> None:
                 _clear(k, name, k.place(name, number, edge), slot.dim)
 
 
-def _clear(k: Kernel, name: str, base: Value, count: int) -> None:
+def _clear(k: KernelBuilder, name: str, base: Value, count: int) -> None:
     """Set elements of an operand to zero."""
     with k.b.loop("n", count, step=k.lanes) as n:
         k.b.store(k.array(name)[base + minimum(n + k.lane, count - 1)], k.zero)

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from trnqc.cg.cuda.kernel import Edge, Kernel
+from trnqc.cg.cuda.kernel import Edge, KernelBuilder
 from trnqc.gen import Value, const
 from trnqc.gen.values import lt, minimum, select
 
 
-def place(k: Kernel, slot: int, channel: Value) -> Value:
+def place(k: KernelBuilder, slot: int, channel: Value) -> Value:
     """Return the element at which a channel of a slot begins in shared memory."""
     irreps = k.problem.irreps_out
     before = sum(k.plan.padded(n) * irreps[n].ir.dim for n in k.plan.resident if n < slot)
     return k.b.let("kept", channel * irreps[slot].ir.dim + before)
 
 
-def begin(k: Kernel, edge: Edge) -> None:
+def begin(k: KernelBuilder, edge: Edge) -> None:
     """Set the slots of the output to zero and, in a batch, load the slots of gz."""
     out = f"{k.direction.output}_kept"
     if out in k.shared:
@@ -31,7 +31,7 @@ def begin(k: Kernel, edge: Edge) -> None:
         load(k, k.plan.resident, edge)
 
 
-def load(k: Kernel, slots: Iterable[int], edge: Edge) -> None:
+def load(k: KernelBuilder, slots: Iterable[int], edge: Edge) -> None:
     """Load slots of gz from memory into shared memory."""
     slots = list(slots)
     if slots:
@@ -42,7 +42,7 @@ def load(k: Kernel, slots: Iterable[int], edge: Edge) -> None:
         k.b.barrier()
 
 
-def end(k: Kernel, edge: Edge) -> None:
+def end(k: KernelBuilder, edge: Edge) -> None:
     """Store the slots of the output in memory, or add them atomically."""
     out = k.direction.output
     if f"{out}_kept" not in k.shared:
@@ -53,7 +53,7 @@ def end(k: Kernel, edge: Edge) -> None:
         _each(k, slot, out, edge, put)
 
 
-def _each(k: Kernel, slot: int, name: str, edge: Edge, do: Callable[[Value, Value], None]) -> None:
+def _each(k: KernelBuilder, slot: int, name: str, edge: Edge, do: Callable[[Value, Value], None]) -> None:
     """Call `do(element in memory, element in shared memory)` in a loop over the elements of a slot."""
     mul, d = k.problem.irreps_out[slot].mul, k.problem.irreps_out[slot].ir.dim
     base, start = k.place(name, slot, edge), place(k, slot, const(0, "i64"))

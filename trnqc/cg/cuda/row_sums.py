@@ -14,7 +14,7 @@ LONGEST = 64
 
 
 @dataclass(frozen=True)
-class Level:
+class SumLevel:
     """A step: rows to + n = sum of rows first + n length to first + (n + 1) length - 1, all below `stop`."""
 
     first: int
@@ -26,7 +26,7 @@ class Level:
         return -(-(self.stop - self.first) // self.length)
 
 
-def levels(count: int, longest: int = LONGEST) -> list[Level]:
+def levels(count: int, longest: int = LONGEST) -> list[SumLevel]:
     """Return the steps in which rows 0 to count - 1 are summed into row 0.
 
     Each step sums ranges of at most `longest` rows. Its results are stored in new rows, after all others, except the
@@ -34,9 +34,9 @@ def levels(count: int, longest: int = LONGEST) -> list[Level]:
     """
     steps, begin, end = [], 0, count
     while end - begin > longest:
-        steps.append(Level(begin, end, longest, end))
+        steps.append(SumLevel(begin, end, longest, end))
         begin, end = end, end + len(steps[-1])
-    return [*steps, Level(begin, end, end - begin, 0)] if count else steps
+    return [*steps, SumLevel(begin, end, end - begin, 0)] if count else steps
 
 
 def levels_rows(count: int, longest: int = LONGEST) -> int:
@@ -45,7 +45,7 @@ def levels_rows(count: int, longest: int = LONGEST) -> int:
 
 
 def sum_level(size: int, lanes: int) -> st.Function:
-    """Return the kernel of a `Level`, with one group for each of its sums and each block of `lanes` columns.
+    """Return the kernel of a `SumLevel`, with one group for each of its sums and each block of `lanes` columns.
 
     Rows have `columns` elements of `size` bytes.
     """

@@ -1,13 +1,13 @@
 """The choice of a plan: which paths a phase computes, and how many channels a lane computes at the same time.
 
-problem, direction, element size, lanes -> phases (a slot of x, the paths that read it, channels of a lane) -> Plan
+problem, direction, element size, lanes -> phases (a slot of x, the paths that read it, channels a lane) -> KernelPlan
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
-from trnqc.cg.cuda.plan import Phase, Plan
+from trnqc.cg.cuda.plan import KernelPlan, Phase
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.directions import DIRECTIONS, Direction
 from trnqc.errors import UnsupportedError, UnsupportedMode
@@ -23,7 +23,7 @@ SHARED = 48 * 1024
 WIDEST = 4
 
 
-def plan(problem: TPProblem, name: str, size: int, lanes: int = 32) -> Plan:
+def plan(problem: TPProblem, name: str, size: int, lanes: int = 32) -> KernelPlan:
     """Return the plan of the direction `name` for elements of `size` bytes, 4 or 8.
 
     Raises UnsupportedMode for paths of other modes than uvu and uvw, UnsupportedError if a warp needs more shared
@@ -44,7 +44,7 @@ def plan(problem: TPProblem, name: str, size: int, lanes: int = 32) -> Plan:
         for slot, numbers in sorted(by_slot.items())
         for part in (_parts(problem, numbers, words) if direction.by == "receiver" else [numbers])
     )
-    result = Plan(problem, direction, size, lanes, phases, _resident(problem, phases))
+    result = KernelPlan(problem, direction, size, lanes, phases, _resident(problem, phases))
     if result.shared_bytes > SHARED:
         raise UnsupportedError(
             f"{name} of {problem.label or problem} needs {result.shared_bytes} bytes of shared memory for each warp "

@@ -26,7 +26,7 @@ from trnqc.errors import UnsupportedError
 Replacement = TPProblem | PolynomialContraction
 
 
-class Convolution(o3.TensorProduct):
+class MaceConvolution(o3.TensorProduct):
     """The `conv_tp` of a block, which includes the sum over edges."""
 
     def forward(self, x: Tensor, y: Tensor, weights: Tensor, edge_index: Tensor) -> Tensor:
@@ -35,7 +35,7 @@ class Convolution(o3.TensorProduct):
 
 
 @compile_mode("script")
-class Contraction(CodeGenMixin, nn.Module):
+class MaceContraction(CodeGenMixin, nn.Module):
     """The `symmetric_contractions` of a block.
 
     It is no subclass of MACE's class, whose instances `mace.tools.compile.simplify` replaces by what it traces.
@@ -78,13 +78,13 @@ def prepare(model: nn.Module) -> list[tuple[str, Any, Replacement]]:
         *(
             (f"{name}.symmetric_contractions", block, _contraction(name, block.symmetric_contractions))
             for name, block in products
-            if not isinstance(block.symmetric_contractions, Contraction)
+            if not isinstance(block.symmetric_contractions, MaceContraction)
         ),
     ]
 
 
 def _is_swapped(block: Any) -> bool:
-    return isinstance(block.conv_tp, Convolution)
+    return isinstance(block.conv_tp, MaceConvolution)
 
 
 def _convolution(name: str, block: Any) -> TPProblem:
@@ -109,13 +109,13 @@ def _contraction(name: str, layer: Any) -> PolynomialContraction:
 
 
 def swap(block: Any, replacement: Replacement) -> None:
-    """Replace the `conv_tp` of a block by a `Convolution`, or its `symmetric_contractions` by a `Contraction`."""
+    """Replace the `conv_tp` of a block by MaceConvolution, or its `symmetric_contractions` by MaceContraction."""
     if isinstance(replacement, TPProblem):
-        block.conv_tp.__class__ = Convolution
+        block.conv_tp.__class__ = MaceConvolution
         block.conv_tp.fused = TensorProductConv(replacement)
         block.conv_fusion = "trnqc"
     else:
-        block.symmetric_contractions.__class__ = Contraction
+        block.symmetric_contractions.__class__ = MaceContraction
         block.symmetric_contractions.fused = replacement
 
 
@@ -129,7 +129,7 @@ def undo(model: nn.Module) -> list[str]:
             del block.conv_fusion
             names.append(f"{name}.conv_tp")
     for name, block in _blocks(model, EquivariantProductBasisBlock):
-        if isinstance(block.symmetric_contractions, Contraction):
+        if isinstance(block.symmetric_contractions, MaceContraction):
             del block.symmetric_contractions.fused
             block.symmetric_contractions.__class__ = SymmetricContraction
             names.append(f"{name}.symmetric_contractions")

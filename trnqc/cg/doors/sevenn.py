@@ -20,7 +20,7 @@ LAYERS = (IrrepsConvolution, IrrepsScatterGatterFusedConvolution)
 
 
 @compile_mode("script")
-class Convolution(IrrepsConvolution):
+class SevenNetConvolution(IrrepsConvolution):
     """The convolution of a block, which includes gather and the sum over edges."""
 
     def forward(self, data: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -43,7 +43,7 @@ def prepare(model: nn.Module) -> list[tuple[str, nn.Module, TPProblem]]:
         raise UnsupportedError(f"expected layers of SevenNet's IrrepsConvolution, found none in {type(model)}")
     swaps = []
     for name, layer in layers:
-        if isinstance(layer, Convolution):
+        if isinstance(layer, SevenNetConvolution):
             continue
         if type(layer) is not IrrepsConvolution or type(layer.convolution) is not TensorProduct:
             raise UnsupportedError(
@@ -55,8 +55,8 @@ def prepare(model: nn.Module) -> list[tuple[str, nn.Module, TPProblem]]:
 
 
 def swap(layer: Any, problem: TPProblem) -> None:
-    """Change a layer to a `Convolution`."""
-    layer.__class__ = Convolution
+    """Change a layer to a `SevenNetConvolution`."""
+    layer.__class__ = SevenNetConvolution
     layer.fused = TensorProductConv(problem)
 
 
@@ -64,7 +64,7 @@ def undo(model: nn.Module) -> list[str]:
     """Restore SevenNet's class in all swapped layers and return their names."""
     names = []
     for name, layer in model.named_modules():
-        if isinstance(layer, Convolution):
+        if isinstance(layer, SevenNetConvolution):
             del layer.fused
             layer.__class__ = IrrepsConvolution
             names.append(name)

@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
-from trnqc.cg.jax.contraction_primitive import Call
+from trnqc.cg.jax.contraction_primitive import ContractionCall
 from trnqc.cg.jax.storage import widened
 from trnqc.cg.problem.contraction import ContractionProblem, contraction_problem, contraction_text
 from trnqc.errors import OperandError
@@ -87,7 +87,7 @@ class SymmetricContraction:
         dtype, x, weight = widened(x=x, weight=weight)
         self._check(x, elements, weight)
         c = jnp.einsum("tk,ekc->etc", self.problem.folding.astype(x.dtype), weight, precision="highest")
-        call = Call("V", contraction_text(self.problem), weight.shape[0])
+        call = ContractionCall("V", contraction_text(self.problem), weight.shape[0])
         b = call.bind(c, x.swapaxes(1, 2), elements, None, ())
         parts, first = [], 0
         for slot in self.problem.irreps_out:

@@ -39,7 +39,7 @@ Arrays = Sequence[Any]
 
 
 @dataclass(frozen=True)
-class Call:
+class ContractionCall:
     """The constant arguments of the primitive: kind "V", "GX" or "GC", text of the problem, and number of elements."""
 
     kind: str
@@ -62,11 +62,11 @@ class Call:
         operands = [c] * (self.kind != "GC") + [x, elements] + [gb] * (self.kind != "V")
         return CONTRACTION.bind(*operands, *along, call=self)
 
-    def of(self, kind: str) -> Call:
+    def of(self, kind: str) -> ContractionCall:
         return replace(self, kind=kind)
 
 
-def _abstract(*args: Any, call: Call) -> Any:
+def _abstract(*args: Any, call: ContractionCall) -> Any:
     _, x, _, _, _ = call.split(args)
     problem = call.problem
     shapes = {
@@ -77,7 +77,7 @@ def _abstract(*args: Any, call: Call) -> Any:
     return jax.core.ShapedArray(shapes[call.kind], x.dtype)
 
 
-def _lower(ctx: Any, *args: Any, call: Call) -> Any:
+def _lower(ctx: Any, *args: Any, call: ContractionCall) -> Any:
     """Compile the kernel and call the handler with its file."""
     register(TARGET)
     problem, kernel = call.problem, KERNELS[call.kind]
@@ -89,7 +89,7 @@ def _lower(ctx: Any, *args: Any, call: Call) -> Any:
     return rule(ctx, *args, kind=kernel, kernels=file, sizes=sizes)
 
 
-def _jvp(primals: Arrays, tangents: Arrays, *, call: Call) -> tuple[Any, Any]:
+def _jvp(primals: Arrays, tangents: Arrays, *, call: ContractionCall) -> tuple[Any, Any]:
     c, x, elements, gb, along = call.split(primals)
     dc, dx, _, dgb, dalong = call.split(tangents)
     terms = []
@@ -110,7 +110,7 @@ def _absent(tangent: Any) -> bool:
     return tangent is None or isinstance(tangent, ad.Zero)
 
 
-def _transpose(u: Any, *args: Any, call: Call) -> list[Any]:
+def _transpose(u: Any, *args: Any, call: ContractionCall) -> list[Any]:
     """Transpose the primitive in the one operand in which it is linear here."""
     place = next(n for n, a in enumerate(args) if ad.is_undefined_primal(a))
     result: list[Any] = [None] * len(args)
@@ -120,7 +120,7 @@ def _transpose(u: Any, *args: Any, call: Call) -> list[Any]:
     return result
 
 
-def _transposed(call: Call, c: Any, x: Any, elements: Any, gb: Any, along: list[Any], u: Any) -> Any:
+def _transposed(call: ContractionCall, c: Any, x: Any, elements: Any, gb: Any, along: list[Any], u: Any) -> Any:
     """Return the entry of the table above."""
     kind = call.kind
     if ad.is_undefined_primal(c):
@@ -136,7 +136,7 @@ def _transposed(call: Call, c: Any, x: Any, elements: Any, gb: Any, along: list[
     return call.of("GX").bind(u, x, elements, gb, others)
 
 
-def _batched(args: Arrays, dims: Sequence[Any], *, call: Call) -> tuple[Any, int]:
+def _batched(args: Arrays, dims: Sequence[Any], *, call: ContractionCall) -> tuple[Any, int]:
     """Evaluate all samples as nodes of one call. If c or its gradient differs by sample, so do the elements."""
     count = next(a.shape[d] for a, d in zip(args, dims) if d is not None)
     front = [jnp.broadcast_to(a, (count, *a.shape)) if d is None else jnp.moveaxis(a, d, 0) for a, d in zip(args, dims)]

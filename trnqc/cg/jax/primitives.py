@@ -19,7 +19,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from trnqc.cg.cpu.engine import compiled_engine
-from trnqc.cg.derivatives import GRADIENTS, TANGENTS, Calls
+from trnqc.cg.derivatives import GRADIENTS, TANGENTS, ProductCalls
 from trnqc.cg.jax.library import register
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.problem.text import problem_of, weighted_part
@@ -33,7 +33,7 @@ Arrays = Sequence[Any]
 
 
 @dataclass(frozen=True)
-class Call:
+class ProductCall:
     """The constant arguments of a primitive; of a convolution, receivers and senders of edges follow the operands.
 
     `kahan` says whether sums over edges are compensated.
@@ -68,7 +68,7 @@ class Call:
         """Return the shape of an operand or a result."""
         return self.problem.shape_of(name, (x if name[-1] in "xz" else y).shape[0])
 
-    def calls(self, edges: Arrays) -> Calls:
+    def calls(self, edges: Arrays) -> ProductCalls:
         """Return the functions by which derivatives are composed."""
 
         def apply(direction: str, *args: Any) -> Any:
@@ -76,15 +76,15 @@ class Call:
             results = bind(replace(self, direction=direction, text=text), *operands, *edges)
             return tuple(results) if len(results) > 1 else results[0]
 
-        return Calls(apply, (self.text,), (weighted_part(self.text),))
+        return ProductCalls(apply, (self.text,), (weighted_part(self.text),))
 
 
-def bind(call: Call, *args: Any) -> list[Any]:
+def bind(call: ProductCall, *args: Any) -> list[Any]:
     """Evaluate a direction of operands and edges, and return its results."""
     return PRODUCT.bind(*args, call=call)
 
 
-def _abstract(*args: Any, call: Call) -> list[Any]:
+def _abstract(*args: Any, call: ProductCall) -> list[Any]:
     """Check shapes and types of the operands, and return shapes and types of the results."""
     operands, _, _ = call.split(args)
     x, y = operands[:2]
@@ -99,7 +99,7 @@ def _abstract(*args: Any, call: Call) -> list[Any]:
     return [jax.core.ShapedArray(call.shape(name, x, y), x.dtype) for name in call.writes]
 
 
-def _lower(ctx: Any, *args: Any, call: Call) -> Any:
+def _lower(ctx: Any, *args: Any, call: ProductCall) -> Any:
     """Compile the kernels and call the handler with their files."""
     register(TARGET)
     keys = CONVOLUTIONS[call.direction] if call.convolution else (call.direction,)
@@ -110,18 +110,18 @@ def _lower(ctx: Any, *args: Any, call: Call) -> Any:
     return rule(ctx, *args, direction=call.direction, kernels=files, shared=call.problem.shared_weights)
 
 
-def _tangent(*args: Any, call: Call) -> list[Any]:
+def _tangent(*args: Any, call: ProductCall) -> list[Any]:
     operands, edges, along = call.split(args)
     results = TANGENTS[call.direction](call.calls(edges), operands, along)
     return list(results) if isinstance(results, tuple) else [results]
 
 
-def _jvp(primals: Arrays, tangents: Arrays, *, call: Call) -> tuple[list[Any], list[Any]]:
+def _jvp(primals: Arrays, tangents: Arrays, *, call: ProductCall) -> tuple[list[Any], list[Any]]:
     along = [ad.instantiate_zeros(t) for t in tangents[: len(call.reads)]]
     return PRODUCT.bind(*primals, call=call), TANGENT.bind(*primals, *along, call=call)
 
 
-def _jvp_of_tangent(primals: Arrays, tangents: Arrays, *, call: Call) -> tuple[list[Any], list[Any]]:
+def _jvp_of_tangent(primals: Arrays, tangents: Arrays, *, call: ProductCall) -> tuple[list[Any], list[Any]]:
     operands, edges, along = call.split(primals)
     of_operands, _, of_along = call.split(tangents)
 
@@ -132,7 +132,7 @@ def _jvp_of_tangent(primals: Arrays, tangents: Arrays, *, call: Call) -> tuple[l
     return jax.jvp(function, (*operands, *along), tuple(changes))
 
 
-def _transpose(cotangents: Arrays, *args: Any, call: Call) -> list[Any]:
+def _transpose(cotangents: Arrays, *args: Any, call: ProductCall) -> list[Any]:
     """Transpose a product in the one operand in which it is linear here; the value of this operand has no effect."""
     operands, edges, _ = call.split(args)
     values = [jnp.zeros(a.aval.shape, a.aval.dtype) if ad.is_undefined_primal(a) else a for a in operands]
@@ -141,7 +141,7 @@ def _transpose(cotangents: Arrays, *args: Any, call: Call) -> list[Any]:
     return [g if ad.is_undefined_primal(a) else None for g, a in zip(gradients, operands)] + [None] * len(edges)
 
 
-def _transpose_of_tangent(cotangents: Arrays, *args: Any, call: Call) -> list[Any]:
+def _transpose_of_tangent(cotangents: Arrays, *args: Any, call: ProductCall) -> list[Any]:
     operands, edges, along = call.split(args)
     cotangents = [ad.instantiate_zeros(ct) for ct in cotangents]
     gradients = GRADIENTS[call.direction](call.calls(edges), operands, cotangents)
@@ -149,7 +149,7 @@ def _transpose_of_tangent(cotangents: Arrays, *args: Any, call: Call) -> list[An
     return [None] * (len(operands) + len(edges)) + of_along
 
 
-def _batched(primitive: Any, args: Arrays, dims: Sequence[Any], *, call: Call) -> tuple[list[Any], list[int]]:
+def _batched(primitive: Any, args: Arrays, dims: Sequence[Any], *, call: ProductCall) -> tuple[list[Any], list[int]]:
     """Evaluate all samples as rows of one call, or, if samples have gradients of shared weights, one after another."""
     count = next(a.shape[d] for a, d in zip(args, dims) if d is not None)
     front = [a if d is None else jnp.moveaxis(a, d, 0) for a, d in zip(args, dims)]
@@ -173,7 +173,7 @@ def _batched(primitive: Any, args: Arrays, dims: Sequence[Any], *, call: Call) -
     return [r.reshape(count, n, *r.shape[1:]) for r, n in zip(results, rows)], [0] * len(results)
 
 
-def _abstract_tangent(*args: Any, call: Call) -> list[Any]:
+def _abstract_tangent(*args: Any, call: ProductCall) -> list[Any]:
     operands, edges, _ = call.split(args)
     return _abstract(*operands, *edges, call=call)
 

@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
-from trnqc.cg.jax.primitives import Call, bind
+from trnqc.cg.jax.primitives import ProductCall, bind
 from trnqc.cg.jax.storage import widened
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.problem.text import text_of
@@ -66,7 +66,7 @@ class TensorProduct:
         own = not self.problem.shared_weights
         lead = _common(x, y, *[w] * own)
         x, y, *ws = (jnp.broadcast_to(a, (*lead, a.shape[-1])).reshape(prod(lead), -1) for a in (x, y, *[w] * own))
-        (z,) = bind(Call("forward", self._text), x, y, *ws or [w])
+        (z,) = bind(ProductCall("forward", self._text), x, y, *ws or [w])
         return z.reshape(*lead, self.problem.dims[2]).astype(dtype)
 
 
@@ -137,7 +137,7 @@ class TensorProductConv:
                 )
         if edges[0].dtype != edges[1].dtype:
             raise EdgeIndexError(f"expected rows and cols of one type, found {edges[0].dtype} and {edges[1].dtype}")
-        (z,) = bind(Call("forward", self._text, True, self.kahan), x, y, w, *edges)
+        (z,) = bind(ProductCall("forward", self._text, True, self.kahan), x, y, w, *edges)
         return z.astype(dtype)
 
 

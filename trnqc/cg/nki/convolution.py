@@ -18,9 +18,9 @@ import numpy as np
 from nki_kernels.cg.blocks import SENDER_DEPTH, P, range_of
 from nki_kernels.cg.windows import Sorted, choose, windows_of
 from trnqc.backends.nki.device import NkiDevice
-from trnqc.cg.nki.paths import Block, Term, blocks_of, require_fit, to_ir_mul, to_mul_ir
-from trnqc.cg.nki.rows import Rows
-from trnqc.cg.problem.graph import Graph, Order
+from trnqc.cg.nki.paths import PathBlock, Term, blocks_of, require_fit, to_ir_mul, to_mul_ir
+from trnqc.cg.nki.rows import RowOperations
+from trnqc.cg.problem.graph import EdgeGraph, Order
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.errors import OperandError
@@ -31,20 +31,20 @@ ADDRESSES = 1 << 31
 KEPT_MATRICES = 4
 
 
-class Convolution:
+class NkiConvolution:
     """The directions of a convolution on one device; shared weights are repeated for every edge.
 
     Tables of edges are computed on the host and kept on the device for as long as their graph exists. Raises
     UnsupportedMode (only uvu is known), UnsupportedError or MemoryLimit for a problem that the kernels cannot compute.
     """
 
-    def __init__(self, problem: TPProblem, device: NkiDevice, rows: Rows) -> None:
+    def __init__(self, problem: TPProblem, device: NkiDevice, rows: RowOperations) -> None:
         self.problem, self.device, self.rows = problem, device, rows
         self.blocks = blocks_of(problem, device.target)
-        self._tables: weakref.WeakKeyDictionary[Graph, dict[Any, Any]] = weakref.WeakKeyDictionary()
+        self._tables: weakref.WeakKeyDictionary[EdgeGraph, dict[Any, Any]] = weakref.WeakKeyDictionary()
         self._matrices = functools.lru_cache(maxsize=KEPT_MATRICES * max(1, len(self.blocks)))(self._put_matrices)
 
-    def evaluate(self, direction: str, graph: Graph, operands: Sequence[Any]) -> tuple[Any, ...]:
+    def evaluate(self, direction: str, graph: EdgeGraph, operands: Sequence[Any]) -> tuple[Any, ...]:
         """Return the results of a direction for the float32 operands that `DIRECTIONS` lists.
 
         Raises OperandError for NaN, infinity, or 2^31 elements and more; MemoryLimit or UnsupportedError if gradients
@@ -71,7 +71,7 @@ class Convolution:
                 row = int(np.flatnonzero(~finite.reshape(len(finite), -1).all(axis=1))[0])
                 raise OperandError(f"{name}: expected finite numbers, found NaN or infinity in row {row}")
 
-    def _forward(self, graph: Graph, x: Any, y: Any, w: Any) -> tuple[Any]:
+    def _forward(self, graph: EdgeGraph, x: Any, y: Any, w: Any) -> tuple[Any]:
         z = self.rows.zeros(x, graph.n_nodes, self.problem.dims[2])
         operands = self._operands(graph, x, y, w) if graph.n_edges and self.blocks else ()
         for n in range(len(self.blocks) if operands else 0):
@@ -82,7 +82,7 @@ class Convolution:
             z[:, columns] = result[: graph.n_nodes, columns]
         return (self._reordered(z, self._orders[5]),)
 
-    def _backward(self, graph: Graph, x: Any, y: Any, w: Any, gz: Any) -> tuple[Any, ...]:
+    def _backward(self, graph: EdgeGraph, x: Any, y: Any, w: Any, gz: Any) -> tuple[Any, ...]:
         problem = self.problem
         require_fit(problem, self.blocks, self.device.target, backward=True)
         gx, gy = self.rows.zeros(x, *x.shape), self.rows.zeros(y, *y.shape)
@@ -104,7 +104,9 @@ class Convolution:
         gx, gy = self._reordered(gx, self._orders[3]), self._reordered(gy, self._orders[4])
         return gx, gy, self.rows.total(gw) if problem.shared_weights else gw
 
-    def _double(self, graph: Graph, x: Any, y: Any, w: Any, gz: Any, ggx: Any, ggy: Any, ggw: Any) -> tuple[Any, ...]:
+    def _double(
+        self, graph: EdgeGraph, x: Any, y: Any, w: Any, gz: Any, ggx: Any, ggy: Any, ggw: Any
+    ) -> tuple[Any, ...]:
         """Compute the double backward by the gradients at (ggx, y, w), (x, ggy, w) and (x, y, ggw).
 
         Paths without weights have no term with ggw, as `Direction.terms` says.
@@ -119,9 +121,9 @@ class Convolution:
         return gx, gy, gw, ggz
 
     @cached_property
-    def _weighted(self) -> Convolution:
+    def _weighted(self) -> NkiConvolution:
         """The convolution of the paths that have weights."""
-        return Convolution(self.problem.weighted_part(), self.device, self.rows)
+        return NkiConvolution(self.problem.weighted_part(), self.device, self.rows)
 
     @cached_property
     def _orders(self) -> tuple[Any, ...]:
@@ -140,7 +142,7 @@ class Convolution:
         )
         return [(self.rows.index(z), self.rows.index(y), self.rows.index(w)) for z, y, w in columns]
 
-    def _operands(self, graph: Graph, x: Any, y: Any, w: Any) -> tuple[Any, ...]:
+    def _operands(self, graph: EdgeGraph, x: Any, y: Any, w: Any) -> tuple[Any, ...]:
         """Return x, y and w on the device, in the orders of the kernels and with weights for every edge."""
         x, y = self._reordered(x, self._orders[0]), self._reordered(y, self._orders[1])
         if self.problem.weight_numel == 0:
@@ -153,7 +155,7 @@ class Convolution:
         """Return rows with their columns in another order; None stands for the order that they have."""
         return rows if order is None else self.rows.contiguous(rows[:, order])
 
-    def _windows(self, graph: Graph, n: int, backward: bool) -> tuple[int, int, tuple[Any, ...]]:
+    def _windows(self, graph: EdgeGraph, n: int, backward: bool) -> tuple[int, int, tuple[Any, ...]]:
         """Return the window of a block, the receivers of all windows, and tables and couplings on the device."""
         kept = self._tables.setdefault(graph, {})
         if (n, backward) not in kept:
@@ -161,7 +163,7 @@ class Convolution:
         window, nodes, tables = kept[n, backward]
         return window, nodes, (*tables, self._matrices(n, window, backward))
 
-    def _put_windows(self, graph: Graph, block: Block, backward: bool) -> tuple[int, int, tuple[Any, ...]]:
+    def _put_windows(self, graph: EdgeGraph, block: PathBlock, backward: bool) -> tuple[int, int, tuple[Any, ...]]:
         edges, cores = _edges(graph.by_receiver), self.device.cores
         window, depth = choose(edges, block.terms, block.results, backward, self.device.target)
         windows = [windows_of(edges, window, depth, cores)]
@@ -182,7 +184,7 @@ def _edges(order: Order) -> Sorted:
     return Sorted(order.edges, order.starts, order.far)
 
 
-def _result_columns(block: Block) -> np.ndarray:
+def _result_columns(block: PathBlock) -> np.ndarray:
     columns = [z0 + step * np.arange(d)[:, None] + np.arange(width) for z0, step, d, width in block.results]
     return np.concatenate([part.ravel() for part in columns])
 

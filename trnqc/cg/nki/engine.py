@@ -10,9 +10,9 @@ import numpy as np
 from trnqc.backends import devices
 from trnqc.backends.nki.accuracy import require_accuracy
 from trnqc.cg.engine import Engine
-from trnqc.cg.nki.convolution import Convolution
+from trnqc.cg.nki.convolution import NkiConvolution
 from trnqc.cg.nki.rows import ArrayRows
-from trnqc.cg.problem.graph import Graph
+from trnqc.cg.problem.graph import EdgeGraph
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.directions import DIRECTIONS
 from trnqc.errors import InputError, OperandError, UnsupportedError, UnsupportedPrecision
@@ -24,7 +24,7 @@ BACKENDS = ("simulator", "neuron")
 class NkiEngine(Engine):
     """An engine for NumPy arrays in float32, whose convolutions run as NKI kernels on the "simulator" or "neuron".
 
-    Raises as `Convolution` does, and InputError for another backend, UnsupportedPrecision for another dtype,
+    Raises as `NkiConvolution` does, and InputError for another backend, UnsupportedPrecision for another dtype,
     BackendUnavailable without a device. The gradients take more memory than the convolution, so that they alone can
     raise MemoryLimit. The kernels multiply features of all edges of a tile by zero where the features belong to other
     receivers. NaN and infinity would therefore spread, and are refused with OperandError.
@@ -36,10 +36,10 @@ class NkiEngine(Engine):
         if problem.dtype not in (None, "float32"):
             raise UnsupportedPrecision(f"NKI kernels compute in float32; found a problem of dtype {problem.dtype}")
         self.problem = problem
-        self.convolution = Convolution(problem, devices(backend)[0], ArrayRows())
+        self.convolution = NkiConvolution(problem, devices(backend)[0], ArrayRows())
 
     def _evaluate(
-        self, name: str, operands: Sequence[Any], graph: Graph | None = None, out: Any = None
+        self, name: str, operands: Sequence[Any], graph: EdgeGraph | None = None, out: Any = None
     ) -> tuple[Any, ...]:
         if graph is None:
             raise UnsupportedError("NKI kernels compute convolutions over a graph; found a batch of products")
@@ -52,7 +52,7 @@ class NkiEngine(Engine):
             place[...] = result
         return tuple(out)
 
-    def _check(self, direction: str, operands: Sequence[Any], graph: Graph) -> None:
+    def _check(self, direction: str, operands: Sequence[Any], graph: EdgeGraph) -> None:
         rows = {"x": graph.n_nodes, "y": graph.n_edges, "w": graph.n_edges, "z": graph.n_nodes}
         for name, operand in zip(DIRECTIONS[direction].reads, operands, strict=True):
             shape = self.problem.shape_of(name, rows[name[-1]])

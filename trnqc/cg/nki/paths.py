@@ -16,7 +16,7 @@ import numpy as np
 
 from nki_kernels.cg.blocks import COLUMNS, RUN, P, range_of
 from nki_kernels.cg.memory import fits, sbuf_bytes, usable_bytes, widest_window
-from trnqc.cg.problem.instructions import Instruction
+from trnqc.cg.problem.instructions import PathInstruction
 from trnqc.cg.problem.irreps import Irreps
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.coupling import by_pair
@@ -32,7 +32,7 @@ MATRICES = 64
 
 
 @dataclass(frozen=True)
-class Block:
+class PathBlock:
     """The part of a tensor product that one launch computes.
 
     Terms are sorted by their channel of y; no other block has these slots of z, or parts of their channels. `paths` has
@@ -62,7 +62,7 @@ class Block:
 
 
 @cache
-def blocks_of(problem: TPProblem, target: str = "trn2") -> tuple[Block, ...]:
+def blocks_of(problem: TPProblem, target: str = "trn2") -> tuple[PathBlock, ...]:
     """Divide a problem into blocks whose gradients fit the chip, as far as this is possible.
 
     Raises UnsupportedMode for other paths than uvu; UnsupportedError for degrees whose couplings do not fit the
@@ -73,7 +73,7 @@ def blocks_of(problem: TPProblem, target: str = "trn2") -> tuple[Block, ...]:
             raise UnsupportedMode(f"NKI kernels: expected paths of mode uvu, found {path.connection_mode}")
         if max(problem.degrees(path)) > (P - 1) // 2:
             raise UnsupportedError(f"NKI kernels: expected degrees up to {(P - 1) // 2}, found {problem.degrees(path)}")
-    blocks: list[Block] = []
+    blocks: list[PathBlock] = []
     for unit in (unit for slot in range(len(problem.irreps_out)) for unit in _units(problem, slot)):
         joined = _joined(blocks[-1], unit) if blocks else None
         if joined is not None and _may_be_joined(joined, target):
@@ -85,7 +85,7 @@ def blocks_of(problem: TPProblem, target: str = "trn2") -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def require_fit(problem: TPProblem, blocks: Sequence[Block], target: str, backward: bool = False) -> None:
+def require_fit(problem: TPProblem, blocks: Sequence[PathBlock], target: str, backward: bool = False) -> None:
     """Check that the tiles of all blocks fit the chip, in windows of one receiver with one tile of edges.
 
     Raises MemoryLimit if tiles take more SBUF than the chip has, and UnsupportedError if gradients of the columns of y
@@ -109,13 +109,13 @@ def require_fit(problem: TPProblem, blocks: Sequence[Block], target: str, backwa
             )
 
 
-def _slot_of(problem: TPProblem, block: Block) -> str:
+def _slot_of(problem: TPProblem, block: PathBlock) -> str:
     first = block.results[0][0]
     slots = zip(problem.irreps_out, problem.slices3, strict=True)
     return next(str(irrep) for irrep, place in slots if place.start <= first < place.stop)
 
 
-def _may_be_joined(block: Block, target: str) -> bool:
+def _may_be_joined(block: PathBlock, target: str) -> bool:
     return (
         _columns(block) <= COLUMNS
         and block.matrices <= MATRICES
@@ -123,15 +123,15 @@ def _may_be_joined(block: Block, target: str) -> bool:
     )
 
 
-def _columns(block: Block) -> int:
+def _columns(block: PathBlock) -> int:
     return sum(term[4] * term[7] for term in block.terms)
 
 
-def _joined(block: Block, unit: Block) -> Block:
+def _joined(block: PathBlock, unit: PathBlock) -> PathBlock:
     """Return a block with the paths and results of both."""
     paths = (*block.paths, *(key for key in unit.paths if key not in block.paths))
     terms = [(*term[:8], len(block.results), _position(paths, unit.paths, term[9])) for term in unit.terms]
-    return Block((*block.terms, *terms), (*block.results, *unit.results), paths)
+    return PathBlock((*block.terms, *terms), (*block.results, *unit.results), paths)
 
 
 def _position(paths: tuple[Key, ...], own: tuple[Key, ...], first: int) -> int:
@@ -140,11 +140,11 @@ def _position(paths: tuple[Key, ...], own: tuple[Key, ...], first: int) -> int:
     return sum(2 * d[0] + 1 for d, _ in paths[: paths.index(starts[first])])
 
 
-def _sorted(block: Block) -> Block:
+def _sorted(block: PathBlock) -> PathBlock:
     return replace(block, terms=tuple(sorted(block.terms)))
 
 
-def _units(problem: TPProblem, slot: int) -> list[Block]:
+def _units(problem: TPProblem, slot: int) -> list[PathBlock]:
     """Return a slot of z as blocks of as many channels as fit."""
     paths = [path for path in problem.instructions if path.i_out == slot]
     columns = sum(problem.irreps_in1[p.i_in1].ir.dim * problem.irreps_in2[p.i_in2].mul for p in paths)
@@ -162,7 +162,7 @@ def _units(problem: TPProblem, slot: int) -> list[Block]:
     return [_unit(problem, slot, paths, u, end - u) for u, end in pairwise(cuts)]
 
 
-def _unit(problem: TPProblem, slot: int, paths: list[Instruction], u: int, width: int) -> Block:
+def _unit(problem: TPProblem, slot: int, paths: list[PathInstruction], u: int, width: int) -> PathBlock:
     keys = tuple(dict.fromkeys((problem.degrees(path), path.path_weight) for path in paths))
     terms = []
     for path in paths:
@@ -175,7 +175,7 @@ def _unit(problem: TPProblem, slot: int, paths: list[Instruction], u: int, width
             y = (y0 + v * two.ir.dim, two.ir.dim)
             terms.append((*y, x0, one.mul, one.ir.dim, w0, two.mul, width, 0, matrix))
     out = problem.irreps_out[slot]
-    return Block(tuple(terms), ((problem.slices3[slot].start + u, out.mul, out.ir.dim, width),), keys)
+    return PathBlock(tuple(terms), ((problem.slices3[slot].start + u, out.mul, out.ir.dim, width),), keys)
 
 
 def to_ir_mul(irreps: Irreps, layout: str) -> np.ndarray | None:

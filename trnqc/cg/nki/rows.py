@@ -9,7 +9,7 @@ import numpy as np
 from trnqc.backends.nki.device import NkiDevice
 
 
-class Rows(Protocol):
+class RowOperations(Protocol):
     """Operations on operands that NumPy and PyTorch write differently."""
 
     def index(self, columns: np.ndarray) -> Any:
@@ -42,7 +42,7 @@ class Rows(Protocol):
 
 
 class ArrayRows:
-    """`Rows` for NumPy arrays. Sums over rows are accumulated in float64."""
+    """`RowOperations` for NumPy arrays. Sums over rows are accumulated in float64."""
 
     def index(self, columns: np.ndarray) -> np.ndarray:
         return columns
@@ -67,7 +67,7 @@ class ArrayRows:
 
 
 class TensorRows:
-    """`Rows` for tensors of a Trainium device. Sums over rows are in float32, because the chip has no float64."""
+    """`RowOperations` for tensors of a Trainium device. Sums over rows are in float32: the chip has no float64."""
 
     def __init__(self, device: NkiDevice) -> None:
         self.device = device

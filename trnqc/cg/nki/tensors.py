@@ -14,14 +14,14 @@ from trnqc.backends.neuron.device import NeuronDevice
 from trnqc.backends.neuron.tensors import TensorDevice
 from trnqc.backends.nki.accuracy import require_accuracy
 from trnqc.backends.nki.launch import launched_on_host
-from trnqc.cg.nki.convolution import Convolution
+from trnqc.cg.nki.convolution import NkiConvolution
 from trnqc.cg.nki.rows import TensorRows
-from trnqc.cg.problem.graph import KEPT, Graph, graph_of
+from trnqc.cg.problem.graph import KEPT, EdgeGraph, graph_of
 from trnqc.cg.problem.text import problem_of
 from trnqc.errors import InputError
 
 # Recent lists of edges: their state, references to the tensors, and the graph.
-_kept: list[tuple[Any, tuple[weakref.ref[Any], ...], Graph]] = []
+_kept: list[tuple[Any, tuple[weakref.ref[Any], ...], EdgeGraph]] = []
 
 
 def takes(device: Any, backend: str) -> bool:
@@ -50,15 +50,15 @@ def evaluate(direction: str, text: str, operands: Sequence[Any], edges: Sequence
 
 
 @functools.lru_cache(maxsize=1024)
-def _convolution(text: str, device: Any) -> Convolution:
+def _convolution(text: str, device: Any) -> NkiConvolution:
     where = TensorDevice(device)
-    return Convolution(problem_of(text), where, TensorRows(where))
+    return NkiConvolution(problem_of(text), where, TensorRows(where))
 
 
-def graph_of_tensors(rows: Any, cols: Any, n_nodes: int) -> Graph:
+def graph_of_tensors(rows: Any, cols: Any, n_nodes: int) -> EdgeGraph:
     """Return the graph of int64 edges [E], from a cache if the same tensors have not been written to since.
 
-    Raises EdgeIndexError as `Graph` does.
+    Raises EdgeIndexError as `EdgeGraph` does.
     """
     ends = (rows, cols)
     if any(end.is_inference() for end in ends):  # These tensors do not count how often they are written to.
@@ -73,7 +73,7 @@ def graph_of_tensors(rows: Any, cols: Any, n_nodes: int) -> Graph:
     return graph
 
 
-def _read(ends: tuple[Any, Any], n_nodes: int) -> Graph:
+def _read(ends: tuple[Any, Any], n_nodes: int) -> EdgeGraph:
     rows, cols = (end.cpu().numpy() for end in ends)
     return graph_of(rows, cols, n_nodes)
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from trnqc.cg.problem.irreps import Irrep, Irreps
-from trnqc.cg.problem.polynomials import Monomial, Node, coupled, horner, monomials
+from trnqc.cg.problem.polynomials import HornerNode, Monomial, coupled, horner, monomials
 from trnqc.errors import InputError, IrrepsError, OperandError
 
 # Coefficients of a coupling tensor in single precision that are smaller than this, relative to the largest, are zeros
@@ -28,7 +28,7 @@ NOISE = 1e-5
 
 
 @dataclass(frozen=True)
-class Weights:
+class DegreeWeights:
     """The weights of one degree of one output slot: `count` weights of a channel, from number `start` on."""
 
     output: int
@@ -73,13 +73,13 @@ class ContractionProblem:
         return sum(slot.ir.dim for slot in self.irreps_in), sum(slot.ir.dim for slot in self.irreps_out)
 
     @cached_property
-    def weights(self) -> tuple[Weights, ...]:
+    def weights(self) -> tuple[DegreeWeights, ...]:
         """The weights of a channel by output and degree. Like in MACE, there is at least one for every degree."""
         weights, start = [], 0
         for output, correlation in enumerate(self.correlation):
             for degree in range(1, correlation + 1):
                 count = max(1, len(self._coupled(output, degree)))
-                weights.append(Weights(output, degree, start, count))
+                weights.append(DegreeWeights(output, degree, start, count))
                 start += count
         return tuple(weights)
 
@@ -89,7 +89,7 @@ class ContractionProblem:
         return self.weights[-1].start + self.weights[-1].count
 
     @cached_property
-    def components(self) -> tuple[Node, ...]:
+    def components(self) -> tuple[HornerNode, ...]:
         """The polynomial of every component of the results in Horner's form."""
         dim, nodes = self.dims[0], []
         for output, slot in enumerate(self.irreps_out):

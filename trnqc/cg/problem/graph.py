@@ -35,7 +35,7 @@ class Order:
 
 
 @dataclass(frozen=True, eq=False)
-class Graph:
+class EdgeGraph:
     """A directed graph of int64 arrays [E]; nodes without edges, loops, and repeated edges are allowed.
 
     Raises EdgeIndexError for arrays of another type or unequal lengths, or node numbers outside 0 .. n_nodes - 1.
@@ -71,19 +71,19 @@ class Graph:
         return f"{self.n_nodes} nodes, {self.n_edges} edges"
 
 
-_kept: list[Graph] = []
+_kept: list[EdgeGraph] = []
 _guard = threading.Lock()
 
 
-def graph_of(rows: np.ndarray, cols: np.ndarray, n_nodes: int) -> Graph:
-    """Return the graph of these edges, from the cache if it is recent. Raises EdgeIndexError as `Graph` does."""
+def graph_of(rows: np.ndarray, cols: np.ndarray, n_nodes: int) -> EdgeGraph:
+    """Return the graph of these edges, from the cache if it is recent. Raises EdgeIndexError as `EdgeGraph` does."""
     with _guard:
         for n, known in enumerate(_kept):
             if known.n_nodes == n_nodes and _equal(known.rows, rows) and _equal(known.cols, cols):
                 _kept.append(_kept.pop(n))
                 return known
     # Copy the arrays, since the caller may overwrite them.
-    graph = Graph(_frozen(rows), _frozen(cols), n_nodes)
+    graph = EdgeGraph(_frozen(rows), _frozen(cols), n_nodes)
     with _guard:
         _kept.append(graph)
         del _kept[:-KEPT]

@@ -12,7 +12,7 @@ from trnqc.errors import InstructionError, UnsupportedMode
 
 
 @dataclass(frozen=True)
-class Instruction:
+class PathInstruction:
     """A path: slot i_in1 of x times slot i_in2 of y, added to slot i_out of z.
 
     `path_weight` includes all normalisation, as in e3nn after the square root; `path_shape` is the shape of the
@@ -39,7 +39,7 @@ class Instruction:
         return slice(self.weight_offset, self.weight_offset + self.weight_numel)
 
 
-def paths_of(instructions: Any, slots: tuple[Irreps, ...]) -> tuple[Instruction, ...]:
+def paths_of(instructions: Any, slots: tuple[Irreps, ...]) -> tuple[PathInstruction, ...]:
     """Check instructions, as `TPProblem` takes them, and convert them to paths with their weight offsets.
 
     The path weights are those of the instructions. Raises InstructionError for slots that do not exist, broken
@@ -58,7 +58,7 @@ def paths_of(instructions: Any, slots: tuple[Irreps, ...]) -> tuple[Instruction,
     return tuple(paths)
 
 
-def _path(n: int, raw: Any, slots: tuple[Irreps, ...]) -> Instruction:
+def _path(n: int, raw: Any, slots: tuple[Irreps, ...]) -> PathInstruction:
     """Return instruction number n as a path with weight offset 0, after its selection rules are checked."""
     if not isinstance(raw, tuple | list) or len(raw) not in (5, 6):
         raise InstructionError(
@@ -85,4 +85,4 @@ def _path(n: int, raw: Any, slots: tuple[Irreps, ...]) -> Instruction:
         raise InstructionError(f"instruction {n}: {mode} {fault}")
     shape = MODES[mode].shape(one.mul, two.mul, three.mul)
     i_in1, i_in2, i_out = map(int, which)
-    return Instruction(i_in1, i_in2, i_out, mode, bool(has_weight), float(path_weight), shape, 0)
+    return PathInstruction(i_in1, i_in2, i_out, mode, bool(has_weight), float(path_weight), shape, 0)

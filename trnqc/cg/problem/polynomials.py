@@ -77,14 +77,14 @@ def _multiplied(dim: int, degree: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Node:
+class HornerNode:
     """A polynomial in Horner's form, c + sum of x[i] times another node over the children (i, node).
 
     All i differ; `monomial` is the one whose coefficient in the whole polynomial is c, or None if c is zero.
     """
 
     monomial: Monomial | None
-    children: tuple[tuple[int, Node], ...] = ()
+    children: tuple[tuple[int, HornerNode], ...] = ()
 
     @property
     def degree(self) -> int:
@@ -99,7 +99,7 @@ class Node:
             yield from node.monomials()
 
 
-def horner(terms: Iterable[Monomial]) -> Node:
+def horner(terms: Iterable[Monomial]) -> HornerNode:
     """Return a polynomial with these monomials in Horner's form.
 
     At every node, the component that occurs in most of the remaining monomials is factored out first (Ceberio and
@@ -108,7 +108,7 @@ def horner(terms: Iterable[Monomial]) -> Node:
     return _factored([(m, m) for m in terms])
 
 
-def _factored(terms: list[tuple[Monomial, Monomial]]) -> Node:
+def _factored(terms: list[tuple[Monomial, Monomial]]) -> HornerNode:
     """Return the node of terms, each of which is (the monomial as a factor of the node, the whole monomial)."""
     whole = next((m for rest, m in terms if not rest), None)
     rest = [term for term in terms if term[0]]
@@ -119,7 +119,7 @@ def _factored(terms: list[tuple[Monomial, Monomial]]) -> Node:
         divided = [(_without(m, most), name) for m, name in rest if most in m]
         rest = [term for term in rest if most not in term[0]]
         children.append((most, _factored(divided)))
-    return Node(whole, tuple(children))
+    return HornerNode(whole, tuple(children))
 
 
 def _without(m: Monomial, i: int) -> Monomial:

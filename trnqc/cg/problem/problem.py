@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
-from trnqc.cg.problem.instructions import Instruction, paths_of
+from trnqc.cg.problem.instructions import PathInstruction, paths_of
 from trnqc.cg.problem.irreps import Irreps
 from trnqc.cg.problem.normalisation import one_of, path_weights, variances_of
 from trnqc.errors import InputError, UnsupportedPrecision
@@ -41,7 +41,7 @@ class TPProblem:
         Irreps as text, as e3nn's or OpenEquivariance's objects, or as (multiplicity, (l, parity)) pairs.
     instructions : iterable of tuples
         (i_in1, i_in2, i_out, mode, has_weight[, path_weight = 1]), mode one of uvw, uvu, uvv, uuw, uuu, uvuv, ``uvu<v``
-        and ``u<vw``. The attribute contains `Instruction` objects, whose path_weight includes the normalisation.
+        and ``u<vw``. The attribute contains `PathInstruction` objects, whose path_weight includes the normalisation.
     in1_var, in2_var, out_var : sequence of float, optional
         Variances of the slots, 1 by default.
     irrep_normalization : {"component", "norm", "none"}
@@ -72,7 +72,7 @@ class TPProblem:
     irreps_in1: Irreps
     irreps_in2: Irreps
     irreps_out: Irreps
-    instructions: tuple[Instruction, ...]
+    instructions: tuple[PathInstruction, ...]
     shared_weights: bool
     layout: str
     dtype: str | None
@@ -127,7 +127,7 @@ class TPProblem:
     def _set(
         self,
         slots: tuple[Irreps, ...],
-        paths: tuple[Instruction, ...],
+        paths: tuple[PathInstruction, ...],
         shared_weights: bool,
         layout: str,
         dtype: Any,
@@ -152,7 +152,7 @@ class TPProblem:
         """Return the problem without the paths that have no weights; its product is linear in the weights."""
         return self._with(tuple(path for path in self.instructions if path.has_weight), {})
 
-    def _with(self, paths: tuple[Instruction, ...], options: dict[str, Any]) -> TPProblem:
+    def _with(self, paths: tuple[PathInstruction, ...], options: dict[str, Any]) -> TPProblem:
         options = {name: getattr(self, name) for name in OPTIONS} | options
         return _problem((self.irreps_in1, self.irreps_in2, self.irreps_out), paths, **options)
 
@@ -194,7 +194,7 @@ class TPProblem:
         """Slices of the slots in z."""
         return self.irreps_out.slices
 
-    def degrees(self, path: Instruction) -> tuple[int, int, int]:
+    def degrees(self, path: PathInstruction) -> tuple[int, int, int]:
         """Return the degrees l1, l2 and l3 of a path."""
         one, two, three = self.irreps_in1[path.i_in1], self.irreps_in2[path.i_in2], self.irreps_out[path.i_out]
         return one.ir.l, two.ir.l, three.ir.l
@@ -239,7 +239,7 @@ def normalised(irreps: Iterable[Any], instructions: Iterable[Sequence[Any]], **o
     return _problem(slots, paths_of(instructions, slots), **options)
 
 
-def _problem(slots: tuple[Irreps, ...], paths: tuple[Instruction, ...], **options: Any) -> TPProblem:
+def _problem(slots: tuple[Irreps, ...], paths: tuple[PathInstruction, ...], **options: Any) -> TPProblem:
     problem = object.__new__(TPProblem)
     problem._set(slots, paths, **options)
     return problem

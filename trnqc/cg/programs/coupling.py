@@ -23,7 +23,7 @@ Components = Mapping[int, Value] | Sequence[Value]
 
 
 @dataclass(frozen=True)
-class Coupling:
+class CouplingMatrix:
     """The nonzero A[i, k] as (value, sign); elements that are equal up to their sign have the same value."""
 
     elements: Mapping[Pair, tuple[Value, int]]
@@ -42,17 +42,19 @@ class Coupling:
         """Return start + sum_k A[i, k] h[k]."""
         return dot([(a, h[k]) for (q, k), a in self._signed() if q == i], start, dtype=self.dtype)
 
-    def scaled(self, b: Builder, factor: Value) -> Coupling:
+    def scaled(self, b: Builder, factor: Value) -> CouplingMatrix:
         """Return the coupling times a factor, with one multiplication for each different value."""
         values = dict.fromkeys(value for value, _ in self.elements.values())
         scaled = {value: b.let("wa", factor * value) for value in values}
-        return Coupling({pair: (scaled[value], sign) for pair, (value, sign) in self.elements.items()}, self.dtype)
+        return CouplingMatrix(
+            {pair: (scaled[value], sign) for pair, (value, sign) in self.elements.items()}, self.dtype
+        )
 
     def _signed(self) -> Iterable[tuple[Pair, Value]]:
         return ((pair, value if sign > 0 else -value) for pair, (value, sign) in self.elements.items())
 
 
-def sum_of_products(pairs: Iterable[tuple[Coupling, Components]], k: int, start: Value | None = None) -> Value:
+def sum_of_products(pairs: Iterable[tuple[CouplingMatrix, Components]], k: int, start: Value | None = None) -> Value:
     """Return start + sum of P(x, y)_k over pairs of a coupling and a channel of x."""
     for coupling, x in pairs:
         start = coupling.product(x, k, start)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
-class Term:
+class DirectionTerm:
     """One term M(w', t) with t = sum of P(x', y') over `products`.
 
     A path without weights has no term with w' = ``ggw``. P is differentiated `at` (x', y'): the gradient h of t
@@ -31,11 +31,11 @@ class Term:
 
 
 # Terms of z and its gradients.
-FIRST = (Term("w", (("x", "y"),), ("x", "y")),)
+FIRST = (DirectionTerm("w", (("x", "y"),), ("x", "y")),)
 # Terms of the derivative of z along (ggx, ggy, ggw), and of its gradients.
 SECOND = (
-    Term("w", (("ggx", "y"), ("x", "ggy")), ("ggx", "ggy")),
-    Term("ggw", (("x", "y"),), ("x", "y")),
+    DirectionTerm("w", (("ggx", "y"), ("x", "ggy")), ("ggx", "ggy")),
+    DirectionTerm("ggw", (("x", "y"),), ("x", "y")),
 )
 
 
@@ -86,7 +86,7 @@ class Direction:
         """Return the operands of one kind (x, y, w or z) that are read."""
         return tuple(name for name in self.reads if name[-1] == kind)
 
-    def terms(self, weighted: bool) -> tuple[Term, ...]:
+    def terms(self, weighted: bool) -> tuple[DirectionTerm, ...]:
         """Return the terms of a path with or without weights."""
         terms = SECOND if self.double else FIRST
         return terms if weighted else terms[:1]

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from trnqc.cg.problem.contraction import ContractionProblem
-from trnqc.cg.problem.polynomials import Monomial, Node
+from trnqc.cg.problem.polynomials import HornerNode, Monomial
 from trnqc.gen import Value
 from trnqc.gen.build import Builder, dot
 from trnqc.gen.values import fma
@@ -53,7 +53,7 @@ def parts(problem: ContractionProblem, directions: int, terms: int) -> list[rang
 
 
 @dataclass(frozen=True)
-class Channel:
+class PolynomialChannel:
     """A channel in a program: components of x and of the directions h, and C by component of B and monomial."""
 
     b: Builder
@@ -66,11 +66,11 @@ class Channel:
         """All directions."""
         return (1 << len(self.along)) - 1
 
-    def value(self, component: int, node: Node) -> Value | None:
+    def value(self, component: int, node: HornerNode) -> Value | None:
         """Return the derivative of a component of B along all directions; None if it is zero."""
         return _Walk(self, component, (), None).through(node, {self.all}, {}).get(self.all)
 
-    def gradient(self, component: int, node: Node, gb: Value, gx: Sequence[Value], add: Add | None) -> None:
+    def gradient(self, component: int, node: HornerNode, gb: Value, gx: Sequence[Value], add: Add | None) -> None:
         """Add the derivatives of gb times the value: to gx, and for each coefficient by `add`."""
         _Walk(self, component, gx, add).through(node, set(), {self.all: gb})
 
@@ -79,12 +79,12 @@ class Channel:
 class _Walk:
     """A walk through the polynomial of a component of B."""
 
-    channel: Channel
+    channel: PolynomialChannel
     component: int
     gx: Sequence[Value]
     add: Add | None
 
-    def through(self, node: Node, wanted: set[Directions], adjoints: Derivatives) -> dict[Directions, Value]:
+    def through(self, node: HornerNode, wanted: set[Directions], adjoints: Derivatives) -> dict[Directions, Value]:
         """Add what a node and those below it contribute to gradients, and return its t_S for the S in `wanted`.
 
         Those that are zero are absent.
@@ -102,7 +102,7 @@ class _Walk:
                     sums[s] = b.let("t", total) if child.children else total
         return {s: b.let("t", t) if node.children else t for s, t in sums.items()}
 
-    def _constant(self, node: Node, wanted: set[Directions], adjoints: Derivatives) -> dict[Directions, Value]:
+    def _constant(self, node: HornerNode, wanted: set[Directions], adjoints: Derivatives) -> dict[Directions, Value]:
         """Return the constant of a node as the first term of t_0, and add its gradient."""
         if node.monomial is None:
             return {}
@@ -119,7 +119,7 @@ class _Walk:
     def _less_one(self, s: Directions) -> list[Directions]:
         return [s ^ 1 << d for d in range(len(self.channel.along)) if s >> d & 1]
 
-    def _adjoints(self, i: int, child: Node, adjoints: Derivatives) -> dict[Directions, Value]:
+    def _adjoints(self, i: int, child: HornerNode, adjoints: Derivatives) -> dict[Directions, Value]:
         """Return the adjoints of the child of x[i], for sets of no more directions than its degree."""
         sets = {part for s in adjoints for part in (s, *self._less_one(s)) if part.bit_count() <= child.degree}
         result = {}

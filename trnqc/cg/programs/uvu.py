@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from trnqc.cg.programs.coupling import Components, Coupling, sum_of_products
-from trnqc.cg.programs.directions import Direction, Term
+from trnqc.cg.programs.coupling import Components, CouplingMatrix, sum_of_products
+from trnqc.cg.programs.directions import Direction, DirectionTerm
 from trnqc.gen import Value
 from trnqc.gen.build import Builder
 from trnqc.gen.values import fma
@@ -41,14 +41,14 @@ class Slopes:
 
 
 @dataclass(frozen=True)
-class Channel:
+class UvuChannel:
     """One channel of a path in a direction.
 
     Parameters
     ----------
     b : Builder
     direction : Direction
-    a : mapping of str to Coupling
+    a : mapping of str to CouplingMatrix
         Couplings of y and ggy.
     x : mapping of str to {int: Value}
         Components of x and ggx. `inputs` also accepts a part of the components.
@@ -62,7 +62,7 @@ class Channel:
 
     b: Builder
     direction: Direction
-    a: Mapping[str, Coupling]
+    a: Mapping[str, CouplingMatrix]
     x: Mapping[str, Mapping[int, Value]]
     weights: Mapping[str, Value]
     dim: int
@@ -70,7 +70,7 @@ class Channel:
     _weighted: dict[str, dict[int, Value]] = field(default_factory=dict)
 
     @property
-    def _terms(self) -> tuple[Term, ...]:
+    def _terms(self) -> tuple[DirectionTerm, ...]:
         return self.direction.terms(bool(self.weights))
 
     def outputs(self, add: Add) -> None:

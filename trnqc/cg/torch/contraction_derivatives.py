@@ -18,7 +18,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Calls:
+class ContractionCalls:
     """Calls of both operators for the same nodes; `of_c` says whether gradients of the coefficients are needed."""
 
     apply: Callable[..., Any]

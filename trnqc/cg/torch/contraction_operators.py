@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from trnqc.cg.problem.contraction import ContractionProblem, problem_of_text
-from trnqc.cg.torch.contraction_derivatives import Calls
+from trnqc.cg.torch.contraction_derivatives import ContractionCalls
 from trnqc.cg.torch.engines import contraction_engine_of, cuda_contraction_engine, no_engine
 from trnqc.cg.torch.family import Family
 from trnqc.cg.torch.operators import as_array
@@ -144,7 +144,7 @@ class ContractionFamily(Family):
         self, name: str, saved: Sequence[Tensor], options: Sequence[Any], grad_outputs: Sequence[Tensor | None]
     ) -> tuple[Any, ...]:
         c, x, along, *_, elements = saved
-        calls = Calls(self.apply, elements, options[0], options[1])
+        calls = ContractionCalls(self.apply, elements, options[0], options[1])
         if name == "value":
             (gb,) = grad_outputs
             return (*calls.gradient_of_value(c, x, along, gb), None, None) if gb is not None else (None,) * 5
@@ -157,7 +157,7 @@ class ContractionFamily(Family):
     ) -> Any:
         *operands, elements = saved
         along = [torch.zeros_like(t) if h is None else h for t, h in zip(operands, tangents)]
-        calls = Calls(self.apply, elements, options[0], True)
+        calls = ContractionCalls(self.apply, elements, options[0], True)
         if name == "value":
             return calls.tangent_of_value(*operands, *along)
         gx, gc = calls.tangent_of_gradient(*operands, *along)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from trnqc.cg.cuda.device_graph import DeviceGraph
-from trnqc.cg.derivatives import GRADIENTS, TANGENTS, Calls
+from trnqc.cg.derivatives import GRADIENTS, TANGENTS, ProductCalls
 from trnqc.cg.problem.graph import graph_of
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.problem.text import problem_of, weighted_part
@@ -38,7 +38,7 @@ NAMES = DIRECTIONS["double_backward"].reads
 
 
 @dataclass(frozen=True)
-class Sizes:
+class RowCounts:
     """Numbers of rows of x, y and z: nodes, edges and nodes in a convolution, the batch size for each otherwise."""
 
     x: Any
@@ -50,7 +50,7 @@ class Sizes:
         return problem.shape_of(name, self.y if name[-1] == "w" else getattr(self, name[-1]))
 
 
-def check(problem: TPProblem, tensors: Sequence[Tensor], sizes: Sizes) -> None:
+def check(problem: TPProblem, tensors: Sequence[Tensor], sizes: RowCounts) -> None:
     """Check the operands.
 
     Raises OperandError for another shape, dtype, layout or device than expected, and UnsupportedPrecision for other
@@ -92,15 +92,15 @@ def _shape_text(name: str, expected: tuple[Any, ...]) -> str:
     return f"[{'edges' if name[-1] in 'yw' else 'rows'}, {expected[1]}]"
 
 
-def _sizes(tensors: Sequence[Tensor], edges: Sequence[Tensor]) -> Sizes:
+def _sizes(tensors: Sequence[Tensor], edges: Sequence[Tensor]) -> RowCounts:
     for name, tensor in zip(NAMES[:2], tensors):
         if tensor.dim() != 2:
             raise OperandError(f"{name}: expected two dimensions, found {list(tensor.shape)}")
     if edges:
         check_edges(tensors[0], *edges)
-        return Sizes(tensors[0].shape[0], edges[0].shape[0], tensors[0].shape[0])
+        return RowCounts(tensors[0].shape[0], edges[0].shape[0], tensors[0].shape[0])
     batch = tensors[0].shape[0]
-    return Sizes(batch, batch, batch)
+    return RowCounts(batch, batch, batch)
 
 
 def _run(direction: str, tensors: Sequence[Tensor], edges: Sequence[Tensor], options: Sequence[Any]) -> Any:
@@ -241,10 +241,10 @@ class ProductFamily(Family):
         along = [torch.zeros_like(t) if h is None else h for t, h in zip(tensors, tangents)]
         return TANGENTS[direction](calls, tensors, along)
 
-    def _kept(self, direction: str, saved: Sequence[Tensor], options: Any) -> tuple[Sequence[Tensor], Calls]:
+    def _kept(self, direction: str, saved: Sequence[Tensor], options: Any) -> tuple[Sequence[Tensor], ProductCalls]:
         count, (text, *others) = len(DIRECTIONS[direction].reads), options
         tensors, edges = saved[:count], saved[count:]
-        return tensors, Calls(self.apply, (*edges, text, *others), (*edges, weighted_part(text), *others))
+        return tensors, ProductCalls(self.apply, (*edges, text, *others), (*edges, weighted_part(text), *others))
 
     def batched(self, call: Any, direction: str, count: int, dims: Sequence[Any], args: Sequence[Any]) -> Any:
         """Apply vmap to `call`: as one batch of all samples if they share no weights or nodes, else one by one."""

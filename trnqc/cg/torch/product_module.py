@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trnqc.cg.problem.instructions import Instruction
+from trnqc.cg.problem.instructions import PathInstruction
 from trnqc.cg.problem.irreps import Irreps
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.problem.text import text_of
@@ -55,7 +55,7 @@ class ProductModule(nn.Module):
         return self.problem.weight_numel
 
     @property
-    def instructions(self) -> tuple[Instruction, ...]:
+    def instructions(self) -> tuple[PathInstruction, ...]:
         """The paths of the problem."""
         return self.problem.instructions
 

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from trnqc.cli.tables import facts, times_table
 from trnqc.mp2.result import MP2Result
-from trnqc.mp2.result_parts import Comparison, Pairs, Run, System
+from trnqc.mp2.result_parts import BackendComparison, PairRun, Pairs, System
 
 
 def brief(result: MP2Result) -> str:
@@ -120,7 +120,7 @@ def _how(result: MP2Result) -> Table:
     return facts("Pair step", _where(result.run) | {"selected because": result.run.note, "estimated error": estimate})
 
 
-def _where(run: Run) -> dict[str, str]:
+def _where(run: PairRun) -> dict[str, str]:
     return {
         "backend": run.backend,
         "ran on": run.ran_on,
@@ -130,7 +130,7 @@ def _where(run: Run) -> dict[str, str]:
     }
 
 
-def _comparison(main: MP2Result, other: Comparison) -> Group:
+def _comparison(main: MP2Result, other: BackendComparison) -> Group:
     title = f"Same factors on {other.run.backend} ({other.run.precision}), {other.seconds:.2f} s"
     table = Table(title="Energies / Hartree", title_justify="left", title_style="bold")
     table.add_column("")

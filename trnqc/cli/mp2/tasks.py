@@ -24,7 +24,7 @@ from trnqc.interfaces.counterpoise import check_fragments, counterpoise, parse_f
 from trnqc.interfaces.energy import Energy
 from trnqc.interfaces.extrapolation import ExtrapolatedEnergy, cardinal_numbers, extrapolate
 from trnqc.interfaces.extxyz import write_extxyz
-from trnqc.interfaces.optimization import Step, optimize
+from trnqc.interfaces.optimization import GeometryStep, optimize
 from trnqc.interfaces.optimization_page import page
 from trnqc.interfaces.surface import Surface
 from trnqc.mp2.execution import Progress
@@ -138,9 +138,9 @@ def _gradient(args: argparse.Namespace, job: Job, progress: Progress | None, ran
 def _optimum(
     args: argparse.Namespace, job: Job, progress: Progress | None, console: Console, ranks: Ranks = ALONE
 ) -> Outcome:
-    steps: list[Step] = []
+    steps: list[GeometryStep] = []
 
-    def record(number: int, step: Step) -> None:
+    def record(number: int, step: GeometryStep) -> None:
         steps.append(step)
         if progress:
             progress("geometry", number, 0)
@@ -171,7 +171,7 @@ def _optimum(
     return replace(last, tables=Group(last.tables, steps_table(optimum), positions_table(final)), plain=plain)
 
 
-def _plain_step(step: Step) -> dict[str, Any]:
+def _plain_step(step: GeometryStep) -> dict[str, Any]:
     return {
         "coordinates": step.geometry.coordinates,
         "energy": step.energy,

@@ -28,7 +28,7 @@ from trnqc.interfaces.mean_field.page import page
 from trnqc.interfaces.mean_field.result import SCFResult
 from trnqc.interfaces.mean_field.run import check_tasks
 from trnqc.interfaces.mean_field.run import run as run_job
-from trnqc.interfaces.optimization import Step
+from trnqc.interfaces.optimization import GeometryStep
 
 add_arguments = add_options
 
@@ -66,9 +66,9 @@ class _Steps:
     """Prints the steps of an optimisation, and writes the trajectory after each."""
 
     def __init__(self, args: argparse.Namespace, console: Console) -> None:
-        self.args, self.console, self.steps = args, console, list[Step]()
+        self.args, self.console, self.steps = args, console, list[GeometryStep]()
 
-    def __call__(self, number: int, step: Step) -> None:
+    def __call__(self, number: int, step: GeometryStep) -> None:
         change = step.energy - self.steps[-1].energy if self.steps else 0.0
         self.steps.append(step)
         if not self.args.quiet:

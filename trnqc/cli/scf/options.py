@@ -9,7 +9,7 @@ from trnqc.cli.molecule_options import add_geometry, add_geometry_tasks, add_lim
 from trnqc.cli.mp2.jobs import check_target, positive
 from trnqc.errors import InputError
 from trnqc.host.memory import parse_memory
-from trnqc.interfaces.mean_field.job import SOLVENT_MODELS, Job
+from trnqc.interfaces.mean_field.job import SOLVENT_MODELS, MeanFieldJob
 from trnqc.interfaces.mean_field.run import Tasks
 from trnqc.mp2.reference.molecule import load_geometries
 from trnqc.mp2.reference.orbitals import REFERENCES
@@ -40,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _files(output)
 
 
-def jobs_from(args: argparse.Namespace) -> tuple[Job, ...]:
+def jobs_from(args: argparse.Namespace) -> tuple[MeanFieldJob, ...]:
     """The jobs that the options describe, one for each frame of the file. Raises InputError, MoleculeError."""
     for option in ("json", "xyz", "trajectory", "html", "molden"):
         check_target(f"--{option}", getattr(args, option))
@@ -56,7 +56,7 @@ def jobs_from(args: argparse.Namespace) -> tuple[Job, ...]:
     if (args.tda or args.triplets) and not args.tddft:
         raise InputError("--tda and --triplets describe the excited states of --tddft N, which is missing")
     return tuple(
-        Job(
+        MeanFieldJob(
             geometry=geometry,
             basis=args.basis,
             xc=args.xc,

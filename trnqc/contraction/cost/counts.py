@@ -17,12 +17,12 @@ def _monomial(powers: Mapping[str, int]) -> Monomial:
 
 
 @dataclass(frozen=True)
-class Count:
+class MonomialSum:
     """A sum of monomials with rational factors; powers may be negative, as in V^2 B^-2.
 
     Examples
     --------
-    >>> n, v = Count.symbol("N"), Count.symbol("V", 2)
+    >>> n, v = MonomialSum.symbol("N"), MonomialSum.symbol("V", 2)
     >>> print(6 * n**2 + v)
     6 N^2 + V^2
     >>> (6 * n**2 + v).at({"N": 10, "V": 3})
@@ -32,38 +32,38 @@ class Count:
     terms: tuple[tuple[Monomial, Fraction], ...] = ()
 
     @staticmethod
-    def of(terms: Iterable[tuple[Monomial, Fraction]]) -> Count:
+    def of(terms: Iterable[tuple[Monomial, Fraction]]) -> MonomialSum:
         """Return the sum of (monomial, factor)."""
         total: dict[Monomial, Fraction] = {}
         for monomial, factor in terms:
             total[monomial] = total.get(monomial, Fraction(0)) + factor
-        return Count(tuple(sorted((m, f) for m, f in total.items() if f)))
+        return MonomialSum(tuple(sorted((m, f) for m, f in total.items() if f)))
 
     @staticmethod
-    def number(value: int | Fraction) -> Count:
+    def number(value: int | Fraction) -> MonomialSum:
         """Return a constant."""
-        return Count.of([((), Fraction(value))])
+        return MonomialSum.of([((), Fraction(value))])
 
     @staticmethod
-    def symbol(name: str, power: int = 1) -> Count:
+    def symbol(name: str, power: int = 1) -> MonomialSum:
         """Return a power of a symbol."""
-        return Count.of([(_monomial({name: power}), Fraction(1))])
+        return MonomialSum.of([(_monomial({name: power}), Fraction(1))])
 
     @staticmethod
-    def product(symbols: Iterable[str]) -> Count:
+    def product(symbols: Iterable[str]) -> MonomialSum:
         """Return the monomial of the given symbols, each to the power of its number of occurrences."""
         powers: dict[str, int] = {}
         for symbol in symbols:
             powers[symbol] = powers.get(symbol, 0) + 1
-        return Count.of([(_monomial(powers), Fraction(1))])
+        return MonomialSum.of([(_monomial(powers), Fraction(1))])
 
-    def __add__(self, other: Count) -> Count:
-        return Count.of((*self.terms, *other.terms))
+    def __add__(self, other: MonomialSum) -> MonomialSum:
+        return MonomialSum.of((*self.terms, *other.terms))
 
-    def __mul__(self, other: Count | int | Fraction) -> Count:
-        if not isinstance(other, Count):
-            other = Count.number(other)
-        return Count.of(
+    def __mul__(self, other: MonomialSum | int | Fraction) -> MonomialSum:
+        if not isinstance(other, MonomialSum):
+            other = MonomialSum.number(other)
+        return MonomialSum.of(
             (_monomial({s: dict(m).get(s, 0) + dict(n).get(s, 0) for s, _ in (*m, *n)}), f * g)
             for m, f in self.terms
             for n, g in other.terms
@@ -71,14 +71,14 @@ class Count:
 
     __rmul__ = __mul__
 
-    def __pow__(self, power: int) -> Count:
+    def __pow__(self, power: int) -> MonomialSum:
         """Return any power of a monomial, or a non-negative power of a sum."""
         if len(self.terms) == 1:
             ((monomial, factor),) = self.terms
-            return Count.of([(_monomial({s: p * power for s, p in monomial}), factor**power)])
+            return MonomialSum.of([(_monomial({s: p * power for s, p in monomial}), factor**power)])
         if power < 0:
             raise InputError(f"only a monomial has a power {power}; found {self}")
-        result = Count.number(1)
+        result = MonomialSum.number(1)
         for _ in range(power):
             result = result * self
         return result

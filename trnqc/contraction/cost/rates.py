@@ -1,6 +1,6 @@
 """The speed of this machine in what contractions consist of: matrix products, copies, and the start of each.
 
-    ~0.3 s of small NumPy calls, once on each machine ─► Rates, kept in the user's cache directory ─► estimates
+    ~0.3 s of small NumPy calls, once on each machine ─► OperationRates, kept in the user's cache directory ─► estimates
 
 Times are those of the threads that NumPy's BLAS uses in this process. No measured shape is taken from a contraction, so
 estimates from these rates are predictions.
@@ -30,7 +30,7 @@ NEAR, FAR = 2**15, 2**23
 
 
 @dataclass(frozen=True)
-class Rates:
+class OperationRates:
     """Seconds of elementary operations.
 
     A product [m, k] [k, n] takes call + m n k multiply_add + (m k + k n) panel + m n result. Copying an element takes
@@ -63,7 +63,7 @@ class Rates:
 
 
 # Relative rates in units of moving one element, which are the same on every machine, so that plans are too.
-RELATIVE_RATES = Rates(
+RELATIVE_RATES = OperationRates(
     call=START,
     multiply_add=MULTIPLY_ADD,
     panel=25 * MULTIPLY_ADD,
@@ -77,9 +77,9 @@ RELATIVE_RATES = Rates(
 
 
 @cache
-def machine_rates() -> Rates:
+def machine_rates() -> OperationRates:
     """Return the rates of this machine, measured now unless the user's cache has them."""
-    return kept_rates("contraction", Rates, measured_rates)
+    return kept_rates("contraction", OperationRates, measured_rates)
 
 
 @cache
@@ -90,11 +90,11 @@ def cache_levels() -> tuple[tuple[str, int], ...]:
     return tuple(largest) if len(largest) == 2 else (("L3", 2**22), ("L2", 2**17))
 
 
-def measured_rates() -> Rates:
+def measured_rates() -> OperationRates:
     """Return the rates, measured now."""
     near, turned_near = (_copy(NEAR, turned) for turned in (False, True))
     far, turned_far = (_copy(FAR, turned) for turned in (False, True))
-    return Rates(*_products(), near, far, turned_near, turned_far, _step())
+    return OperationRates(*_products(), near, far, turned_near, turned_far, _step())
 
 
 def _least(work: Callable[[], object], times: int = 3) -> float:

@@ -13,7 +13,7 @@ from functools import cached_property
 from math import prod
 
 from trnqc.contraction.distribute.placement import COPY, FIRST, Grid, Placement, combined, moved, placements
-from trnqc.contraction.tree import Node, Tree, union
+from trnqc.contraction.tree import Tree, TreeNode, union
 from trnqc.errors import InputError
 from trnqc.expression.operand import Leaf
 
@@ -25,7 +25,7 @@ class Placed:
     Operands are read as `wanted` and stored as `sources`, None for functions and results of other steps.
     """
 
-    node: Node
+    node: TreeNode
     loops: Placement
     result: Placement
     wanted: tuple[Placement, ...]
@@ -33,7 +33,7 @@ class Placed:
 
 
 @dataclass(frozen=True)
-class Distribution:
+class TreeDistribution:
     """The steps of a tree, producers first, on a grid of processors, with the placement of the result.
 
     `cost` is the estimated time in multiply-adds, `volume` the elements received by all processors together, and
@@ -67,7 +67,7 @@ def _text(where: Placement | None) -> str:
     return f"<{','.join(where or ())}>"
 
 
-def distribute(tree: Tree, grid: Grid, move_cost: float = 10.0, symbols: str = COPY + FIRST) -> Distribution:
+def distribute(tree: Tree, grid: Grid, move_cost: float = 10.0, symbols: str = COPY + FIRST) -> TreeDistribution:
     """Return the cheapest distribution of a tree on a grid.
 
     Parameters
@@ -98,7 +98,7 @@ def distribute(tree: Tree, grid: Grid, move_cost: float = 10.0, symbols: str = C
     search = _Search(tree, grid, move_cost, symbols)
     table = {where: choice for where, choice in search.table(tree.root).items() if FIRST not in where}
     final, best = min(table.items(), key=lambda entry: entry[1].cost)
-    return Distribution(tree, grid, tuple(search.steps(best)), final, best.cost, best.volume, best.longest)
+    return TreeDistribution(tree, grid, tuple(search.steps(best)), final, best.cost, best.volume, best.longest)
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class _Search:
         """Extents of all labels."""
         return {label: index.extent for label, index in self.tree.indices.items()}
 
-    def table(self, item: Node | Leaf) -> dict[Placement, _Choice]:
+    def table(self, item: TreeNode | Leaf) -> dict[Placement, _Choice]:
         """Return placement of the operand -> the cheapest way to have it there."""
         return self._of_leaf(item) if isinstance(item, Leaf) else self._of_node(item)
 
@@ -156,7 +156,7 @@ class _Search:
             choices[target] = _Choice(self.move_cost * volume, volume, 0, source=source)
         return choices
 
-    def _of_node(self, node: Node) -> dict[Placement, _Choice]:
+    def _of_node(self, node: TreeNode) -> dict[Placement, _Choice]:
         """Return the table of a step's result."""
         tables = [self.table(operand) for operand in node.operands]
         choices: dict[Placement, _Choice] = {}
@@ -172,7 +172,7 @@ class _Search:
                     choices[result] = _Choice(cost, total, work + sum(x.longest for x in inputs), placed, None, inputs)
         return dict(self._after_moves(node, choices))
 
-    def _after_moves(self, node: Node, choices: dict[Placement, _Choice]) -> Iterator[tuple[Placement, _Choice]]:
+    def _after_moves(self, node: TreeNode, choices: dict[Placement, _Choice]) -> Iterator[tuple[Placement, _Choice]]:
         """Yield the table with moves after the step."""
         for target in placements(node.indices, len(self.grid), self.symbols):
             options = []
@@ -188,7 +188,7 @@ class _Search:
         along = {entry: self.grid[d] for d, entry in enumerate(where)}
         return prod(-(-self.extents[x] // along.get(x, 1)) for x in labels)
 
-    def _met(self, node: Node, loops: Placement) -> Iterator[tuple[Placement, int]]:
+    def _met(self, node: TreeNode, loops: Placement) -> Iterator[tuple[Placement, int]]:
         """Yield (placement of the result, elements received) for every way to combine partial sums."""
         states = [(loops, 0)]
         for d, entry in enumerate(loops):
@@ -200,7 +200,7 @@ class _Search:
                 ]
         yield from states
 
-    def _combined(self, node: Node, where: Placement, dimension: int, copy: bool) -> int:
+    def _combined(self, node: TreeNode, where: Placement, dimension: int, copy: bool) -> int:
         """Return the elements received when partial sums along one dimension are combined."""
         # Later dimensions still hold partial sums of all elements at every coordinate.
         now = tuple(COPY if entry in node.summed else entry for entry in where)

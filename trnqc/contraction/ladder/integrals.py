@@ -40,7 +40,7 @@ class Arena:
         return self.array[self.used - prod(shape) : self.used].reshape(shape)
 
 
-class Integrals:
+class LadderTiles:
     """Tiles of W, computed from x[q..., a, e]. Call `begin` before the first tile is requested."""
 
     def __init__(self, library: ModuleType, loops: LadderLoops, x: Array, arena: Arena, multiply: Multiply) -> None:

@@ -20,7 +20,7 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from trnqc.contraction.cost.rates import Rates
+from trnqc.contraction.cost.rates import OperationRates
 from trnqc.contraction.ladder.pattern import HALVES, Ladder, pairs
 
 # Python overhead of one tile view, in elements.
@@ -124,7 +124,7 @@ class LadderLoops:
         made = 2 * self.tile if self.ladder.x.cost else 0
         return self.arena + views + made
 
-    def seconds(self, rates: Rates) -> float:
+    def seconds(self, rates: OperationRates) -> float:
         """Return the estimated time of a run."""
         above, below, inner, free = self.ladder.extents
         mm, ll = self.upper**2, self.lower**2
@@ -245,7 +245,7 @@ def _cuts(extent: int, size: int) -> tuple[slice, ...]:
     return tuple(slice(start, min(start + size, extent)) for start in range(0, extent, size))
 
 
-def _products(rates: Rates, count: int, shape: tuple[int, int, int], work: int) -> float:
+def _products(rates: OperationRates, count: int, shape: tuple[int, int, int], work: int) -> float:
     """Return the time of so many products of at most this shape with so many multiply-adds in all."""
     full = max(count * prod(shape), 1)
     return count * (rates.call + rates.step) + work / full * count * (rates.product(*shape) - rates.call)

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from trnqc.contraction.tree import Node, Tree
+from trnqc.contraction.tree import Tree, TreeNode
 from trnqc.expression.operand import Leaf
 from trnqc.expression.symmetry import Exchange
 
@@ -115,7 +115,7 @@ def _given(tree: Tree, w: Leaf, t: Leaf, exchanges: Mapping[str, Sequence[Exchan
     known = exchanges.get(w.name, ())
     if not any(e.sign == 1 and tuple(w.indices[axis] for axis in e.order(4)) == turned for e in known):
         return None
-    own = Tree(Node(tree.root.name, tree.root.indices, (w, t)), tree.indices)
+    own = Tree(TreeNode(tree.root.name, tree.root.indices, (w, t)), tree.indices)
     return _of_amplitudes(own, w, t, (upper[0], upper[1]), (lower[0], lower[1]), (), False, exchanges)
 
 
@@ -154,8 +154,8 @@ def _with(
     inner = tuple(label for label in x.indices if label not in (*upper, *lower))
     if set(tree.root.indices) != {*upper, *free} or set(free) & {*upper, *inner} or not set(lower) <= set(t.indices):
         return None
-    w = Node(tree.nodes[0].name, (upper[0], lower[0], upper[1], lower[1]), (x, y))
-    own = Tree(Node(tree.root.name, tree.root.indices, (w, t)), tree.indices)
+    w = TreeNode(tree.nodes[0].name, (upper[0], lower[0], upper[1], lower[1]), (x, y))
+    own = Tree(TreeNode(tree.root.name, tree.root.indices, (w, t)), tree.indices)
     ends = {x.indices.index(upper[0]), x.indices.index(lower[0])}
     even = any(e.sign == 1 and len(e.pairs) == 1 and set(e.pairs[0]) == ends for e in exchanges.get(x.name, ()))
     return _of_amplitudes(own, x, t, upper, lower, inner, even, exchanges)

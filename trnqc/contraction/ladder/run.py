@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from trnqc.contraction.kernels import Gemm
-from trnqc.contraction.ladder.integrals import Arena, GivenIntegrals, Integrals, Pair, long, ordered_pairs
+from trnqc.contraction.ladder.integrals import Arena, GivenIntegrals, LadderTiles, Pair, long, ordered_pairs
 from trnqc.contraction.ladder.loops import LadderLoops
 from trnqc.contraction.ladder.pattern import HALVES, pairs
 from trnqc.contraction.products.arrays import Array, cast, require_no_transform, taken, transpose, vector
@@ -96,11 +96,11 @@ class _Run:
             for length in lengths
             for sign in HALVES
         }
-        self.integrals: Integrals | GivenIntegrals
+        self.integrals: LadderTiles | GivenIntegrals
         if loops.ladder.given:
             self.integrals = GivenIntegrals(loops, x)
         else:
-            self.integrals = Integrals(library, loops, x, self.arena, self._multiply)
+            self.integrals = LadderTiles(library, loops, x, self.arena, self._multiply)
         self.halved = self._halves_of_t(t)
         self.mark = self.arena.used
         self.raw, self.combined = self.arena.take(2 * loops.tile), self.arena.take(loops.tile)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from itertools import permutations
 
 from trnqc.contraction.memory.fusion_graph import ComputedArray
-from trnqc.contraction.memory.loop_nest import Nest
-from trnqc.contraction.products.product_plan import Layout, product_plan, row_major
+from trnqc.contraction.memory.loop_nest import FusedNest
+from trnqc.contraction.products.product_plan import LabelStrides, product_plan, row_major
 from trnqc.contraction.tree import union
 from trnqc.expression.operand import Leaf
 
 
-def inside_order(nest: Nest) -> tuple[str, ...]:
+def inside_order(nest: FusedNest) -> tuple[str, ...]:
     """Return the labels of the operand in the result's memory, axis by axis of the result."""
     assert nest.inside is not None
     root, mine = nest.fusion.tree.root.indices, nest.fusion.arrays[nest.inside].indices
@@ -20,7 +20,7 @@ def inside_order(nest: Nest) -> tuple[str, ...]:
     return tuple(label if label in mine else gone for label in root)
 
 
-def axis_orders(nest: Nest) -> dict[str, tuple[str, ...]]:
+def axis_orders(nest: FusedNest) -> dict[str, tuple[str, ...]]:
     """Return for each temporary the order of its axes, slowest first, for which its two steps are estimated fastest."""
     fusion = nest.fusion
     around = {step.name: labels for step, labels in nest.steps}
@@ -40,7 +40,7 @@ def axis_orders(nest: Nest) -> dict[str, tuple[str, ...]]:
             accumulate[name],
         ).cost
 
-    def layout(name: str) -> Layout:
+    def layout(name: str) -> LabelStrides:
         return row_major(orders[name], dict(zip(fusion.arrays[name].indices, fusion.shape(name))))
 
     if nest.inside:
@@ -59,15 +59,15 @@ def axis_orders(nest: Nest) -> dict[str, tuple[str, ...]]:
 
 
 def _operand_layouts(
-    array: ComputedArray, extent: Callable[[str], int], layout: Callable[[str], Layout]
-) -> Iterator[Layout]:
+    array: ComputedArray, extent: Callable[[str], int], layout: Callable[[str], LabelStrides]
+) -> Iterator[LabelStrides]:
     """Yield the layouts of a step's operands."""
     computed = iter(array.inputs)
     assert not isinstance(array.source, Leaf)
     for operand in array.source.operands:
         if isinstance(operand, Leaf) and not operand.cost:
             labels = union(operand.indices)
-            yield Layout(row_major(labels, {i: extent(i) for i in labels}).strides, operand.reciprocal)
+            yield LabelStrides(row_major(labels, {i: extent(i) for i in labels}).strides, operand.reciprocal)
         else:
             yield layout(next(computed))
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from itertools import product
 
-from trnqc.contraction.lower.steps import Labels, Packed, Product, Reduction, Side, Step
+from trnqc.contraction.lower.steps import AxisReduction, Labels, LoweredStep, MatrixProduct, Packed, ProductSide
 from trnqc.contraction.order.symmetric_pairs import Packing, packing, passes
-from trnqc.contraction.tree import Node, Pair, Tree, union
+from trnqc.contraction.tree import Pair, Tree, TreeNode, union
 from trnqc.expression.operand import Leaf
 from trnqc.expression.spaces import Index
 
 
-def lower(tree: Tree) -> tuple[Step, ...]:
+def lower(tree: Tree) -> tuple[LoweredStep, ...]:
     """Return one operation for each step of the tree.
 
     Operands are expected in C order, with the last of their labels fastest.
@@ -34,7 +34,7 @@ def lower(tree: Tree) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _packed(tree: Tree, node: Node, orders: Mapping[str, Labels], pairs: tuple[Pair, ...]) -> Step:
+def _packed(tree: Tree, node: TreeNode, orders: Mapping[str, Labels], pairs: tuple[Pair, ...]) -> LoweredStep:
     """Return the step over pairs of labels."""
     named = [(f"{pair.first}{'<' if pair.sign < 0 else '≤'}{pair.second}", pair) for pair in pairs]
     indices = dict(tree.indices)
@@ -46,7 +46,7 @@ def _packed(tree: Tree, node: Node, orders: Mapping[str, Labels], pairs: tuple[P
     leaves = tuple(
         Leaf(f"{operand.name}.{k}", side.packed, k) for k, (operand, side) in enumerate(zip(node.operands, sides))
     )
-    small = Tree(Node(node.name, result.packed, leaves), indices)
+    small = Tree(TreeNode(node.name, result.packed, leaves), indices)
     (step,) = lower(small)
     turned = [leaves.index(leaf) for leaf in step.operands]
     order: list[str] = []
@@ -55,21 +55,23 @@ def _packed(tree: Tree, node: Node, orders: Mapping[str, Labels], pairs: tuple[P
         order += [firsts[label].first, firsts[label].second] if label in firsts else [label]
     result = Packing(tuple(order), step.order, tuple((n, p) for n, p in named if n in step.order))
     operation = Packed(small, step, tuple(sides[k] for k in turned), result)
-    return Step(node, operation, tuple(node.operands[k] for k in turned))
+    return LoweredStep(node, operation, tuple(node.operands[k] for k in turned))
 
 
-def stored(operand: Leaf | Node, orders: Mapping[str, Labels]) -> Labels:
+def stored(operand: Leaf | TreeNode, orders: Mapping[str, Labels]) -> Labels:
     """Return the labels of an operand as it lies in memory, with diagonals taken; orders: of earlier results."""
-    return orders[operand.name] if isinstance(operand, Node) else union(operand.indices)
+    return orders[operand.name] if isinstance(operand, TreeNode) else union(operand.indices)
 
 
-def _sum(node: Node, orders: Mapping[str, Labels]) -> Step:
+def _sum(node: TreeNode, orders: Mapping[str, Labels]) -> LoweredStep:
     """Return the step that sums or copies one operand."""
     have = stored(node.operands[0], orders)
-    return Step(node, Reduction(tuple(x for x in have if x not in node.indices), node.indices), node.operands)
+    return LoweredStep(
+        node, AxisReduction(tuple(x for x in have if x not in node.indices), node.indices), node.operands
+    )
 
 
-def _product(tree: Tree, node: Node, orders: Mapping[str, Labels]) -> Step:
+def _product(tree: Tree, node: TreeNode, orders: Mapping[str, Labels]) -> LoweredStep:
     """Return the step of a product that copies least."""
     left, right = node.operands
     choices = _choices(tree, node, (left, right), orders)
@@ -77,8 +79,8 @@ def _product(tree: Tree, node: Node, orders: Mapping[str, Labels]) -> Step:
 
 
 def _choices(
-    tree: Tree, node: Node, operands: tuple[Leaf | Node, Leaf | Node], orders: Mapping[str, Labels]
-) -> Iterator[tuple[int, Step]]:
+    tree: Tree, node: TreeNode, operands: tuple[Leaf | TreeNode, Leaf | TreeNode], orders: Mapping[str, Labels]
+) -> Iterator[tuple[int, LoweredStep]]:
     """Yield (elements copied, step) for the orders of the groups of labels that operands and result suggest."""
     kept = set(node.indices)
     wishes = _wishes(tree, node)
@@ -89,10 +91,10 @@ def _choices(
         both = [x for x in a if x in b]
         if all(x in kept for x in both):
             order = node.indices if wishes is None else _grouped(node.indices, wishes)
-            sides = [Side(s, tuple(x for x in order if x in h)) for s, h in zip(sums, have)]
+            sides = [ProductSide(s, tuple(x for x in order if x in h)) for s, h in zip(sums, have)]
             own = [tuple(x for x in order if x in h and x not in both) for h in (a, b)]
             batch = tuple(x for x in order if x in both)
-            yield 0, Step(node, Product(batch, own[0], own[1], (), sides[0], sides[1], order), pair)
+            yield 0, LoweredStep(node, MatrixProduct(batch, own[0], own[1], (), sides[0], sides[1], order), pair)
             continue
         groups = {
             "batch": [x for x in both if x in kept],
@@ -107,13 +109,13 @@ def _choices(
 
 def _choice(
     tree: Tree,
-    node: Node,
-    pair: tuple[Leaf | Node, ...],
+    node: TreeNode,
+    pair: tuple[Leaf | TreeNode, ...],
     have: tuple[Labels, Labels],
     sums: list[Labels],
     chosen: tuple[Labels, ...],
     wishes: tuple[frozenset[str], ...] | None,
-) -> tuple[int, Step]:
+) -> tuple[int, LoweredStep]:
     """Return (elements copied, step) for one order of the groups."""
     batch, rows, columns, inner = chosen
     copied = 0
@@ -122,11 +124,11 @@ def _choice(
         flipped = _flipped(labels, own, inner)
         # The matrix of the right operand is inner by columns: it is flipped where columns come first.
         order = (*batch, *inner, *own) if flipped else (*batch, *own, *inner)
-        sides.append(Side(summed, order, flipped, not _lies_ready(labels, own, inner, batch)))
+        sides.append(ProductSide(summed, order, flipped, not _lies_ready(labels, own, inner, batch)))
         copied += tree.size(labels) if sides[-1].copied else 0
     order = (*batch, *rows, *columns)
     copied += _later(tree, node, order, wishes)
-    return copied, Step(node, Product(batch, rows, columns, inner, sides[0], sides[1], order), pair)
+    return copied, LoweredStep(node, MatrixProduct(batch, rows, columns, inner, sides[0], sides[1], order), pair)
 
 
 def _orders(group: list[str], guides: list[Labels]) -> list[Labels]:
@@ -157,7 +159,7 @@ def _lies_ready(labels: Labels, own: Labels, inner: Labels, batch: Labels) -> bo
     return _run(labels, own) and _run(labels, inner) and (not labels or labels[-1] not in batch)
 
 
-def _wishes(tree: Tree, node: Node) -> tuple[frozenset[str], ...] | None:
+def _wishes(tree: Tree, node: TreeNode) -> tuple[frozenset[str], ...] | None:
     """Return the groups (batch, own, inner) in which a temporary's consumer reads its labels; None for the root."""
     consumer = tree.consumer(node.name)
     if consumer is None:
@@ -173,7 +175,7 @@ def _grouped(labels: Labels, groups: tuple[frozenset[str], ...]) -> Labels:
     return tuple(x for group in groups for x in labels if x in group)
 
 
-def _later(tree: Tree, node: Node, order: Labels, wishes: tuple[frozenset[str], ...] | None) -> int:
+def _later(tree: Tree, node: TreeNode, order: Labels, wishes: tuple[frozenset[str], ...] | None) -> int:
     """Return the elements that the consumer has to copy, or the caller if the result is not in the node's order."""
     if wishes is None:
         return 0 if order == node.indices else tree.size(order)

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.contraction.lower.steps import Labels, Packed, Product, Reduction, Side, Step
+from trnqc.contraction.lower.steps import AxisReduction, Labels, LoweredStep, MatrixProduct, Packed, ProductSide
 from trnqc.contraction.products.arrays import diagonal, for_blas
-from trnqc.contraction.tree import Node, Tree
+from trnqc.contraction.tree import Tree, TreeNode
 from trnqc.expression.operand import Leaf
 
 Unary = Callable[[np.ndarray], np.ndarray]
@@ -24,7 +24,7 @@ Binary = Callable[[np.ndarray, np.ndarray], np.ndarray]
 Run = Callable[[Sequence[np.ndarray]], np.ndarray]
 
 
-def prepared(tree: Tree, steps: Sequence[Step], names: Sequence[str]) -> Run | None:
+def prepared(tree: Tree, steps: Sequence[LoweredStep], names: Sequence[str]) -> Run | None:
     """Return a function that computes the last step from arrays of the operands `names`, in this order.
 
     The arrays are plain NumPy arrays of one type with the shapes of the tree. None if a step runs over pairs of labels
@@ -36,10 +36,10 @@ def prepared(tree: Tree, steps: Sequence[Step], names: Sequence[str]) -> Run | N
     orders: dict[str, Labels] = {}
     calls = []
     for step in steps:
-        have = [orders[o.name] if isinstance(o, Node) else o.indices for o in step.operands]
+        have = [orders[o.name] if isinstance(o, TreeNode) else o.indices for o in step.operands]
         calls.append((_call(tree, step, have), tuple(places[o.name] for o in step.operands)))
         places[step.node.name], orders[step.node.name] = len(places), step.order
-    last = _arranged(steps[-1].order, Side((), steps[-1].node.indices))
+    last = _arranged(steps[-1].order, ProductSide((), steps[-1].node.indices))
     first = len(names)
 
     def run(arrays: Sequence[np.ndarray]) -> np.ndarray:
@@ -55,18 +55,18 @@ def prepared(tree: Tree, steps: Sequence[Step], names: Sequence[str]) -> Run | N
     return run
 
 
-def _divides(operand: Leaf | Node) -> bool:
+def _divides(operand: Leaf | TreeNode) -> bool:
     return isinstance(operand, Leaf) and operand.reciprocal
 
 
-def _call(tree: Tree, step: Step, have: Sequence[Labels]) -> Callable[..., np.ndarray]:
+def _call(tree: Tree, step: LoweredStep, have: Sequence[Labels]) -> Callable[..., np.ndarray]:
     """Return the function of one step; `have` are the labels of its operands as they lie in memory."""
     operation = step.operation
     have_all, diagonals = have, [_diagonal(labels) for labels in have]
     have = [tuple(dict.fromkeys(labels)) for labels in have]
-    if isinstance(operation, Reduction):
-        return _chained(diagonals[0], _arranged(have[0], Side(operation.sums, operation.order))) or _same
-    assert isinstance(operation, Product)
+    if isinstance(operation, AxisReduction):
+        return _chained(diagonals[0], _arranged(have[0], ProductSide(operation.sums, operation.order))) or _same
+    assert isinstance(operation, MatrixProduct)
     if _is_read_once(operation):
         return _loop(step, have_all)
     sides = (operation.left, operation.right)
@@ -74,13 +74,13 @@ def _call(tree: Tree, step: Step, have: Sequence[Labels]) -> Callable[..., np.nd
     return _matrices(tree, operation, a, b) if operation.inner else _elements(tree, operation, a, b)
 
 
-def _is_read_once(operation: Product) -> bool:
+def _is_read_once(operation: MatrixProduct) -> bool:
     """Whether a matrix times a vector would copy the matrix, which takes longer than the product."""
     sides = ((operation.left, operation.rows), (operation.right, operation.columns))
     return operation.kind in ("gemv", "dot") and any(side.copied and (own or not operation.rows) for side, own in sides)
 
 
-def _loop(step: Step, have: Sequence[Labels]) -> Binary:
+def _loop(step: LoweredStep, have: Sequence[Labels]) -> Binary:
     """Return a step as one loop over all labels."""
     letters = dict(zip(dict.fromkeys(label for labels in have for label in labels), ascii_letters))
     inputs, output = (["".join(letters[x] for x in labels) for labels in group] for group in (have, [step.order]))
@@ -88,7 +88,7 @@ def _loop(step: Step, have: Sequence[Labels]) -> Binary:
     return lambda a, b: np.asarray(np.einsum(text, a, b))
 
 
-def _elements(tree: Tree, operation: Product, first: Unary | None, second: Unary | None) -> Binary:
+def _elements(tree: Tree, operation: MatrixProduct, first: Unary | None, second: Unary | None) -> Binary:
     """Return the product of elements, with axes of length 1 where one operand lacks a label of the result."""
     left, right = (
         tuple(tree.extent(label) if label in side.order else 1 for label in operation.order)
@@ -102,7 +102,7 @@ def _elements(tree: Tree, operation: Product, first: Unary | None, second: Unary
     return multiply
 
 
-def _matrices(tree: Tree, operation: Product, first: Unary | None, second: Unary | None) -> Binary:
+def _matrices(tree: Tree, operation: MatrixProduct, first: Unary | None, second: Unary | None) -> Binary:
     """Return the product of stacked matrices."""
     stack = tuple(tree.extent(label) for label in operation.batch)
     rows, columns, inner = (
@@ -125,7 +125,7 @@ def _matrices(tree: Tree, operation: Product, first: Unary | None, second: Unary
     return multiply
 
 
-def _arranged(labels: Labels, side: Side) -> Unary | None:
+def _arranged(labels: Labels, side: ProductSide) -> Unary | None:
     """Return the function that sums an array over labels and turns the others into the order of a side.
 
     None if nothing is to be done.

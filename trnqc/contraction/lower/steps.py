@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trnqc.contraction.order.symmetric_pairs import Packing
-from trnqc.contraction.tree import Node, Tree
+from trnqc.contraction.tree import Tree, TreeNode
 from trnqc.expression.operand import Leaf
 
 Labels = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Side:
+class ProductSide:
     """How an operand enters a product.
 
     Labels in `sums` are summed first; the axes are then batch, own labels, inner, or if `flipped` batch, inner, own
@@ -30,7 +30,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Product:
+class MatrixProduct:
     """result[batch, rows, columns] = sum over inner of left[batch, rows, inner] right[batch, inner, columns].
 
     `order` has the labels of the result, axis by axis. Without inner labels, elements are multiplied, and the axes of
@@ -41,8 +41,8 @@ class Product:
     rows: Labels
     columns: Labels
     inner: Labels
-    left: Side
-    right: Side
+    left: ProductSide
+    right: ProductSide
     order: Labels
 
     @property
@@ -56,7 +56,7 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Reduction:
+class AxisReduction:
     """One operand summed over `sums`, with its other axes in `order`."""
 
     sums: Labels
@@ -73,7 +73,7 @@ class Packed:
     """A product that runs over pairs of labels once; in `step` and `tree` one label stands for each pair."""
 
     tree: Tree
-    step: Step
+    step: LoweredStep
     sides: tuple[Packing, ...]
     result: Packing
 
@@ -89,12 +89,12 @@ class Packed:
 
 
 @dataclass(frozen=True)
-class Step:
+class LoweredStep:
     """A node with its operation, and its operands in the order left, right of the operation."""
 
-    node: Node
-    operation: Product | Reduction | Packed
-    operands: tuple[Leaf | Node, ...]
+    node: TreeNode
+    operation: MatrixProduct | AxisReduction | Packed
+    operands: tuple[Leaf | TreeNode, ...]
 
     @property
     def order(self) -> Labels:
@@ -104,7 +104,7 @@ class Step:
     @property
     def workspace(self) -> tuple[Labels, ...]:
         """Labels of the arrays that the step creates beside its result: copies, sums and reciprocals of operands."""
-        if not isinstance(self.operation, Product):
+        if not isinstance(self.operation, MatrixProduct):
             return ()
         sides = zip((self.operation.left, self.operation.right), self.operands)
         return tuple(

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from math import prod
 
-from trnqc.contraction.memory.schedule import SMALL_SCRATCH, Schedule, schedule, schedule_within
+from trnqc.contraction.memory.schedule import SMALL_SCRATCH, TreeSchedule, schedule, schedule_within
 from trnqc.contraction.time_limit import out_of_time
-from trnqc.contraction.tree import Node, Tree, union
+from trnqc.contraction.tree import Tree, TreeNode, union
 from trnqc.errors import MemoryLimit
 from trnqc.expression.operand import Leaf
 
@@ -26,11 +26,11 @@ MOST_CUTS = 2
 
 
 @dataclass(frozen=True)
-class Pass:
+class DiskPass:
     """One loop nest over arrays on disk or in memory; a `stored` target is copied to disk by the last step."""
 
     target: str
-    schedule: Schedule
+    schedule: TreeSchedule
     stored: bool
 
     @property
@@ -87,10 +87,10 @@ class Pass:
 
 
 @dataclass(frozen=True)
-class Passes:
+class DiskPasses:
     """Passes in order; each but the last stores a temporary that a later one reads."""
 
-    passes: tuple[Pass, ...]
+    passes: tuple[DiskPass, ...]
 
     @property
     def memory(self) -> int:
@@ -119,7 +119,7 @@ class Passes:
 
 def plan_passes(
     tree: Tree, limit: int | None, on_disk: frozenset[str] = frozenset(), stored: bool = True, cut: bool = True
-) -> Passes:
+) -> DiskPasses:
     """Return the passes of least cost that hold at most `limit` elements each.
 
     Parameters
@@ -140,9 +140,9 @@ def plan_passes(
     MemoryLimit
         If no passes fit. The message states what a single pass needs at least.
     """
-    known: dict[tuple[str, frozenset[str]], Pass | MemoryLimit] = {}
+    known: dict[tuple[str, frozenset[str]], DiskPass | MemoryLimit] = {}
 
-    def one_pass(node: Node, cuts: frozenset[str]) -> Pass:
+    def one_pass(node: TreeNode, cuts: frozenset[str]) -> DiskPass:
         part = _part(tree, node, on_disk, cuts, stored or node is not tree.root)
         key = (node.name, frozenset(leaf.name for leaf in part.leaves))
         if key not in known:
@@ -152,7 +152,7 @@ def plan_passes(
             raise fitted
         return fitted
 
-    best: Passes | None = None
+    best: DiskPasses | None = None
     failure: MemoryLimit | None = None
     every = sum(tree.size(union(x.indices)) for x in tree.leaves if x.name in on_disk)
     written = tree.size(tree.root.indices) if stored else 0
@@ -163,7 +163,7 @@ def plan_passes(
             break
         try:
             names = frozenset(node.name for node in cuts)
-            passes = Passes(tuple(one_pass(node, names) for node in (*cuts, tree.root)))
+            passes = DiskPasses(tuple(one_pass(node, names) for node in (*cuts, tree.root)))
         except MemoryLimit as error:
             failure = failure or error
             continue
@@ -175,25 +175,25 @@ def plan_passes(
     return best
 
 
-def _cuts(tree: Tree) -> Iterator[tuple[Node, ...]]:
+def _cuts(tree: Tree) -> Iterator[tuple[TreeNode, ...]]:
     """Yield the temporaries to store, producers first; choices with the fewest elements come first."""
     every = [cuts for n in range(MOST_CUTS + 1) for cuts in combinations(tree.temporaries, n)]
     yield from sorted(every, key=lambda cuts: sum(tree.size(node.indices) for node in cuts))
 
 
-def _fitted(node: Node, part: Tree, limit: int | None, stored: bool) -> Pass | MemoryLimit:
+def _fitted(node: TreeNode, part: Tree, limit: int | None, stored: bool) -> DiskPass | MemoryLimit:
     """Return one pass within the limit, or the error."""
     try:
         loops = schedule(part, scratch=SMALL_SCRATCH) if limit is None else schedule_within(part, limit)
     except MemoryLimit as error:
         return error
-    return Pass(node.name, loops, stored)
+    return DiskPass(node.name, loops, stored)
 
 
-def _part(tree: Tree, top: Node, on_disk: frozenset[str], cuts: frozenset[str], stored: bool) -> Tree:
+def _part(tree: Tree, top: TreeNode, on_disk: frozenset[str], cuts: frozenset[str], stored: bool) -> Tree:
     """Return the tree of one pass: arrays on disk are functions, and a last step copies a stored result."""
 
-    def rebuilt(item: Leaf | Node) -> Leaf | Node:
+    def rebuilt(item: Leaf | TreeNode) -> Leaf | TreeNode:
         if isinstance(item, Leaf):
             return replace(item, cost=MOVE_COST) if item.name in on_disk else item
         if item.name in cuts and item is not top:
@@ -201,8 +201,8 @@ def _part(tree: Tree, top: Node, on_disk: frozenset[str], cuts: frozenset[str], 
         return replace(item, operands=tuple(rebuilt(o) for o in item.operands))
 
     root = rebuilt(top)
-    assert isinstance(root, Node)
+    assert isinstance(root, TreeNode)
     if stored:
-        root = Node(f"{top.name} on disk", top.indices, (root,))
+        root = TreeNode(f"{top.name} on disk", top.indices, (root,))
     used = {label for node in Tree(root, tree.indices).nodes for label in node.loops}
     return Tree(root, {label: index for label, index in tree.indices.items() if label in used})

@@ -14,7 +14,7 @@ from functools import cache, partial
 from itertools import product
 from math import prod
 
-from trnqc.contraction.memory.fusion_graph import ComputedArray, Fusion, arrays_of, fusible
+from trnqc.contraction.memory.fusion_graph import ComputedArray, FusedTree, arrays_of, fusible
 from trnqc.contraction.memory.loop_blocks import Blocks, merge, upward
 from trnqc.contraction.time_limit import FUSION, out_of_time
 from trnqc.contraction.tree import Tree
@@ -44,7 +44,7 @@ class Front:
     and a better fusion may exist.
     """
 
-    fusions: tuple[Fusion, ...]
+    fusions: tuple[FusedTree, ...]
     exact: bool
 
     def __str__(self) -> str:
@@ -71,10 +71,10 @@ def fusion_front(
     """
     search = _Search(tree, recompute, tiles or {}, keep)
     finals = search.solve()
-    return Front(tuple(Fusion(tree, search.choices(final), dict(tiles or {})) for final in finals), search.exact)
+    return Front(tuple(FusedTree(tree, search.choices(final), dict(tiles or {})) for final in finals), search.exact)
 
 
-def least_memory(tree: Tree) -> Fusion:
+def least_memory(tree: Tree) -> FusedTree:
     """Return the fusion, without repeated work, whose temporaries need the fewest elements."""
     return fusion_front(tree).fusions[0]
 

@@ -16,8 +16,8 @@ from functools import cached_property
 from itertools import combinations
 from math import prod
 
-from trnqc.contraction.cost.counts import Count
-from trnqc.contraction.tree import Node, Tree, union
+from trnqc.contraction.cost.counts import MonomialSum
+from trnqc.contraction.tree import Tree, TreeNode, union
 from trnqc.errors import InputError
 from trnqc.expression.operand import Leaf
 
@@ -33,7 +33,7 @@ class ComputedArray:
     indices: tuple[str, ...]
     loops: tuple[str, ...]
     cost: int
-    source: Node | Leaf
+    source: TreeNode | Leaf
     inputs: tuple[str, ...] = ()
 
     @property
@@ -54,12 +54,12 @@ def arrays_of(tree: Tree) -> tuple[ComputedArray, ...]:
         taken = names | {array.name for array in arrays}
         return next(n for n in (name, *(f"{name}'{k}" for k in range(2, len(taken) + 3))) if n not in taken)
 
-    def add(item: Node | Leaf) -> str:
+    def add(item: TreeNode | Leaf) -> str:
         if isinstance(item, Leaf):
             labels = union(item.indices)
             arrays.append(ComputedArray(free(item.name), labels, labels, item.cost, item))
         else:
-            inputs = tuple(add(o) for o in item.operands if isinstance(o, Node) or o.cost)
+            inputs = tuple(add(o) for o in item.operands if isinstance(o, TreeNode) or o.cost)
             arrays.append(ComputedArray(item.name, item.indices, item.loops, 1, item, inputs))
         return arrays[-1].name
 
@@ -81,7 +81,7 @@ class Chain:
 
 
 @dataclass(frozen=True)
-class Fusion:
+class FusedTree:
     """A tree with the indices that are fused between each array and its consumer, and the tiles of fused loops.
 
     A fused loop without a tile covers one element a turn. Raises InputError if chains overlap, an index cannot be
@@ -145,24 +145,24 @@ class Fusion:
         """Return the loops in whose every turn the array is computed again."""
         return self.fused.get(name, frozenset()) - set(self.arrays[name].loops)
 
-    def space(self, name: str, symbols: Mapping[str, str] | None = None) -> Count:
+    def space(self, name: str, symbols: Mapping[str, str] | None = None) -> MonomialSum:
         """Return the size of an array in symbols.
 
         A tile that is neither 1 nor the whole extent is symbols[label], or `B` and the label.
         """
         fused = self.fused.get(name, frozenset())
-        return Count.product(
+        return MonomialSum.product(
             symbol
             for i in self.arrays[name].indices
             for symbol in (self._tile_symbol(i, symbols) if i in fused else (self.tree.indices[i].symbol,))
         )
 
-    def time(self, name: str, symbols: Mapping[str, str] | None = None) -> Count:
+    def time(self, name: str, symbols: Mapping[str, str] | None = None) -> MonomialSum:
         """Return the multiply-adds for an array in symbols; one element of a function costs `C`."""
         array = self.arrays[name]
-        count = self.tree.count(array.loops) * (Count.symbol("C") if isinstance(array.source, Leaf) else 1)
+        count = self.tree.count(array.loops) * (MonomialSum.symbol("C") if isinstance(array.source, Leaf) else 1)
         for label in sorted(self.repeated(name)):
-            count = count * self.tree.count([label]) * Count.product(self._tile_symbol(label, symbols)) ** -1
+            count = count * self.tree.count([label]) * MonomialSum.product(self._tile_symbol(label, symbols)) ** -1
         return count
 
     def _tile_symbol(self, label: str, symbols: Mapping[str, str] | None) -> tuple[str, ...]:
@@ -205,7 +205,7 @@ class Fusion:
         return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip() for row in rows)
 
 
-def sliced(tree: Tree) -> Fusion:
+def sliced(tree: Tree) -> FusedTree:
     """Return the fusion of every index around all that is below the last step that has it.
 
     Tiles decide which of these loops remain. The scope of a chain is a whole subtree then, so this is always a loop
@@ -213,7 +213,7 @@ def sliced(tree: Tree) -> Fusion:
     """
     arrays = {array.name: array for array in arrays_of(tree)}
     fused = {name: fusible(arrays, name, recompute=True) for name in arrays}
-    return Fusion(tree, {name: labels for name, labels in fused.items() if labels})
+    return FusedTree(tree, {name: labels for name, labels in fused.items() if labels})
 
 
 def chains_of(arrays: Iterable[ComputedArray], fused: Mapping[str, frozenset[str]]) -> tuple[Chain, ...]:

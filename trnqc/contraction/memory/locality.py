@@ -16,17 +16,17 @@ from math import prod
 
 import numpy as np
 
-from trnqc.contraction.memory.fusion_graph import Fusion
-from trnqc.contraction.memory.loop_nest import Compute, Item, Loop, Nest, nest_of
+from trnqc.contraction.memory.fusion_graph import FusedTree
+from trnqc.contraction.memory.loop_nest import Compute, FusedNest, Item, TiledLoop, nest_of
 from trnqc.contraction.memory.tiles import Cost, best_tiles, one_by_one
-from trnqc.contraction.tree import Node, Tree, union
+from trnqc.contraction.tree import Tree, TreeNode, union
 from trnqc.errors import InputError
 from trnqc.expression.operand import Leaf
 from trnqc.expression.spaces import Index
 
 
 @dataclass(frozen=True)
-class Level:
+class MemoryLevel:
     """A memory: the elements it holds, and the cost of loading one, in any unit of time."""
 
     name: str
@@ -58,7 +58,7 @@ Body = tuple[Repeat | Touch, ...]
 class Locality:
     """For every level, largest first: the blocks, and the elements loaded into it."""
 
-    rows: tuple[tuple[Level, Mapping[str, int], int], ...]
+    rows: tuple[tuple[MemoryLevel, Mapping[str, int], int], ...]
 
     @property
     def cost(self) -> float:
@@ -73,7 +73,7 @@ class Locality:
         )
 
 
-def plan_blocks(nest: Nest, levels: Sequence[Level]) -> Locality:
+def plan_blocks(nest: FusedNest, levels: Sequence[MemoryLevel]) -> Locality:
     """Return the blocks of fewest loads that the search finds for every level of memory.
 
     Raises
@@ -97,11 +97,11 @@ def plan_blocks(nest: Nest, levels: Sequence[Level]) -> Locality:
 
 
 @lru_cache(maxsize=1024)
-def matrix_blocks(m: int, n: int, k: int, levels: tuple[Level, ...]) -> Locality:
+def matrix_blocks(m: int, n: int, k: int, levels: tuple[MemoryLevel, ...]) -> Locality:
     """Return the blocks of one product of matrices [m, k] [k, n]."""
     left, right = Leaf("left", ("m", "k"), 0), Leaf("right", ("k", "n"), 1)
     indices = {label: Index(label, extent, label) for label, extent in zip("mnk", (m, n, k))}
-    return plan_blocks(nest_of(Fusion(Tree(Node("product", ("m", "n"), (left, right)), indices))), levels)
+    return plan_blocks(nest_of(FusedTree(Tree(TreeNode("product", ("m", "n"), (left, right)), indices))), levels)
 
 
 def _cost(body: Body, lengths: Mapping[str, int], capacity: int) -> Cost:
@@ -154,16 +154,16 @@ def _perfect_loops(part: Repeat | Touch) -> tuple[list[tuple[str, int]], Touch]:
     return loops, part
 
 
-def body_of(nest: Nest) -> Body:
+def body_of(nest: FusedNest) -> Body:
     """Return the loops of a nest down to single elements."""
     return tuple(_converted(nest, nest.body, ()))
 
 
-def _converted(nest: Nest, items: Sequence[Item], around: tuple[str, ...]) -> Iterator[Repeat | Touch]:
+def _converted(nest: FusedNest, items: Sequence[Item], around: tuple[str, ...]) -> Iterator[Repeat | Touch]:
     """Yield items of a nest as loops down to single elements."""
     fusion = nest.fusion
     for item in items:
-        if isinstance(item, Loop):
+        if isinstance(item, TiledLoop):
             inside = tuple(_converted(nest, item.body, (*around, item.label)))
             renewed = frozenset(name for name in _names(inside) if item.label in fusion.fused.get(name, ()))
             yield Repeat(item.label, -(-item.extent // item.tile), inside, renewed)

@@ -1,6 +1,6 @@
 """The fused loop nest: loops over tiles, temporaries that are allocated and freed, and one step per array.
 
-A nest follows from a `Fusion`. It prints as pseudocode and knows its memory: every temporary has an offset in one
+A nest follows from a `FusedTree`. It prints as pseudocode and knows its memory: every temporary has an offset in one
 arena.
 """
 
@@ -12,7 +12,7 @@ from functools import cached_property
 from math import prod
 
 from trnqc.contraction.memory.arena import arena_offsets
-from trnqc.contraction.memory.fusion_graph import ComputedArray, Fusion
+from trnqc.contraction.memory.fusion_graph import ComputedArray, FusedTree
 from trnqc.expression.operand import Leaf
 
 
@@ -40,7 +40,7 @@ class Free:
 
 
 @dataclass(frozen=True)
-class Loop:
+class TiledLoop:
     """``for label in range(0, extent, tile)``."""
 
     label: str
@@ -49,17 +49,17 @@ class Loop:
     body: tuple[Item, ...]
 
 
-Item = Allocate | Compute | Free | Loop
+Item = Allocate | Compute | Free | TiledLoop
 
 
 @dataclass(frozen=True)
-class Nest:
+class FusedNest:
     """The loop nest of a fusion with its outermost items in order.
 
     `inside` is the temporary that lies in the memory of the result (see `inner_operand`).
     """
 
-    fusion: Fusion
+    fusion: FusedTree
     body: tuple[Item, ...]
     inside: str | None = None
 
@@ -100,9 +100,9 @@ class Nest:
     def _lines(self, items: Sequence[Item], depth: int) -> Iterator[str]:
         for item in items:
             text = "    " * depth
-            if isinstance(item, Loop) and item.tile >= item.extent:
+            if isinstance(item, TiledLoop) and item.tile >= item.extent:
                 yield from self._lines(item.body, depth)
-            elif isinstance(item, Loop):
+            elif isinstance(item, TiledLoop):
                 step = f" step {item.tile}" if item.tile > 1 else ""
                 yield f"{text}for {item.label} in 0..{item.extent - 1}{step}:"
                 yield from self._lines(item.body, depth + 1)
@@ -136,7 +136,7 @@ class Nest:
         return f"{text}, in place" if self.inside in array.inputs else text
 
 
-def inner_operand(fusion: Fusion) -> str | None:
+def inner_operand(fusion: FusedTree) -> str | None:
     """Return the temporary that may lie in the memory of the result, None if there is none.
 
     It shares no loop with the last step, and has all labels of the result except one, in whose place it has a label
@@ -153,28 +153,28 @@ def inner_operand(fusion: Fusion) -> str | None:
     return name if tree.size(gone) <= tree.size(new) else None
 
 
-def nest_of(fusion: Fusion, inside: str | None = None) -> Nest:
+def nest_of(fusion: FusedTree, inside: str | None = None) -> FusedNest:
     """Return the loop nest of a fusion.
 
     Of two producers beside each other, the one comes first whose temporaries exceed its result by more.
     """
     body: list[Item | _Open] = []
     _Builder(fusion).emit(fusion.arrays[fusion.tree.root.name], (), [body])
-    return Nest(fusion, _closed(body, fusion.arrays), inside)
+    return FusedNest(fusion, _closed(body, fusion.arrays), inside)
 
 
 @dataclass
 class _Open:
     """A loop under construction."""
 
-    loop: Loop
+    loop: TiledLoop
     body: list[Item | _Open]
 
 
 class _Builder:
     """Writes the items of a nest, consumers after producers."""
 
-    def __init__(self, fusion: Fusion) -> None:
+    def __init__(self, fusion: FusedTree) -> None:
         self.fusion = fusion
 
     def emit(self, array: ComputedArray, around: tuple[str, ...], bodies: list[list[Item | _Open]]) -> None:
@@ -204,7 +204,7 @@ class _Builder:
         for labels, child in within:
             for label in labels[len(bodies) - 1 :]:
                 tile, extent = fusion.tile(label), fusion.tree.extent(label)
-                loop = _Open(Loop(label, tile, extent, ()), [])
+                loop = _Open(TiledLoop(label, tile, extent, ()), [])
                 bodies[-1].append(loop)
                 bodies.append(loop.body)
             self.emit(child, labels, bodies)
@@ -242,14 +242,14 @@ def _flat(items: Iterable[Item]) -> Iterator[Item]:
     """Yield all items of a nest in order."""
     for item in items:
         yield item
-        if isinstance(item, Loop):
+        if isinstance(item, TiledLoop):
             yield from _flat(item.body)
 
 
 def _steps(items: Iterable[Item], around: tuple[str, ...]) -> Iterator[tuple[Compute, tuple[str, ...]]]:
     """Yield every computation with the labels of the loops around it."""
     for item in items:
-        if isinstance(item, Loop):
+        if isinstance(item, TiledLoop):
             yield from _steps(item.body, (*around, item.label))
         elif isinstance(item, Compute):
             yield item, around

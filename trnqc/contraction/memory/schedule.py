@@ -1,6 +1,6 @@
 """Schedules: which loops to fuse, which work to repeat and which tiles to keep, so that a memory limit is met.
 
-    tree ─ fusion_front ─► fusions, with and without repeated work ─ best_tiles ─► tiles within the limit ─► Schedule
+tree ─ fusion_front ─► fusions, with and without repeated work ─ best_tiles ─► tiles within the limit ─► TreeSchedule
 
 A limit that no schedule meets is an error that states the least memory possible.
 """
@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from trnqc.contraction.memory.fusion import fusion_front
-from trnqc.contraction.memory.fusion_graph import Fusion, sliced
-from trnqc.contraction.memory.loop_nest import Nest, inner_operand, nest_of
+from trnqc.contraction.memory.fusion_graph import FusedTree, sliced
+from trnqc.contraction.memory.loop_nest import FusedNest, inner_operand, nest_of
 from trnqc.contraction.memory.tiled_loops import Goal, TiledLoops
 from trnqc.contraction.memory.tiles import Tiles, best_tiles
 from trnqc.contraction.products.slices import LEAST_SCRATCH
@@ -35,22 +35,22 @@ CANDIDATES = 4
 
 
 @dataclass(frozen=True)
-class Schedule:
+class TreeSchedule:
     """How a tree is computed within a limit.
 
     Attributes
     ----------
-    nest : Nest
+    nest : FusedNest
         The fused loops with their tiles and the arena of temporaries.
     scratch : int
         Elements for copies of operands, beside the arena.
     """
 
-    nest: Nest
+    nest: FusedNest
     scratch: int
 
     @property
-    def fusion(self) -> Fusion:
+    def fusion(self) -> FusedTree:
         """The fused loops with their tiles."""
         return self.nest.fusion
 
@@ -75,7 +75,7 @@ class Schedule:
         )
 
 
-def schedule(tree: Tree, limit: int | None = None, scratch: int = 0, goal: Goal = "time") -> Schedule:
+def schedule(tree: Tree, limit: int | None = None, scratch: int = 0, goal: Goal = "time") -> TreeSchedule:
     """Return the schedule of least estimated time that holds at most `limit` elements, scratch included.
 
     Parameters
@@ -98,9 +98,9 @@ def schedule(tree: Tree, limit: int | None = None, scratch: int = 0, goal: Goal 
     -----
     If the time limit is reached before all fusions are examined, the whole tree in tiles is one more candidate.
     """
-    plain = nest_of(Fusion(tree))
+    plain = nest_of(FusedTree(tree))
     if limit is None or plain.arena + scratch <= limit:
-        return Schedule(plain, scratch)
+        return TreeSchedule(plain, scratch)
     room = limit - scratch
     forms = _forms(tree, scratch)
     if out_of_time("loops that steps share", FUSION):
@@ -110,7 +110,7 @@ def schedule(tree: Tree, limit: int | None = None, scratch: int = 0, goal: Goal 
         raise ElementLimit(tree.root.name, min(int(form.arena(form.uniform(1))[0]) for form in forms) + scratch, limit)
     guessed = sorted(fitting, key=lambda form: form.guess(room, goal))[:CANDIDATES]
     best = _Search(tree, room, scratch, goal).best(guessed)
-    return Schedule(best.form.tiled(best.tiles), scratch)
+    return TreeSchedule(best.form.tiled(best.tiles), scratch)
 
 
 class ElementLimit(MemoryLimit):
@@ -131,7 +131,7 @@ class ElementLimit(MemoryLimit):
         return f"the temporaries of {self.name}" + (" and the results that are held meanwhile" if self.taken else "")
 
 
-def schedule_within(tree: Tree, limit: int) -> Schedule:
+def schedule_within(tree: Tree, limit: int) -> TreeSchedule:
     """Return `schedule` with parts of the limit set aside for copies of operands and for NumPy's buffers."""
     free = limit - _reserved(limit)
     scratch = min(free // 5, LARGE_SCRATCH)
@@ -155,20 +155,20 @@ def _reserved(limit: int) -> int:
 def _forms(tree: Tree, scratch: int) -> list[TiledLoops]:
     """Return the candidates: every fusion, also with a temporary in the memory of the result."""
     forms = [TiledLoops(fusion) for fusion in _fusions(tree)]
-    name = inner_operand(Fusion(tree))
+    name = inner_operand(FusedTree(tree))
     # A block that is exchanged in place is at least as long as the axis that is summed.
     if name and scratch >= LEAST_SCRATCH + max(index.extent for index in tree.indices.values()):
         # Nothing is fused with the array in the result's memory: it is the result of the steps before it.
         top = next(node for node in tree.nodes if node.name == name)
         labels = {label for node in Tree(top, tree.indices).nodes for label in node.loops}
         before = Tree(top, {label: index for label, index in tree.indices.items() if label in labels})
-        forms += [TiledLoops(Fusion(tree, fusion.fused), name, scratch) for fusion in _fusions(before)]
+        forms += [TiledLoops(FusedTree(tree, fusion.fused), name, scratch) for fusion in _fusions(before)]
     return forms
 
 
-def _fusions(tree: Tree) -> list[Fusion]:
+def _fusions(tree: Tree) -> list[FusedTree]:
     """Return the fusions worth trying, each once."""
-    fusions: dict[tuple[tuple[str, frozenset[str]], ...], Fusion] = {}
+    fusions: dict[tuple[tuple[str, frozenset[str]], ...], FusedTree] = {}
     for recompute in (False, True):
         for tile in SEEDS:
             tiles = dict.fromkeys(tree.indices, tile)
@@ -231,7 +231,7 @@ class _Search:
         if key not in self.known:
             self.known[key] = None
             with suppress(InputError):
-                form = TiledLoops(Fusion(self.tree, shared), inside, self.scratch)
+                form = TiledLoops(FusedTree(self.tree, shared), inside, self.scratch)
                 if best := best_tiles(form.extents, form.within(self.room, self.goal)):
                     self.known[key] = _Tiled(form, *best)
         return self.known[key]

@@ -14,8 +14,8 @@ from typing import Any, Literal
 import numpy as np
 
 from trnqc.contraction.memory.arena import arenas, together
-from trnqc.contraction.memory.fusion_graph import ComputedArray, Fusion
-from trnqc.contraction.memory.loop_nest import Nest, nest_of
+from trnqc.contraction.memory.fusion_graph import ComputedArray, FusedTree
+from trnqc.contraction.memory.loop_nest import FusedNest, nest_of
 from trnqc.contraction.memory.tiles import Cost
 from trnqc.contraction.products.product_plan import MOVE, MULTIPLY_ADD, START
 from trnqc.contraction.tree import union
@@ -33,10 +33,10 @@ ADD = 2.0
 class TiledLoops:
     """One choice of fused loops with its memory, work and time as functions of tables of tile sizes.
 
-    `inside` is as of `loop_nest.Nest`; `scratch` has the elements for the blocks in which that array is exchanged.
+    `inside` is as of `loop_nest.FusedNest`; `scratch` has the elements for the blocks in which that array is exchanged.
     """
 
-    def __init__(self, fusion: Fusion, inside: str | None = None, scratch: int = 0) -> None:
+    def __init__(self, fusion: FusedTree, inside: str | None = None, scratch: int = 0) -> None:
         self.fusion = fusion
         self.tree = fusion.tree
         self.nest = nest_of(fusion, inside)
@@ -133,9 +133,9 @@ class TiledLoops:
         sizes = [2**k for k in range(longest.bit_length() + 1)]
         return float(self.within(room, goal)(self.uniform(*sizes)).min())
 
-    def tiled(self, tiles: Mapping[str, int]) -> Nest:
+    def tiled(self, tiles: Mapping[str, int]) -> FusedNest:
         """Return the loop nest with these tiles."""
-        return nest_of(Fusion(self.tree, self.fusion.fused, dict(tiles)), self.nest.inside)
+        return nest_of(FusedTree(self.tree, self.fusion.fused, dict(tiles)), self.nest.inside)
 
 
 def _move(whole: Any) -> Any:

@@ -17,7 +17,7 @@ from typing import Any
 from trnqc.contraction.order.canonical import variants
 from trnqc.contraction.products.arrays import Array
 from trnqc.errors import ExpressionError
-from trnqc.expression.program import Program, Statement
+from trnqc.expression.program import Program, TensorStatement
 from trnqc.expression.spaces import Space
 from trnqc.expression.symmetry import Symmetry
 from trnqc.expression.terms import Factor, Tensor, Term
@@ -101,7 +101,7 @@ class _Blocker:
         self.spaces: dict[str, tuple[str, ...]] = {}
         self.names: dict[str, dict[Numbers, str]] = {}
         self.unchanged = {tensor.name: tensor for tensor in program.tensors}
-        self.statements: list[Statement] = []
+        self.statements: list[TensorStatement] = []
         for tensor in program.tensors:
             self.spaces[tensor.name] = tuple(space.name for space in tensor.spaces)
             self.names[tensor.name] = {numbers: self._named(tensor.name, numbers) for numbers in tensor.allowed}
@@ -162,7 +162,7 @@ class _Blocker:
             cuts.append((slices, block))
         return Cut(tuple(sum(part) for part in parts), tuple(cuts))
 
-    def _statement(self, statement: Statement) -> None:
+    def _statement(self, statement: TensorStatement) -> None:
         """Append the statements of all blocks of a target."""
         target = statement.target
         spaces = tuple(self.labels[label] for label in target.labels)
@@ -182,7 +182,7 @@ class _Blocker:
                 name = self.names.get(target.tensor, {}).get(numbers, name) + "′"
                 if adds:
                     terms.insert(0, Term(Fraction(1), (Factor(before[numbers], labels),)))
-            self.statements.append(Statement(Factor(name, labels), tuple(terms), adds and not reads_itself))
+            self.statements.append(TensorStatement(Factor(name, labels), tuple(terms), adds and not reads_itself))
             after[numbers] = name
         self.names[target.tensor] = after
         self.unchanged.pop(target.tensor, None)

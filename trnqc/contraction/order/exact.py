@@ -11,7 +11,7 @@ from math import inf
 
 import numpy as np
 
-from trnqc.contraction.order.network import Network, Splits, bits
+from trnqc.contraction.order.network import LabelNetwork, Splits, bits
 from trnqc.contraction.time_limit import ORDER, out_of_time
 
 # Largest number of operands of a chain for which all intervals are tried, which takes n^3 / 6 products.
@@ -20,7 +20,7 @@ CHAIN = 128
 EXACT_ORDER = "exact orders"
 
 
-def subsets(network: Network, atoms: Sequence[int], bound: float = inf) -> tuple[int, Splits] | None:
+def subsets(network: LabelNetwork, atoms: Sequence[int], bound: float = inf) -> tuple[int, Splits] | None:
     """Return (cost, order) of the cheapest way to contract disjoint parts; None if it costs more than the bound.
 
     Every set of atoms is split in every way: 3^n / 2 products. A set is dropped if its cost plus that of the step that
@@ -72,7 +72,7 @@ def subsets(network: Network, atoms: Sequence[int], bound: float = inf) -> tuple
     return int(costs[top]), splits
 
 
-def chain(network: Network) -> Splits | None:
+def chain(network: LabelNetwork) -> Splits | None:
     """Return the cheapest order for a chain of matrices, from all of its intervals; None for another network.
 
     Each operand of a chain shares labels with its two neighbours only, and these labels are summed. A product of
@@ -111,7 +111,7 @@ def chain(network: Network) -> Splits | None:
     return splits
 
 
-def _chain_order(network: Network) -> list[int] | None:
+def _chain_order(network: LabelNetwork) -> list[int] | None:
     """Return the operands from one end of the chain to the other; None if the network is not a chain."""
     near = network.neighbours
     ends = [k for k, others in enumerate(near) if others.bit_count() == 1]
@@ -139,7 +139,7 @@ class _Level:
 NONE = _Level(np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros(0))
 
 
-def connected(network: Network, part: int, bound: float, budget: int = 100_000_000) -> Splits | None:
+def connected(network: LabelNetwork, part: int, bound: float, budget: int = 100_000_000) -> Splits | None:
     """Return the cheapest order of operands `part` (bits) without outer products, below `bound` multiply-adds.
 
     Parts are built by size from pairs that are disjoint and share a label (Pfeifer, Haegeman, Verstraete, Phys. Rev. E
@@ -178,7 +178,7 @@ def connected(network: Network, part: int, bound: float, budget: int = 100_000_0
     return _plan(splits, part) if part in splits else None
 
 
-def _holders(network: Network, label: int, part: int, outside: int) -> np.uint64 | None:
+def _holders(network: LabelNetwork, label: int, part: int, outside: int) -> np.uint64 | None:
     """Return the operands of the part that have this label; None if it is needed outside in any case."""
     if outside >> label & 1:
         return None
@@ -188,7 +188,7 @@ def _holders(network: Network, label: int, part: int, outside: int) -> np.uint64
 Pairs = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
-def _pairs(network: Network, a: _Level, b: _Level, bound: float) -> Iterator[Pairs]:
+def _pairs(network: LabelNetwork, a: _Level, b: _Level, bound: float) -> Iterator[Pairs]:
     """Yield (left, right, labels, neighbours, cost) of all products of a part of a and one of b below the bound."""
     rows = max(1, 4_000_000 // max(b.parts.size, 1))
     for start in range(0, a.parts.size, rows):
@@ -208,7 +208,7 @@ def _pairs(network: Network, a: _Level, b: _Level, bound: float) -> Iterator[Pai
             yield a.parts[i], b.parts[j], labels[keep], a.near[i] | b.near[j], cost[keep]
 
 
-def _sizes(network: Network, labels: np.ndarray) -> np.ndarray:
+def _sizes(network: LabelNetwork, labels: np.ndarray) -> np.ndarray:
     """Return the products of extents of sets of labels, as floats."""
     result = np.ones(labels.shape)
     for extent in sorted(set(network.extents)):
@@ -218,7 +218,7 @@ def _sizes(network: Network, labels: np.ndarray) -> np.ndarray:
 
 
 def _best(
-    network: Network,
+    network: LabelNetwork,
     pairs: list[Pairs],
     holders: list[tuple[np.uint64, np.uint64 | None]],
     splits: dict[int, int],

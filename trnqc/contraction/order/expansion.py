@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from trnqc.expression.program import Program, Statement
+from trnqc.expression.program import Program, TensorStatement
 from trnqc.expression.spaces import fresh_label
 from trnqc.expression.terms import Factor, Term
 
@@ -39,7 +39,7 @@ class _Expander:
             if s.target.tensor not in outputs | changing | below
             and not changing & {factor.tensor for term in s.terms for factor in term.factors}
         }
-        self.meaning: dict[str, Statement] = {}
+        self.meaning: dict[str, TensorStatement] = {}
 
     def result(self) -> Program:
         """Return the expanded program."""
@@ -68,7 +68,7 @@ class _Expander:
             ]
         return terms
 
-    def _placed(self, meaning: Statement, factor: Factor, taken: set[str]) -> list[Term]:
+    def _placed(self, meaning: TensorStatement, factor: Factor, taken: set[str]) -> list[Term]:
         """Return the terms of an intermediate at the labels of a factor."""
         placed = []
         for term in meaning.terms:

@@ -16,10 +16,10 @@ from functools import cached_property
 from itertools import combinations
 
 from trnqc.contraction.order.canonical import Item, Key, canonical, variants
-from trnqc.contraction.order.network import Network
+from trnqc.contraction.order.network import LabelNetwork
 from trnqc.contraction.order.operations import best_splits
 from trnqc.contraction.time_limit import SHARING, out_of_time
-from trnqc.expression.program import Program, Statement
+from trnqc.expression.program import Program, TensorStatement
 from trnqc.expression.spaces import fresh_label
 from trnqc.expression.symmetry import Symmetry
 from trnqc.expression.terms import Factor, Term
@@ -37,7 +37,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Group:
+class TermGroup:
     """Terms that share a factor up to names of summed labels. `kept` are the labels of the sum of the other factors."""
 
     factor: Factor
@@ -84,7 +84,7 @@ class _Factoring:
         self.costs: dict[object, int] = {}
         self.keys: dict[tuple[tuple[Factor, ...], frozenset[str]], Key] = {}
         self.temporary: dict[tuple[tuple[Key, Fraction], ...], str] = {}
-        self.statements: list[Statement] = []
+        self.statements: list[TensorStatement] = []
 
     def result(self) -> Program:
         """Return the factorised program."""
@@ -96,7 +96,7 @@ class _Factoring:
             self.symmetries.pop(name, None)
         return replace(self.program, labels=tuple(self.labels.items()), statements=tuple(self.statements))
 
-    def _statement(self, statement: Statement) -> None:
+    def _statement(self, statement: TensorStatement) -> None:
         """Append a factorised statement behind the statements of the sums that it uses."""
         while not out_of_time(COMMON, SHARING):
             work = self._work(statement.terms, statement.target.labels)
@@ -111,10 +111,10 @@ class _Factoring:
             statement = self._applied(statement, groups)
         self.statements.append(statement)
 
-    def _orbits(self, statement: Statement) -> dict[Key, list[Group]]:
+    def _orbits(self, statement: TensorStatement) -> dict[Key, list[TermGroup]]:
         """Return the groups of a statement; groups that are equal up to names of labels are together."""
         target = frozenset(statement.target.labels)
-        orbits: dict[Key, list[Group]] = {}
+        orbits: dict[Key, list[TermGroup]] = {}
         for group in self._groups(statement, target):
             if out_of_time(COMMON, SHARING):
                 break
@@ -124,9 +124,9 @@ class _Factoring:
             orbits.setdefault(canonical(items, target, self.symmetries).key, []).append(group)
         return orbits
 
-    def _trial(self, statement: Statement, orbit: list[Group]) -> tuple[int, list[Group]]:
+    def _trial(self, statement: TensorStatement, orbit: list[TermGroup]) -> tuple[int, list[TermGroup]]:
         """Return the work after factorising the groups of an orbit that have no term in common, and these groups."""
-        chosen: list[Group] = []
+        chosen: list[TermGroup] = []
         gone: set[int] = set()
         for group in orbit:
             if not gone & group.numbers:
@@ -140,7 +140,7 @@ class _Factoring:
             forming = self._work(tuple(member.rest for member in group.members), group.kept)
         return self._work(left, statement.target.labels) + applied + forming, chosen
 
-    def _applied(self, statement: Statement, groups: list[Group]) -> Statement:
+    def _applied(self, statement: TensorStatement, groups: list[TermGroup]) -> TensorStatement:
         """Return the statement with the groups factorised."""
         gone = {number for group in groups for number in group.numbers}
         terms = [term for number, term in enumerate(statement.terms) if number not in gone]
@@ -149,7 +149,7 @@ class _Factoring:
             terms.append(Term(Fraction(sign), (group.factor, Factor(name, labels))))
         return replace(statement, terms=tuple(terms))
 
-    def _groups(self, statement: Statement, target: frozenset[str]) -> Iterator[Group]:
+    def _groups(self, statement: TensorStatement, target: frozenset[str]) -> Iterator[TermGroup]:
         """Yield pairs of terms with a common factor, and all terms that have it."""
         groups: dict[Signature, list[tuple[int, int, Factor, int]]] = {}
         for number, term in enumerate(statement.terms):
@@ -183,8 +183,8 @@ class _Factoring:
         return signature, replace(factor, labels=labels), sign
 
     def _group(
-        self, statement: Statement, entries: tuple[tuple[int, int, Factor, int], ...], target: frozenset[str]
-    ) -> Group:
+        self, statement: TensorStatement, entries: tuple[tuple[int, int, Factor, int], ...], target: frozenset[str]
+    ) -> TermGroup:
         """Return the group of these (number of a term, position of the factor, factor, sign)."""
         factor = entries[0][2]
         taken = target | set(factor.labels)
@@ -195,7 +195,7 @@ class _Factoring:
             names = self._names(rest, dict(zip(mine.labels, factor.labels)), taken)
             members.append(Member(number, rest.renamed(names)))
         kept = tuple(label for label in members[0].rest.labels if label in taken)
-        return Group(factor, kept, tuple(members))
+        return TermGroup(factor, kept, tuple(members))
 
     def _names(self, inner: Term, fixed: Mapping[str, str], taken: set[str] | frozenset[str]) -> dict[str, str]:
         """Return new names for the labels of a term without its factor.
@@ -227,12 +227,12 @@ class _Factoring:
         """Return the work of the best order of a product, or of the addition of a single factor."""
         key = tuple(factor.labels for factor in factors), kept
         if key not in self.costs:
-            network = Network.of([factor.labels for factor in factors], kept, self.extents)
+            network = LabelNetwork.of([factor.labels for factor in factors], kept, self.extents)
             single = network.size(network.operands[0])
             self.costs[key] = network.cost(best_splits(network), network.everything) if len(factors) > 1 else single
         return self.costs[key]
 
-    def _form(self, group: Group) -> CanonicalSum:
+    def _form(self, group: TermGroup) -> CanonicalSum:
         """Return the canonical form of a group's sum."""
         kept = frozenset(group.kept)
         products = [self._items(member.rest) for member in group.members]
@@ -245,13 +245,13 @@ class _Factoring:
             terms.append((form.key, sign * form.sign * member.rest.coefficient))
         return CanonicalSum(tuple(sorted(terms)), forms[anchor].labels, sign)
 
-    def _sum(self, group: Group) -> tuple[str, tuple[str, ...], int]:
+    def _sum(self, group: TermGroup) -> tuple[str, tuple[str, ...], int]:
         """Return (name, labels, sign) of a group's sum, for which a statement is added if there is none."""
         form = self._form(group)
         if form.key not in self.sums:
             self.sums[form.key] = self._free_name()
             terms = tuple(replace(m.rest, coefficient=form.sign * m.rest.coefficient) for m in group.members)
-            self._statement(Statement(Factor(self.sums[form.key], form.labels), terms))
+            self._statement(TensorStatement(Factor(self.sums[form.key], form.labels), terms))
         return self.sums[form.key], form.labels, form.sign
 
     def _items(self, term: Term) -> tuple[Item, ...]:

@@ -8,7 +8,7 @@ import random
 from collections.abc import Sequence
 
 from trnqc.contraction.order.exact import EXACT_ORDER, connected, subsets
-from trnqc.contraction.order.network import Network, Splits
+from trnqc.contraction.order.network import LabelNetwork, Splits
 from trnqc.contraction.time_limit import ORDER, out_of_time
 
 # Number of greedy orders that are tried, and of the best ones that are improved.
@@ -20,7 +20,7 @@ SUBTREE = 8
 LEAST_PAIRS, MOST_PAIRS = 1_000_000, 100_000_000
 
 
-def search(network: Network) -> Splits:
+def search(network: LabelNetwork) -> Splits:
     """Return the best order found within the time limit.
 
     The search is deterministic and never returns an order worse than the greedy one. It is exact for connected networks
@@ -45,7 +45,7 @@ def search(network: Network) -> Splits:
     return min((best, _apart(network, components, best)), key=lambda splits: network.cost(splits, network.everything))
 
 
-def greedy(network: Network, seed: int, atoms: Sequence[int] = ()) -> Splits:
+def greedy(network: LabelNetwork, seed: int, atoms: Sequence[int] = ()) -> Splits:
     """Return the order that always contracts the pair whose result is smallest relative to its operands.
 
     Seed 0 is the plain greedy order; other seeds add noise.
@@ -91,7 +91,7 @@ def greedy(network: Network, seed: int, atoms: Sequence[int] = ()) -> Splits:
     return splits
 
 
-def _near(network: Network, part: int) -> int:
+def _near(network: LabelNetwork, part: int) -> int:
     """Return the operands outside of a part that share a label with it."""
     total = 0
     for k, mask in enumerate(network.neighbours):
@@ -100,7 +100,7 @@ def _near(network: Network, part: int) -> int:
     return total & ~part
 
 
-def improve(network: Network, splits: Splits, subtree: int = SUBTREE) -> Splits:
+def improve(network: LabelNetwork, splits: Splits, subtree: int = SUBTREE) -> Splits:
     """Optimise subtrees exactly, one after another, until none gets cheaper."""
     splits = dict(splits)
     improved = True
@@ -120,7 +120,7 @@ def improve(network: Network, splits: Splits, subtree: int = SUBTREE) -> Splits:
     return splits
 
 
-def _frontier(network: Network, splits: Splits, part: int, most: int) -> list[int]:
+def _frontier(network: LabelNetwork, splits: Splits, part: int, most: int) -> list[int]:
     """Return the parts below which a subtree is left as it is; it is opened where the results are largest."""
     frontier = list(splits[part])
     while len(frontier) < most:
@@ -133,7 +133,7 @@ def _frontier(network: Network, splits: Splits, part: int, most: int) -> list[in
     return frontier
 
 
-def _inside(network: Network, splits: Splits, part: int, frontier: set[int]) -> int:
+def _inside(network: LabelNetwork, splits: Splits, part: int, frontier: set[int]) -> int:
     """Return the cost of a part down to the frontier."""
     if part in frontier:
         return 0
@@ -152,7 +152,7 @@ def _replace(splits: Splits, part: int, frontier: set[int], order: Splits) -> No
     splits.update(order)
 
 
-def _apart(network: Network, components: Sequence[int], best: Splits) -> Splits:
+def _apart(network: LabelNetwork, components: Sequence[int], best: Splits) -> Splits:
     """Return the better of `best` and the order that contracts each component first, then their results."""
     splits: Splits = {}
     for part in components:
@@ -164,6 +164,6 @@ def _apart(network: Network, components: Sequence[int], best: Splits) -> Splits:
     return splits | greedy(network, 0, components)
 
 
-def _restricted(network: Network, part: int) -> Splits:
+def _restricted(network: LabelNetwork, part: int) -> Splits:
     """Return the greedy order of one part."""
     return greedy(network, 0, [1 << k for k in range(len(network.operands)) if part >> k & 1])

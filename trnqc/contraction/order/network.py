@@ -40,7 +40,7 @@ class LabelExchange:
 
 
 @dataclass(frozen=True)
-class Network:
+class LabelNetwork:
     """Operands and output as sets of labels (bits).
 
     An extent may be the product of extents of labels that always occur together; `exchanges` are pairs of labels in
@@ -60,7 +60,7 @@ class Network:
         output: Iterable[str],
         extents: Mapping[str, int],
         symmetries: Sequence[Sequence[Symmetry]] = (),
-    ) -> Network:
+    ) -> LabelNetwork:
         """Return the network of labelled operands and the symmetries of their axes.
 
         Without symmetries, labels that occur in the same operands are merged into one.
@@ -80,7 +80,7 @@ class Network:
             for k in bits(where[group[0]]):
                 operands[k] |= 1 << bit
         number = {label: bit for bit, group in enumerate(chosen) for label in group}
-        return Network(
+        return LabelNetwork(
             tuple(operands),
             sum({1 << number[label] for label in wanted}),
             tuple(prod(extents[label] for label in group) for group in chosen),
@@ -137,12 +137,12 @@ class Network:
             for label in range(len(self.extents))
         )
 
-    def without_common(self) -> Network:
+    def without_common(self) -> LabelNetwork:
         """Return the network without labels that all operands have: they multiply the cost of every order alike."""
         common = sum(1 << k for k, holder in enumerate(self.holders) if holder == self.everything)
         if not common or self.exchanges:
             return self
-        return Network(tuple(labels & ~common for labels in self.operands), self.output & ~common, self.extents)
+        return LabelNetwork(tuple(labels & ~common for labels in self.operands), self.output & ~common, self.extents)
 
     def loops(self, labels: int, part: int) -> int:
         """Return the iterations of the loops over `labels` in a step that computes `part`, equivalent elements once.

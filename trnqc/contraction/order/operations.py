@@ -1,6 +1,6 @@
 """The order of binary contractions with the least work.
 
-    operands, output, extents ─ Network.of ─► Network ─ best_splits ─► Splits ─ build ─► Tree
+    operands, output, extents ─ LabelNetwork.of ─► LabelNetwork ─ best_splits ─► Splits ─ build ─► Tree
 
 The search is exact for up to EXACT operands, over all binary trees, outer products included, and for chains of
 matrices. For more operands see `heuristic`.
@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from trnqc.contraction.order import exact, heuristic
-from trnqc.contraction.order.network import Network, Splits, bits
-from trnqc.contraction.tree import Node, Tree, union
+from trnqc.contraction.order.network import LabelNetwork, Splits, bits
+from trnqc.contraction.tree import Tree, TreeNode, union
 from trnqc.errors import InputError
 from trnqc.expression.operand import Leaf
 from trnqc.expression.spaces import Index
@@ -57,7 +57,7 @@ def minimise(
     return build(network, best_splits(network), leaves, output, indices, name, first)
 
 
-def best_splits(network: Network) -> Splits:
+def best_splits(network: LabelNetwork) -> Splits:
     """Return the cheapest order that the searches find; empty for one operand."""
     operands = len(network.operands)
     if operands == 1:
@@ -74,7 +74,7 @@ def best_splits(network: Network) -> Splits:
 
 
 def build(
-    network: Network,
+    network: LabelNetwork,
     splits: Splits,
     leaves: Sequence[Leaf],
     output: Sequence[str],
@@ -94,7 +94,7 @@ class _Builder:
 
     def __init__(
         self,
-        network: Network,
+        network: LabelNetwork,
         splits: Splits,
         leaves: Sequence[Leaf],
         output: tuple[str, ...],
@@ -133,20 +133,20 @@ class _Builder:
         """Return the elements that the result of a part holds; none for an operand."""
         return self.network.size(self.network.kept(part)) if part.bit_count() > 1 else 0
 
-    def root(self) -> Node:
+    def root(self) -> TreeNode:
         """Return the root of the tree."""
         everything = self.network.everything
         if everything == 1:
-            return Node(self.name, self.output, (self.leaves[0],))
-        results: dict[int, Leaf | Node] = {}
+            return TreeNode(self.name, self.output, (self.leaves[0],))
+        results: dict[int, Leaf | TreeNode] = {}
         for part, labels in self._evaluated():
             if part.bit_count() == 1:
                 results[part] = self._single(part, labels)
                 continue
             operands = tuple(results.pop(half) for half in self.splits[part])
             if part == everything:
-                return Node(self.name, self.output, operands)
-            results[part] = Node(self._next(), self._kept(part), operands)
+                return TreeNode(self.name, self.output, operands)
+            results[part] = TreeNode(self._next(), self._kept(part), operands)
         raise AssertionError("a plan ends with all operands")
 
     def _evaluated(self) -> Iterator[tuple[int, int]]:
@@ -168,13 +168,13 @@ class _Builder:
             for b, y in self.network.ways(right)
         )[1]
 
-    def _single(self, part: int, labels: int) -> Leaf | Node:
+    def _single(self, part: int, labels: int) -> Leaf | TreeNode:
         """Return one operand, first summed over its own labels where that is cheaper."""
         number = part.bit_length() - 1
         leaf = self.leaves[number]
         if labels == self.network.operands[number]:
             return leaf
-        return Node(self._next(), self._kept(part), (leaf,))
+        return TreeNode(self._next(), self._kept(part), (leaf,))
 
     def _next(self) -> str:
         """Return the name of the next temporary."""
@@ -192,8 +192,8 @@ def network_of(
     output: Iterable[str],
     extents: Mapping[str, int],
     symmetries: Sequence[Sequence[Symmetry]],
-) -> Network:
+) -> LabelNetwork:
     """Return the network of at least one operand."""
     if not inputs:
         raise InputError("a contraction has at least one operand; found none")
-    return Network.of(inputs, output, extents, symmetries)
+    return LabelNetwork.of(inputs, output, extents, symmetries)

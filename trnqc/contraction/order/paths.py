@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from trnqc.contraction.order.network import Network, Splits
+from trnqc.contraction.order.network import LabelNetwork, Splits
 from trnqc.contraction.order.operations import best_splits, build, network_of
 from trnqc.contraction.tree import Tree
 from trnqc.errors import InputError
@@ -53,7 +53,7 @@ def path(
     return _linear(splits, network)
 
 
-def _linear(splits: Splits, network: Network) -> Path:
+def _linear(splits: Splits, network: LabelNetwork) -> Path:
     """Return an order as a path."""
     alive = [1 << k for k in range(len(network.operands))]
     steps: Path = []

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from trnqc.contraction.order.canonical import Canonical, Item, Key, canonical
-from trnqc.contraction.order.network import Network, Splits, bits
+from trnqc.contraction.order.network import LabelNetwork, Splits, bits
 from trnqc.contraction.time_limit import SHARING, out_of_time
 from trnqc.expression.symmetry import Symmetry
 
@@ -34,9 +34,9 @@ class PlannedTerm:
     symmetries: Mapping[str, tuple[Symmetry, ...]]
 
     @cached_property
-    def network(self) -> Network:
+    def network(self) -> LabelNetwork:
         """The factors as a network."""
-        return Network.of([item.labels for item in self.items], self.kept, self.extents)
+        return LabelNetwork.of([item.labels for item in self.items], self.kept, self.extents)
 
     @cached_property
     def parts(self) -> dict[int, Canonical]:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from trnqc.contraction.time_limit import out_of_time
-from trnqc.contraction.tree import Node, Pair, Tree
+from trnqc.contraction.tree import Pair, Tree, TreeNode
 from trnqc.expression.operand import Leaf
 from trnqc.expression.symmetry import Symmetry
 
@@ -48,9 +48,9 @@ def with_pairs(tree: Tree, symmetries: Mapping[str, Sequence[Symmetry]], price: 
     return replace(tree, pairs=tuple(chosen))
 
 
-def _signs(operand: Leaf | Node, symmetries: Mapping[str, Sequence[Symmetry]], nodes: Mapping[str, Signs]) -> Signs:
+def _signs(operand: Leaf | TreeNode, symmetries: Mapping[str, Sequence[Symmetry]], nodes: Mapping[str, Signs]) -> Signs:
     """Return the pairs in which an operand is (anti)symmetric; `nodes` has the pairs of earlier steps."""
-    if isinstance(operand, Node):
+    if isinstance(operand, TreeNode):
         return nodes[operand.name]
     if operand.cost or operand.reciprocal or len(set(operand.indices)) != len(operand.indices):
         return {}
@@ -61,7 +61,7 @@ def _signs(operand: Leaf | Node, symmetries: Mapping[str, Sequence[Symmetry]], n
     }
 
 
-def _closed(node: Node, signs: Sequence[Signs]) -> dict[tuple[str, str], tuple[int, tuple[bool, ...]]]:
+def _closed(node: TreeNode, signs: Sequence[Signs]) -> dict[tuple[str, str], tuple[int, tuple[bool, ...]]]:
     """Return the closed pairs of a step: pair -> (sign of the product, which operands hold it)."""
     if len(node.operands) != 2:
         return {}
@@ -78,7 +78,7 @@ def _closed(node: Node, signs: Sequence[Signs]) -> dict[tuple[str, str], tuple[i
     return closed
 
 
-def _paying(tree: Tree, node: Node, pairs: Sequence[Pair], price: int) -> tuple[Pair, ...]:
+def _paying(tree: Tree, node: TreeNode, pairs: Sequence[Pair], price: int) -> tuple[Pair, ...]:
     """Return the pairs, no two with a label in common, for which the step costs least."""
     pairs = [pair for pair in pairs if tree.extent(pair.first) > 1]
     best: tuple[int, tuple[Pair, ...]] = tree.size(node.loops), ()

@@ -11,7 +11,7 @@ from trnqc.contraction.computation import Computation, Part
 from trnqc.contraction.cost.rates import RELATIVE_RATES
 from trnqc.contraction.estimate import step_seconds
 from trnqc.contraction.ladder.tiles import ladder_loops
-from trnqc.contraction.memory.schedule import BUFFERS, ElementLimit, Schedule, schedule_within
+from trnqc.contraction.memory.schedule import BUFFERS, ElementLimit, TreeSchedule, schedule_within
 from trnqc.errors import InputError, MemoryLimit
 
 AnyComputation = TypeVar("AnyComputation", bound=Computation)
@@ -88,7 +88,7 @@ def _fitted(part: Part, is_output: bool, others: int, limit: int | None) -> Part
         return replace(part, loops=loops, tree=loops.ladder.tree)
 
 
-def _schedule(part: Part, is_output: bool, others: int, limit: int) -> Schedule:
+def _schedule(part: Part, is_output: bool, others: int, limit: int) -> TreeSchedule:
     """Return fused loops within the memory that other results and the part's own result leave of the limit."""
     taken = others + (0 if is_output else part.tree.size(part.tree.root.indices))
     try:

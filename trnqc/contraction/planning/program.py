@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from trnqc.contraction.computation import Assignment, Part
-from trnqc.contraction.cost.counts import Count
+from trnqc.contraction.computation import Part, SumAssignment
+from trnqc.contraction.cost.counts import MonomialSum
 from trnqc.contraction.ladder.pattern import Ladder, ladder_of, may_be_ladder
 from trnqc.contraction.order.block_sparsity import blocked, has_blocks
 from trnqc.contraction.order.canonical import Item, Key
 from trnqc.contraction.order.exchanges import exchanges_of
 from trnqc.contraction.order.factorisation import factorised
-from trnqc.contraction.order.network import Network
+from trnqc.contraction.order.network import LabelNetwork
 from trnqc.contraction.order.operations import EXACT, build, minimise
 from trnqc.contraction.order.sharing import PlannedTerm, Sharing
 from trnqc.contraction.order.symmetric_pairs import symmetric_work, with_pairs
@@ -21,7 +21,7 @@ from trnqc.contraction.plan import Plan
 from trnqc.contraction.tree import Tree
 from trnqc.errors import ExpressionError
 from trnqc.expression.operand import Leaf
-from trnqc.expression.program import Program, Statement
+from trnqc.expression.program import Program, TensorStatement
 from trnqc.expression.spaces import Index
 from trnqc.expression.symmetry import Symmetry
 from trnqc.expression.terms import Term
@@ -79,7 +79,7 @@ class _Planner:
         self._read(program)
         self.sharing = Sharing([term for terms in self.terms for term in terms]) if share else None
         self.shared: dict[Key, tuple[str, int]] = {}
-        self.assignments: list[Assignment] = []
+        self.assignments: list[SumAssignment] = []
         self.temporaries = 0
 
     def _read(self, program: Program) -> None:
@@ -102,17 +102,19 @@ class _Planner:
                 name = statement.target.tensor + (f".{number + 1}" if len(terms) > 1 else "")
                 parts.append(self._part(name, written.coefficient, term))
             target = statement.target
-            self.assignments.append(Assignment(target.tensor, target.labels, tuple(parts), statement.accumulate))
+            self.assignments.append(SumAssignment(target.tensor, target.labels, tuple(parts), statement.accumulate))
         return Plan(str(self.program), tuple(self.assignments), self.arrays(), outputs, self.direct())
 
     def arrays(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """Return (name, labels) of the arrays that a run needs."""
         return tuple((name, self._declared(name)) for name in self.inputs)
 
-    def direct(self) -> Count:
+    def direct(self) -> MonomialSum:
         """Return the operations of one loop nest for every term."""
         statements = self.program.statements
-        return sum((self._direct(term, statement) for statement in statements for term in statement.terms), Count())
+        return sum(
+            (self._direct(term, statement) for statement in statements for term in statement.terms), MonomialSum()
+        )
 
     def _declared(self, name: str) -> tuple[str, ...]:
         """Return labels that show the shape of an input: the labels where the input is first used."""
@@ -122,11 +124,11 @@ class _Planner:
                     return factor.labels
         raise ExpressionError(f"{name} is not used")
 
-    def _direct(self, written: Term, statement: Statement) -> Count:
+    def _direct(self, written: Term, statement: TensorStatement) -> MonomialSum:
         """Return the operations of one term in one loop nest."""
         labels = written.labels
         operations = len(written.factors) - 1 + bool(set(labels) - set(statement.target.labels))
-        return operations * Count.product(self.indices[label].symbol for label in labels)
+        return operations * MonomialSum.product(self.indices[label].symbol for label in labels)
 
     def _part(self, name: str, coefficient: Fraction, term: PlannedTerm) -> Part:
         """Return a term as a part of an assignment."""
@@ -171,7 +173,7 @@ class _Planner:
             leaves, splits, sign = self._planned(home, at, self.sharing.chosen - {form.key})
             name = self._free_name()
             tree = self._tree(name, leaves, home_form.labels, splits)
-            self.assignments.append(Assignment(name, home_form.labels, (Part(Fraction(1), tree),)))
+            self.assignments.append(SumAssignment(name, home_form.labels, (Part(Fraction(1), tree),)))
             self.shared[form.key] = name, sign * home_form.sign
         name, sign = self.shared[form.key]
         return Leaf(name, form.labels, -1), sign * form.sign
@@ -208,7 +210,7 @@ class _Planner:
         if splits is None:
             tree = best_tree(leaves, kept, self.indices, name, symmetries, first)
         else:
-            network = Network.of([leaf.indices for leaf in leaves], kept, self.extents)
+            network = LabelNetwork.of([leaf.indices for leaf in leaves], kept, self.extents)
             tree = with_pairs(build(network, splits, leaves, kept, self.indices, name, first), symmetries)
         self.temporaries += len(tree.temporaries)
         return tree

@@ -14,8 +14,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from trnqc.contraction.computation import Assignment, Part
-from trnqc.contraction.cost.counts import Count
+from trnqc.contraction.computation import Part, SumAssignment
+from trnqc.contraction.cost.counts import MonomialSum
 from trnqc.contraction.ladder.pattern import ladder_of
 from trnqc.contraction.order.expansion import expanded
 from trnqc.contraction.order.paths import tree_of_path
@@ -93,10 +93,10 @@ def _product_plan(parsed: Subscripts, exchanges: Exchanges, same: tuple[int, ...
     part = Part(Fraction(1), tree, ladder=ladder_of(tree, declared))
     return Plan(
         title=parsed.text,
-        assignments=(Assignment(RESULT, parsed.output, (part,)),),
+        assignments=(SumAssignment(RESULT, parsed.output, (part,)),),
         inputs=tuple((leaf.name, leaf.indices) for leaf in leaves),
         outputs=(RESULT,),
-        direct=operations * Count.product(indices[label].symbol for label in dict.fromkeys(used)),
+        direct=operations * MonomialSum.product(indices[label].symbol for label in dict.fromkeys(used)),
         exchanges=tuple(declared.items()),
     )
 

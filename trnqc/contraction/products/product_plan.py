@@ -22,7 +22,7 @@ MOVE, MULTIPLY_ADD, START = 1.0, 0.1, 500.0
 
 
 @dataclass(frozen=True)
-class Layout:
+class LabelStrides:
     """Labels with their strides in elements.
 
     `changed` says that the elements must be converted first, to another dtype or to 1/x.
@@ -37,13 +37,13 @@ class Layout:
         return tuple(label for label, _ in self.strides)
 
 
-def row_major(labels: Sequence[str], extents: Mapping[str, int]) -> Layout:
+def row_major(labels: Sequence[str], extents: Mapping[str, int]) -> LabelStrides:
     """Return the layout of a new array with its last label fastest."""
     strides, step = [], 1
     for label in reversed(labels):
         strides.append((label, step))
         step *= extents[label]
-    return Layout(tuple(reversed(strides)))
+    return LabelStrides(tuple(reversed(strides)))
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class ProductPlan:
 @lru_cache(maxsize=20_000)
 def product_plan(
     extents: tuple[tuple[str, int], ...],
-    result: Layout,
-    operands: tuple[Layout, ...],
+    result: LabelStrides,
+    operands: tuple[LabelStrides, ...],
     accumulate: bool,
     room: int = 0,
 ) -> ProductPlan:
@@ -108,7 +108,7 @@ def product_plan(
     return min(fitting, key=lambda plan: (plan.cost, plan.scratch), default=best)
 
 
-def _kept(k: int, operands: tuple[Layout, ...], result: Labels) -> Labels:
+def _kept(k: int, operands: tuple[LabelStrides, ...], result: Labels) -> Labels:
     """Return the labels of an operand that the result or the other operand has; the others are summed first."""
     elsewhere = {*result, *(label for j, o in enumerate(operands) if j != k for label in o.labels)}
     return tuple(label for label in operands[k].labels if label in elsewhere)
@@ -116,8 +116,8 @@ def _kept(k: int, operands: tuple[Layout, ...], result: Labels) -> Labels:
 
 def _as_matrices(
     size: Mapping[str, int],
-    result: Layout,
-    operands: tuple[Layout, ...],
+    result: LabelStrides,
+    operands: tuple[LabelStrides, ...],
     kept: Sequence[Labels],
     packed: tuple[bool, ...],
     buffered: bool,
@@ -129,7 +129,7 @@ def _as_matrices(
     """
     left, right = operands
 
-    def descending(layout: Layout, labels: Sequence[str]) -> list[str]:
+    def descending(layout: LabelStrides, labels: Sequence[str]) -> list[str]:
         strides = dict(layout.strides)
         return sorted(labels, key=lambda label: -strides[label])
 
@@ -138,7 +138,7 @@ def _as_matrices(
     if any(_stride(inner, size, o) is None for o in lying):
         return None
 
-    def group(operand: Layout, moved: bool, labels: list[str]) -> list[str]:
+    def group(operand: LabelStrides, moved: bool, labels: list[str]) -> list[str]:
         """The largest run of labels that is one axis both in the operand and in the result, where these stay."""
         layouts = ([] if moved else [operand]) + ([] if buffered else [result])
         ordered = descending(layouts[0] if layouts else operand, labels)
@@ -167,7 +167,7 @@ def _as_matrices(
     )
 
 
-def _stride(labels: Sequence[str], size: Mapping[str, int], layout: Layout) -> int | None:
+def _stride(labels: Sequence[str], size: Mapping[str, int], layout: LabelStrides) -> int | None:
     """Return the stride of the labels as one axis; None if they do not form one, 0 for a single element."""
     strides = dict(layout.strides)
     run = [label for label in labels if size[label] > 1]
@@ -176,7 +176,7 @@ def _stride(labels: Sequence[str], size: Mapping[str, int], layout: Layout) -> i
     return strides[run[-1]] if run else 0
 
 
-def _suits(rows: Sequence[str], columns: Sequence[str], size: Mapping[str, int], layout: Layout) -> bool:
+def _suits(rows: Sequence[str], columns: Sequence[str], size: Mapping[str, int], layout: LabelStrides) -> bool:
     """Return whether BLAS can read the matrix: one axis is dense, and the stride of the other is not shorter."""
     m, n = (prod(size[x] for x in labels) for labels in (rows, columns))
     down, across = _stride(rows, size, layout), _stride(columns, size, layout)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from trnqc.contraction.kernels import Gemm
-from trnqc.contraction.products.product_plan import Labels, Layout, ProductPlan, product_plan
+from trnqc.contraction.products.product_plan import Labels, LabelStrides, ProductPlan, product_plan
 
 # Elements of scratch that suffice for any product: one element of each operand and of the result.
 LEAST_SCRATCH = 3
@@ -112,12 +112,12 @@ def _plan_of(
     return product_plan(tuple(extents.items()), _layout(result, False), layouts, accumulate, room)
 
 
-def _layout(operand: Slice, changed: bool) -> Layout:
+def _layout(operand: Slice, changed: bool) -> LabelStrides:
     """Return the layout of a slice."""
     itemsize = operand.array.itemsize
     strides = tuple((x, s // itemsize) for x, s in zip(operand.labels, operand.array.strides))
     # Strides of fields of records need not be multiples of the element; such operands are copied.
-    return Layout(strides, changed or any(s % itemsize for s in operand.array.strides))
+    return LabelStrides(strides, changed or any(s % itemsize for s in operand.array.strides))
 
 
 def _run(

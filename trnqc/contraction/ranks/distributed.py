@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
-from trnqc.contraction.distribute.distribution import Distribution
+from trnqc.contraction.distribute.distribution import TreeDistribution
 from trnqc.contraction.plan import Plan
 from trnqc.contraction.ranks.rank_run import Distributed, Operand, RankRun, dtensor_placements
 from trnqc.errors import InputError, UnsupportedError
@@ -26,13 +26,13 @@ __all__ = ["Distributed", "dtensor_placements", "run_distributed"]
 
 
 def run_distributed(
-    plan: Distribution | Plan, operands: Mapping[str, Operand] | Sequence[Operand], mesh: DeviceMesh
+    plan: TreeDistribution | Plan, operands: Mapping[str, Operand] | Sequence[Operand], mesh: DeviceMesh
 ) -> Distributed:
     """Run a plan on the ranks of a mesh; every rank makes this call with the same plan and operands.
 
     Parameters
     ----------
-    plan : Plan or Distribution
+    plan : Plan or TreeDistribution
         The plan of one product from `einsum_plan`, or the result of `distribution.distribute` for a tree. A plan
         without `grid` is distributed over the shape of the mesh.
     operands : mapping or sequence
@@ -86,7 +86,7 @@ def _named(plan: Plan, operands: Mapping[str, Operand] | Sequence[Operand]) -> M
     return {name: operand for (name, _), operand in zip(plan.inputs, operands)}
 
 
-def _distribution(plan: Plan, grid: tuple[int, ...]) -> tuple[Distribution, Fraction]:
+def _distribution(plan: Plan, grid: tuple[int, ...]) -> tuple[TreeDistribution, Fraction]:
     """Return the distribution of the single product of the plan, and its factor."""
     parts = [part for assignment in plan.assignments for part in assignment.parts]
     if len(parts) != 1 or plan.blocked or plan.assignments[0].accumulate:

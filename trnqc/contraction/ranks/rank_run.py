@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
-from trnqc.contraction.distribute.distribution import Distribution, Placed
+from trnqc.contraction.distribute.distribution import Placed, TreeDistribution
 from trnqc.contraction.distribute.placement import COPY, FIRST, Box, Coordinates, Placement, box, processors, transfers
 from trnqc.contraction.tree import union
 from trnqc.errors import CommunicationError, InputError
@@ -44,7 +44,7 @@ def dtensor_placements(where: Placement, labels: Sequence[str]) -> list[Shard | 
 class RankRun:
     """One run on this rank; the mesh has the shape of the plan's grid."""
 
-    def __init__(self, plan: Distribution, operands: Mapping[str, Operand], mesh: DeviceMesh) -> None:
+    def __init__(self, plan: TreeDistribution, operands: Mapping[str, Operand], mesh: DeviceMesh) -> None:
         self.plan = plan
         self.operands = operands
         self.mesh = mesh

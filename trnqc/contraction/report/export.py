@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from trnqc.contraction.computation import Computation, Part
-from trnqc.contraction.distribute.distribution import Distribution
-from trnqc.contraction.lower.steps import Step
-from trnqc.contraction.memory.fusion_graph import Fusion
-from trnqc.contraction.memory.locality import Level
+from trnqc.contraction.distribute.distribution import TreeDistribution
+from trnqc.contraction.lower.steps import LoweredStep
+from trnqc.contraction.memory.fusion_graph import FusedTree
+from trnqc.contraction.memory.locality import MemoryLevel
 from trnqc.contraction.memory.loop_nest import nest_of
-from trnqc.contraction.memory.schedule import Schedule
+from trnqc.contraction.memory.schedule import TreeSchedule
 from trnqc.contraction.report.listing import BYTES, largest_products, operation_text
 from trnqc.contraction.tree import Tree
 from trnqc.expression.operand import Leaf
@@ -69,14 +69,14 @@ def data(plan: Computation, seconds: float, slowdown: float) -> dict[str, Any]:
 def _loops(part: Part) -> str:
     if part.loops:
         return str(part.loops)
-    return str(part.schedule.nest if part.schedule else nest_of(Fusion(part.tree)))
+    return str(part.schedule.nest if part.schedule else nest_of(FusedTree(part.tree)))
 
 
-def _level(level: Level, blocks: Mapping[str, int], loaded: int) -> dict[str, Any]:
+def _level(level: MemoryLevel, blocks: Mapping[str, int], loaded: int) -> dict[str, Any]:
     return {"name": level.name, "elements": level.capacity, "blocks": dict(blocks), "loaded": loaded}
 
 
-def _distribution(distribution: Distribution) -> dict[str, Any]:
+def _distribution(distribution: TreeDistribution) -> dict[str, Any]:
     return {
         "result": distribution.tree.root.name,
         "grid": list(distribution.grid),
@@ -96,7 +96,7 @@ def _distribution(distribution: Distribution) -> dict[str, Any]:
     }
 
 
-def _schedule(schedule: Schedule) -> dict[str, Any]:
+def _schedule(schedule: TreeSchedule) -> dict[str, Any]:
     fusion = schedule.fusion
     return {
         "fused": {name: sorted(labels) for name, labels in fusion.fused.items()},
@@ -107,7 +107,7 @@ def _schedule(schedule: Schedule) -> dict[str, Any]:
     }
 
 
-def _step(tree: Tree, step: Step) -> dict[str, Any]:
+def _step(tree: Tree, step: LoweredStep) -> dict[str, Any]:
     node = step.node
     return {
         "name": node.name,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from trnqc.contraction.computation import Assignment, Computation, Part
+from trnqc.contraction.computation import Computation, Part, SumAssignment
 from trnqc.contraction.cost.rates import cache_levels
-from trnqc.contraction.lower.steps import Packed, Product, Step
-from trnqc.contraction.memory.locality import Level, Locality, matrix_blocks
+from trnqc.contraction.lower.steps import LoweredStep, MatrixProduct, Packed
+from trnqc.contraction.memory.locality import Locality, MemoryLevel, matrix_blocks
 from trnqc.contraction.tree import Tree
 
 # Bytes of an fp64 element.
@@ -34,7 +34,7 @@ def text(plan: Computation, seconds: float, slowdown: float) -> str:
     return "\n".join([plan.title, extents, "", *lines, "", *totals, *loops])
 
 
-def _row(part: Part, step: Step) -> tuple[str, ...]:
+def _row(part: Part, step: LoweredStep) -> tuple[str, ...]:
     """Return the cells of one step."""
     node, tree = step.node, part.tree
     return (
@@ -46,13 +46,13 @@ def _row(part: Part, step: Step) -> tuple[str, ...]:
     )
 
 
-def operation_text(tree: Tree, step: Step) -> str:
+def operation_text(tree: Tree, step: LoweredStep) -> str:
     """Return a step's operation: "gemm 3 x 100 x 20 x 50" is a stack of 3 products of [100, 50] and [50, 20]."""
     operation = step.operation
     if isinstance(operation, Packed):
         pairs = dict.fromkeys(name for side in (*operation.sides, operation.result) for name, _ in side.pairs)
         return f"{operation_text(operation.tree, operation.step)} over {', '.join(pairs)}"
-    if not isinstance(operation, Product) or operation.kind == "multiply":
+    if not isinstance(operation, MatrixProduct) or operation.kind == "multiply":
         return operation.kind
     groups = [operation.rows, operation.columns, operation.inner]
     if operation.batch:
@@ -60,7 +60,7 @@ def operation_text(tree: Tree, step: Step) -> str:
     return f"{operation.kind} " + " x ".join(str(tree.size(group)) for group in groups)
 
 
-def _sum_of_parts(assignment: Assignment) -> str:
+def _sum_of_parts(assignment: SumAssignment) -> str:
     """Return the statement that adds up the parts; empty for a single part that is the target itself."""
     (first, *others) = assignment.parts
     if not others and first.coefficient == 1 and not assignment.accumulate:
@@ -117,12 +117,12 @@ def largest_products(plan: Computation) -> list[tuple[str, tuple[int, int, int],
     largest: dict[tuple[int, int, int], tuple[int, str]] = {}
     for part in (part for part in plan.parts if not part.in_loops):
         for step in part.steps:
-            if isinstance(step.operation, Product) and step.operation.inner:
+            if isinstance(step.operation, MatrixProduct) and step.operation.inner:
                 groups = (step.operation.rows, step.operation.columns, step.operation.inner)
                 m, n, k = (part.tree.size(labels) for labels in groups)
                 work = part.tree.size(step.node.loops), step.node.name
                 largest[m, n, k] = max(largest.get((m, n, k), (0, "")), work)
-    levels = tuple(Level(name, capacity) for name, capacity in cache_levels())
+    levels = tuple(MemoryLevel(name, capacity) for name, capacity in cache_levels())
     shown = [entry for entry in sorted(largest.items(), key=lambda entry: -entry[1][0])[:SHOWN] if min(entry[0]) > 0]
     return [(name, shape, matrix_blocks(*shape, levels)) for shape, (_, name) in shown if max(shape) < LONGEST]
 

@@ -16,12 +16,12 @@ from typing import Any
 from trnqc.contraction.kernels import Gemm
 from trnqc.contraction.lower.axis_orders import inside_order
 from trnqc.contraction.lower.lowering import lower
-from trnqc.contraction.lower.steps import Step
-from trnqc.contraction.memory.loop_nest import Allocate, Compute, Item, Loop
-from trnqc.contraction.memory.schedule import Schedule
+from trnqc.contraction.lower.steps import LoweredStep
+from trnqc.contraction.memory.loop_nest import Allocate, Compute, Item, TiledLoop
+from trnqc.contraction.memory.schedule import TreeSchedule
 from trnqc.contraction.products.arrays import Array, require_no_transform
 from trnqc.contraction.run.execute import apply, arranged, leaf
-from trnqc.contraction.tree import Node, Tree
+from trnqc.contraction.tree import Tree, TreeNode
 from trnqc.expression.operand import Leaf
 from trnqc.expression.spaces import Index
 
@@ -32,7 +32,7 @@ LabelledView = tuple[Array, Leaf]
 
 
 def run_on_device(
-    library: ModuleType, schedule: Schedule, operands: Mapping[str, Any], like: Array, gemm: Gemm | None = None
+    library: ModuleType, schedule: TreeSchedule, operands: Mapping[str, Any], like: Array, gemm: Gemm | None = None
 ) -> Array:
     """Return the result of a schedule's tree as a PyTorch tensor of the device and type of `like`.
 
@@ -50,7 +50,7 @@ class _Run:
     """The tensors of one run."""
 
     def __init__(
-        self, library: ModuleType, schedule: Schedule, operands: Mapping[str, Any], like: Array, gemm: Gemm | None
+        self, library: ModuleType, schedule: TreeSchedule, operands: Mapping[str, Any], like: Array, gemm: Gemm | None
     ) -> None:
         self.library, self.fusion, self.operands, self.gemm = library, schedule.fusion, operands, gemm
         self.scratch = schedule.scratch
@@ -70,7 +70,7 @@ class _Run:
     def items(self, items: Sequence[Item], ranges: Ranges) -> None:
         """Run items in order, where each label has the current range of its elements."""
         for item in items:
-            if isinstance(item, Loop):
+            if isinstance(item, TiledLoop):
                 for start in range(0, item.extent, item.tile):
                     self.items(item.body, ranges | {item.label: (start, min(start + item.tile, item.extent))})
             elif isinstance(item, Allocate) and item.zero:
@@ -159,8 +159,8 @@ def _cut(array: Array, labels: Labels, label: str, start: int, stop: int) -> Arr
 
 
 @lru_cache(maxsize=4096)
-def _lowered(labels: Labels, leaves: tuple[Leaf, ...], lengths: tuple[tuple[str, int], ...]) -> tuple[Step, int]:
+def _lowered(labels: Labels, leaves: tuple[Leaf, ...], lengths: tuple[tuple[str, int], ...]) -> tuple[LoweredStep, int]:
     """Return the step on slices of these lengths, and the elements that it needs beside its target."""
-    tree = Tree(Node("slice", labels, leaves), {label: Index(label, n, label) for label, n in lengths})
+    tree = Tree(TreeNode("slice", labels, leaves), {label: Index(label, n, label) for label, n in lengths})
     (step,) = lower(tree)
     return step, step.copies(tree) + tree.size(labels)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from trnqc.arrays import transform_of
-from trnqc.contraction.computation import Assignment, Computation, Part
+from trnqc.contraction.computation import Computation, Part, SumAssignment
 from trnqc.contraction.kernels import Gemm
 from trnqc.contraction.ladder.run import run_ladder
 from trnqc.contraction.pair_energy import pair_energies
@@ -105,7 +105,7 @@ def _asked(plan: Computation, values: Mapping[str, Any]) -> Any:
     return {name: values[name] for name in plan.outputs}
 
 
-def _assigned(library: ModuleType, assignment: Assignment, values: Mapping[str, Any], gemm: Gemm | None) -> Array:
+def _assigned(library: ModuleType, assignment: SumAssignment, values: Mapping[str, Any], gemm: Gemm | None) -> Array:
     """Return the sum of the parts, added to the target if the assignment accumulates."""
     total, is_new = (values[assignment.target] if assignment.accumulate else None), False
     for part in assignment.parts:

@@ -10,10 +10,10 @@ from math import prod
 from types import ModuleType
 
 from trnqc.contraction.kernels import Gemm
-from trnqc.contraction.lower.steps import Labels, Packed, Product, Reduction, Side, Step
+from trnqc.contraction.lower.steps import AxisReduction, Labels, LoweredStep, MatrixProduct, Packed, ProductSide
 from trnqc.contraction.order.symmetric_pairs import packed, spread
 from trnqc.contraction.products.arrays import Array, diagonal, matmul, reshaped, summed, swapped, transpose
-from trnqc.contraction.tree import Node
+from trnqc.contraction.tree import TreeNode
 from trnqc.expression.operand import Leaf
 
 # An array with the label of each axis as it lies in memory.
@@ -21,7 +21,7 @@ Labelled = tuple[Array, Labels]
 
 
 def run_steps(
-    library: ModuleType, steps: Sequence[Step], operands: Mapping[str, Array], gemm: Gemm | None = None
+    library: ModuleType, steps: Sequence[LoweredStep], operands: Mapping[str, Array], gemm: Gemm | None = None
 ) -> Array:
     """Return the result of the last step with its axes in the order of its node.
 
@@ -30,7 +30,8 @@ def run_steps(
     results: dict[str, Labelled] = {}
     for step in steps:
         taken = [
-            results.pop(o.name) if isinstance(o, Node) else leaf(library, o, operands[o.name]) for o in step.operands
+            results.pop(o.name) if isinstance(o, TreeNode) else leaf(library, o, operands[o.name])
+            for o in step.operands
         ]
         results[step.node.name] = apply(library, step, taken, gemm)
         del taken
@@ -49,10 +50,10 @@ def leaf(library: ModuleType, operand: Leaf, array: Array) -> Labelled:
     return (1 / array if operand.reciprocal else array), labels
 
 
-def apply(library: ModuleType, step: Step, operands: Sequence[Labelled], gemm: Gemm | None = None) -> Labelled:
+def apply(library: ModuleType, step: LoweredStep, operands: Sequence[Labelled], gemm: Gemm | None = None) -> Labelled:
     """Return the result of one step on its operands."""
     operation = step.operation
-    if isinstance(operation, Reduction):
+    if isinstance(operation, AxisReduction):
         return arranged(_summed(operands[0], operation.sums), operation.order), operation.order
     if isinstance(operation, Packed):
         return _by_pairs(library, operands, operation, gemm)
@@ -92,12 +93,12 @@ def _summed(operand: Labelled, labels: Labels) -> Labelled:
     return summed(array, tuple(axis for axis, x in enumerate(have) if x in labels)), left
 
 
-def _side(operand: Labelled, side: Side) -> Array:
+def _side(operand: Labelled, side: ProductSide) -> Array:
     """Return an operand as it enters a product."""
     return arranged(_summed(operand, side.sums), side.order)
 
 
-def _by_elements(left: Array, right: Array, operation: Product) -> Labelled:
+def _by_elements(left: Array, right: Array, operation: MatrixProduct) -> Labelled:
     """Multiply elements, with axes of length 1 where one operand lacks a label of the result."""
     shaped = []
     for array, side in ((left, operation.left), (right, operation.right)):
@@ -106,7 +107,9 @@ def _by_elements(left: Array, right: Array, operation: Product) -> Labelled:
     return shaped[0] * shaped[1], operation.order
 
 
-def _by_matrices(library: ModuleType, left: Array, right: Array, operation: Product, gemm: Gemm | None) -> Labelled:
+def _by_matrices(
+    library: ModuleType, left: Array, right: Array, operation: MatrixProduct, gemm: Gemm | None
+) -> Labelled:
     """Multiply stacked matrices."""
     n = len(operation.batch)
     extents = dict(zip(operation.left.order, left.shape)) | dict(zip(operation.right.order, right.shape))

@@ -14,8 +14,8 @@ import numpy as np
 from trnqc.contraction.kernels import Gemm
 from trnqc.contraction.lower.axis_orders import axis_orders, inside_order
 from trnqc.contraction.memory.fusion_graph import ComputedArray
-from trnqc.contraction.memory.loop_nest import Allocate, Compute, Item, Loop, Nest
-from trnqc.contraction.memory.schedule import Schedule
+from trnqc.contraction.memory.loop_nest import Allocate, Compute, FusedNest, Item, TiledLoop
+from trnqc.contraction.memory.schedule import TreeSchedule
 from trnqc.contraction.products.slices import LEAST_SCRATCH, Slice, exchange, multiply
 from trnqc.contraction.tree import union
 from trnqc.errors import InputError
@@ -28,7 +28,7 @@ Operands = Mapping[str, np.ndarray | Function]
 Ranges = dict[str, tuple[int, int]]
 
 
-class Sink(Protocol):
+class TileSink(Protocol):
     """A result that is written tile by tile and never held; the last step of the schedule copies into it."""
 
     dtype: Any
@@ -39,7 +39,7 @@ class Sink(Protocol):
 
 
 def run_schedule(
-    schedule: Schedule,
+    schedule: TreeSchedule,
     operands: Operands,
     out: Any = None,
     gemm: Gemm | None = None,
@@ -72,12 +72,12 @@ def run_schedule(
     return out
 
 
-def workspace_of(schedule: Schedule) -> int:
+def workspace_of(schedule: TreeSchedule) -> int:
     """Return the elements that a run uses beside operands and result."""
     return schedule.nest.arena + max(schedule.scratch, LEAST_SCRATCH)
 
 
-def _checked(schedule: Schedule, operands: Operands) -> dict[str, np.ndarray]:
+def _checked(schedule: TreeSchedule, operands: Operands) -> dict[str, np.ndarray]:
     """Return the operands that are arrays; raises InputError for a missing one or a wrong shape."""
     tree = schedule.fusion.tree
     arrays = {}
@@ -96,7 +96,7 @@ def _checked(schedule: Schedule, operands: Operands) -> dict[str, np.ndarray]:
     return arrays
 
 
-def outer_loop(nest: Nest) -> Loop | None:
+def outer_loop(nest: FusedNest) -> TiledLoop | None:
     """Return the outermost loop with several turns that are independent of one another; None if there is none.
 
     Each turn computes its own part of the result from operands and from arrays computed before the loop.
@@ -104,7 +104,9 @@ def outer_loop(nest: Nest) -> Loop | None:
     root = nest.fusion.tree.root
     items: Sequence[Item] = nest.body
     while True:
-        around = [i for i in items if isinstance(i, Loop) and any(s.name == root.name for s in _all(i.body, Compute))]
+        around = [
+            i for i in items if isinstance(i, TiledLoop) and any(s.name == root.name for s in _all(i.body, Compute))
+        ]
         if not around:
             return None
         (loop,) = around
@@ -120,19 +122,19 @@ def _all(items: Sequence[Item], kind: type[Any]) -> Iterator[Any]:
     for item in items:
         if isinstance(item, kind):
             yield item
-        if isinstance(item, Loop):
+        if isinstance(item, TiledLoop):
             yield from _all(item.body, kind)
 
 
 class _Run:
     """The arrays of one run."""
 
-    outer: Loop | None = None
+    outer: TiledLoop | None = None
     first = 0
     turned: Callable[[int], None] | None = None
 
     def __init__(
-        self, schedule: Schedule, operands: Operands, out: Any, gemm: Gemm | None, workspace: np.ndarray
+        self, schedule: TreeSchedule, operands: Operands, out: Any, gemm: Gemm | None, workspace: np.ndarray
     ) -> None:
         self.gemm = gemm
         self.out = out
@@ -154,7 +156,7 @@ class _Run:
     def items(self, items: Sequence[Item], ranges: Ranges) -> None:
         """Run items in order, where each label has the current range of its elements."""
         for item in items:
-            if isinstance(item, Loop):
+            if isinstance(item, TiledLoop):
                 for turn, start in enumerate(range(0, item.extent, item.tile)):
                     if item is self.outer and turn < self.first:
                         continue
@@ -225,7 +227,7 @@ def _ordered(held: Slice, labels: Sequence[str]) -> np.ndarray:
     return held.array.transpose([held.labels.index(label) for label in labels])
 
 
-def _inside(nest: Nest, out: np.ndarray) -> Slice:
+def _inside(nest: FusedNest, out: np.ndarray) -> Slice:
     """Return the part of the result's memory in which the operand of its last step lies."""
     labels = inside_order(nest)
     cuts: list[Any] = [slice(0, nest.fusion.tree.extent(label)) for label in labels]

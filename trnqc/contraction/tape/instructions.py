@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trnqc.contraction.tape.loops import DEEPEST, DIVIDES, Loop, Place, Side, fastest, loops_of, ordered
-from trnqc.contraction.tree import Node, Tree, union
+from trnqc.contraction.tape.loops import DEEPEST, DIVIDES, ArrayPlace, Loop, TapeOperand, fastest, loops_of, ordered
+from trnqc.contraction.tree import Tree, TreeNode, union
 from trnqc.expression.operand import Leaf
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class _Writer:
     def __init__(self, plan: Computation) -> None:
         self.plan, self.code = plan, list[int]()
         self.coefficients: dict[float, int] = {1.0: 0}
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, ArrayPlace] = {}
         # Elements of the workspace so far.
         self.size = 0
         # Number of elements -> offsets of arrays of the workspace that are not needed any more.
@@ -121,7 +121,7 @@ class _Writer:
 
     def _assignments(self) -> None:
         last = self.plan.last_reads()
-        held: dict[str, tuple[Place, int]] = {}
+        held: dict[str, tuple[ArrayPlace, int]] = {}
         for k, assignment in enumerate(self.plan.assignments):
             target, tree = assignment.target, assignment.parts[0].tree
             is_new = target not in self.places
@@ -144,27 +144,27 @@ class _Writer:
         """Note where an array, or each of its blocks, lies in a buffer."""
         strides = _contiguous(shape)
         if name not in cuts:
-            self.places[name] = Place(buffer, begin, strides)
+            self.places[name] = ArrayPlace(buffer, begin, strides)
             return
         for slices, block in cuts[name].blocks:
             offset = sum(cut.start * stride for cut, stride in zip(slices, strides))
-            self.places[block] = Place(buffer, begin + offset, strides)
+            self.places[block] = ArrayPlace(buffer, begin + offset, strides)
 
-    def _reserved(self, tree: Tree, labels: Sequence[str]) -> Place:
+    def _reserved(self, tree: Tree, labels: Sequence[str]) -> ArrayPlace:
         """Return a contiguous place of the workspace for an array with these labels."""
         shape = tuple(tree.extent(label) for label in labels)
         size = prod(shape)
         if not (earlier := self.free.get(size)):
             self.size += size
-            return Place(WORKSPACE, self.size - size, _contiguous(shape))
-        return Place(WORKSPACE, earlier.pop(), _contiguous(shape))
+            return ArrayPlace(WORKSPACE, self.size - size, _contiguous(shape))
+        return ArrayPlace(WORKSPACE, earlier.pop(), _contiguous(shape))
 
-    def _release(self, place: Place, size: int) -> None:
+    def _release(self, place: ArrayPlace, size: int) -> None:
         self.free.setdefault(size, []).append(place.offset)
 
-    def _part(self, tree: Tree, coefficient: float, target: Place, cleared: int) -> None:
+    def _part(self, tree: Tree, coefficient: float, target: ArrayPlace, cleared: int) -> None:
         """Write the steps of one tree; the last one adds to the target."""
-        results: dict[str, Place] = {}
+        results: dict[str, ArrayPlace] = {}
         for node in tree.nodes:
             operands = [self._operand(tree, operand, results) for operand in node.operands]
             if node is tree.root:
@@ -173,12 +173,12 @@ class _Writer:
                 results[node.name] = self._reserved(tree, node.indices)
                 self._step(tree, node, results[node.name], operands, 1.0, tree.size(node.indices))
             for operand, place in zip(node.operands, operands):
-                if isinstance(operand, Node) or operand.reciprocal:
+                if isinstance(operand, TreeNode) or operand.reciprocal:
                     self._release(place, tree.size(union(operand.indices)))
 
-    def _operand(self, tree: Tree, operand: Leaf | Node, results: Mapping[str, Place]) -> Place:
+    def _operand(self, tree: Tree, operand: Leaf | TreeNode, results: Mapping[str, ArrayPlace]) -> ArrayPlace:
         """Return where an operand lies, with one stride for each of its labels; reciprocals are computed first."""
-        if isinstance(operand, Node):
+        if isinstance(operand, TreeNode):
             return results[operand.name]
         place = self.places[operand.name]
         labels = union(operand.indices)
@@ -193,14 +193,20 @@ class _Writer:
         return to
 
     def _step(
-        self, tree: Tree, node: Node, to: Place, operands: Sequence[Place], coefficient: float, cleared: int
+        self,
+        tree: Tree,
+        node: TreeNode,
+        to: ArrayPlace,
+        operands: Sequence[ArrayPlace],
+        coefficient: float,
+        cleared: int,
     ) -> None:
         number = self.coefficients.setdefault(coefficient, len(self.coefficients))
-        sides = [Side(union(o.indices), place) for o, place in zip(node.operands, operands)]
+        sides = [TapeOperand(union(o.indices), place) for o, place in zip(node.operands, operands)]
         turned = self._turned(tree, node, to, sides)
         loops = loops_of(tree, node, to, turned)
         inner = fastest(loops)
-        left, right = (side.place for side in (*turned, Side((), Place(-1, 0, ())))[:2])
+        left, right = (side.place for side in (*turned, TapeOperand((), ArrayPlace(-1, 0, ())))[:2])
         if inner is not None and loops[inner][1:] == (1, 1, 0) and right.buffer >= 0:
             # Neighbouring elements are those of the right operand.
             left, right = right, left
@@ -212,7 +218,7 @@ class _Writer:
             if after is not before:
                 self._release(after.place, tree.size(after.labels))
 
-    def _turned(self, tree: Tree, node: Node, to: Place, sides: list[Side]) -> list[Side]:
+    def _turned(self, tree: Tree, node: TreeNode, to: ArrayPlace, sides: list[TapeOperand]) -> list[TapeOperand]:
         """Return the operands, with one copied if its new axes make the step a product of matrices."""
         loops = loops_of(tree, node, to, sides)
         inner = fastest(loops)
@@ -225,11 +231,11 @@ class _Writer:
                     return [*sides[:k], self._copied(tree, side, label), *sides[k + 1 :]]
         return sides
 
-    def _copied(self, tree: Tree, side: Side, last: str) -> Side:
+    def _copied(self, tree: Tree, side: TapeOperand, last: str) -> TapeOperand:
         """Return a copy of an operand in which the elements along one label are neighbours."""
         labels = (*(label for label in side.labels if label != last), last)
-        copy = Side(labels, self._reserved(tree, labels))
-        node = Node("copy", labels, (Leaf("whole", side.labels, 0),))
+        copy = TapeOperand(labels, self._reserved(tree, labels))
+        node = TreeNode("copy", labels, (Leaf("whole", side.labels, 0),))
         loops = loops_of(tree, node, copy.place, [side])
         kind, nest = ordered(loops, fastest(loops))
         header = (copy.place.buffer, side.place.buffer, -1, 0, kind, tree.size(labels))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trnqc.contraction.tree import Node, Tree
+from trnqc.contraction.tree import Tree, TreeNode
 
 # backends/cpu/tape.c: what an instruction does, and the most loops that it has.
 LOOPS, MATRICES, DIVIDES = range(3)
@@ -16,7 +16,7 @@ ONCE: Loop = (1, 0, 0, 0)
 
 
 @dataclass(frozen=True)
-class Place:
+class ArrayPlace:
     """Where an array lies: the number of a buffer, the offset of its first element, and a stride for each axis."""
 
     buffer: int
@@ -25,14 +25,14 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Side:
+class TapeOperand:
     """An operand of a step: its labels, each once, its position, and its stride along each label."""
 
     labels: tuple[str, ...]
-    place: Place
+    place: ArrayPlace
 
 
-def loops_of(tree: Tree, node: Node, to: Place, sides: Sequence[Side]) -> list[Loop]:
+def loops_of(tree: Tree, node: TreeNode, to: ArrayPlace, sides: Sequence[TapeOperand]) -> list[Loop]:
     """Return the loops of a step, over the labels of its result first."""
     strides = [dict(zip(node.indices, to.strides)), *(dict(zip(side.labels, side.place.strides)) for side in sides)]
     strides += [{}] * (3 - len(strides))

@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 from pyscf import lib
 
-from trnqc.eri.arrays.sides import Side
+from trnqc.eri.arrays.sides import ArraySide
 from trnqc.eri.arrays.writer import Writer
 from trnqc.eri.classes import PRIMITIVE, QuartetClass
 from trnqc.eri.compiled.programs import build, lanes
@@ -77,8 +77,8 @@ _Part = tuple[_Call, int, int, int, int]
 
 def fill(
     destination: np.ndarray,
-    bra: Side,
-    ket: Side,
+    bra: ArraySide,
+    ket: ArraySide,
     images: Sequence[Image],
     operator: Operator,
     screen: float,
@@ -137,7 +137,7 @@ def fill(
             pass
 
 
-def prepare(bra: Side, ket: Side, operator: Operator, *, fitted: bool = False) -> None:
+def prepare(bra: ArraySide, ket: ArraySide, operator: Operator, *, fitted: bool = False) -> None:
     """Compile the kernels of `fill` before several threads ask for them at once. Raises UnsupportedClass,
     CompilerError.
     """
@@ -150,7 +150,7 @@ def _compiled(writers: Iterable[Writer]) -> dict[Writer, CompiledFunction]:
 
 
 def _writers(
-    bra: Side, ket: Side, operator: Operator, fitted: bool, same: bool, triangular: bool
+    bra: ArraySide, ket: ArraySide, operator: Operator, fitted: bool, same: bool, triangular: bool
 ) -> dict[tuple[int, int], Writer]:
     """Return the writer for each class of the bra with each of the ket."""
     return {

@@ -12,7 +12,7 @@ from trnqc.eri.shells.pairs import ShellPairs, fitting_shells, pair_orbitals, pa
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class ArraySide:
     """One side of an array of integrals: the axes in `shape`, and the classes of its pairs.
 
     The pairs of a class are in the order of their first positions, so that neighbours in a class are written to
@@ -32,7 +32,7 @@ class Side:
     def variants(self) -> int:
         return self.places[0].shape[1] if self.places else 1
 
-    def within(self, first: int, last: int) -> Side:
+    def within(self, first: int, last: int) -> ArraySide:
         """Return the pairs whose first position along one axis is at least `first` and below `last`, counted from
         `first`.
 
@@ -40,7 +40,7 @@ class Side:
         """
         ranges = [slice(*np.searchsorted(place[:, 0, 0, 0], (first, last))) for place in self.places]
         found = [(c.take(r), p[r] - first) for c, p, r in zip(self.classes, self.places, ranges) if r.stop > r.start]
-        return Side((last - first,), tuple(c for c, _ in found), tuple(p for _, p in found))
+        return ArraySide((last - first,), tuple(c for c, _ in found), tuple(p for _, p in found))
 
 
 def part(mol: gto.Mole, shells: tuple[int, int]) -> gto.Mole:
@@ -52,13 +52,13 @@ def part(mol: gto.Mole, shells: tuple[int, int]) -> gto.Mole:
     return copy
 
 
-def fitting_side(auxmol: gto.Mole) -> Side:
+def fitting_side(auxmol: gto.Mole) -> ArraySide:
     """Return the side with one index P."""
     classes = fitting_shells(auxmol)
-    return Side((auxmol.nao_nr(),), classes, tuple(pair_orbitals(p)[0][:, None] for p in classes))
+    return ArraySide((auxmol.nao_nr(),), classes, tuple(pair_orbitals(p)[0][:, None] for p in classes))
 
 
-def triangle(mol: gto.Mole, shells: tuple[int, int] | None = None) -> Side:
+def triangle(mol: gto.Mole, shells: tuple[int, int] | None = None) -> ArraySide:
     """Return the side with one index i (i + 1) / 2 + j, i >= j.
 
     shells: the range of i; the index is then counted from the first i.
@@ -80,7 +80,7 @@ def triangle(mol: gto.Mole, shells: tuple[int, int] | None = None) -> Side:
     return _in_order((last * (last + 1) // 2 - start,), classes, places)
 
 
-def square(mol: gto.Mole, shells: tuple[int, int]) -> Side:
+def square(mol: gto.Mole, shells: tuple[int, int]) -> ArraySide:
     """Return the side with two indices i, j over the same shells."""
     inside = part(mol, shells)
     n = inside.nao_nr()
@@ -89,7 +89,7 @@ def square(mol: gto.Mole, shells: tuple[int, int]) -> Side:
     return _in_order((n, n), classes, [np.stack([i * n + j, j * n + i], axis=1) for i, j in index])
 
 
-def rectangle(mol: gto.Mole, i: tuple[int, int], j: tuple[int, int], fortran: bool = False) -> Side:
+def rectangle(mol: gto.Mole, i: tuple[int, int], j: tuple[int, int], fortran: bool = False) -> ArraySide:
     """Return the side with two indices over two ranges of shells; fortran: the first index runs fastest."""
     one, two = part(mol, i), part(mol, j)
     n, m = one.nao_nr(), two.nao_nr()
@@ -101,9 +101,9 @@ def rectangle(mol: gto.Mole, i: tuple[int, int], j: tuple[int, int], fortran: bo
     return _in_order((n, m), classes, places)
 
 
-def _in_order(shape: tuple[int, ...], classes: Sequence[ShellPairs], places: Sequence[np.ndarray]) -> Side:
+def _in_order(shape: tuple[int, ...], classes: Sequence[ShellPairs], places: Sequence[np.ndarray]) -> ArraySide:
     orders = [np.argsort(place[:, 0, 0, 0], kind="stable") for place in places]
-    return Side(
+    return ArraySide(
         shape,
         tuple(pairs.take(order) for pairs, order in zip(classes, orders)),
         tuple(place[order] for place, order in zip(places, orders)),

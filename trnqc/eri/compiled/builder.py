@@ -52,7 +52,7 @@ def main(request: IO[bytes]) -> int:
     with contextlib.suppress(OSError):
         os.setpgid(0, 0)
     parent, linger = pickle.load(request)
-    end = End(parent, linger)
+    end = BuilderEnd(parent, linger)
     signal.signal(signal.SIGTERM, end.now)
     with turn(library_cache().directory, end) as mine:
         if not mine:
@@ -87,7 +87,7 @@ def has_quota() -> bool:
     return False
 
 
-class End:
+class BuilderEnd:
     """Whether this process should end. True after a request to end, and `linger` seconds after the parent has ended."""
 
     def __init__(self, parent: int, linger: float) -> None:
@@ -117,7 +117,7 @@ class End:
 
 
 @contextlib.contextmanager
-def turn(directory: Path, end: End) -> Iterator[bool]:
+def turn(directory: Path, end: BuilderEnd) -> Iterator[bool]:
     """Hold the lock of this machine's builder of a cache. Yields False if this process should end before it gets it."""
     with (directory / f".builder-{platform.node()}.lock").open("w") as lock:
         while True:
@@ -142,7 +142,7 @@ def clear_up(directory: Path) -> None:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def compile_all(programs: list[Any], end: End) -> int:
+def compile_all(programs: list[Any], end: BuilderEnd) -> int:
     """Compile programs in order, as many at a time as there are cores. Returns 1 if one fails, else 0."""
     from trnqc.eri.compiled import programs as library
 
@@ -164,7 +164,7 @@ def compile_all(programs: list[Any], end: End) -> int:
     return int(bool(failed))
 
 
-def _compile(store: Callable[..., Path], program: Any, end: End, pauses: float) -> None:
+def _compile(store: Callable[..., Path], program: Any, end: BuilderEnd, pauses: float) -> None:
     from trnqc.eri.compiled import programs as library
 
     # A job that waits for this program compiles it by itself, at full speed.
@@ -176,7 +176,7 @@ def _compile(store: Callable[..., Path], program: Any, end: End, pauses: float) 
         end.sleep(pauses * (time.monotonic() - begin))
 
 
-def _watch(waiting: set[Future[Any]], end: End) -> list[str]:
+def _watch(waiting: set[Future[Any]], end: BuilderEnd) -> list[str]:
     """Wait until all jobs are done or it is time to end; return the messages of failed jobs."""
     failed: list[str] = []
     left: set[Future[Any]] = set(waiting)

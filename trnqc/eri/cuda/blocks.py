@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trnqc.eri.jk.batch import SCHWARZ
-from trnqc.eri.jk.tasks import Task
+from trnqc.eri.jk.tasks import QuartetTask
 
 # Rows of a launch, and ket pairs of a row, at most. A stream has queues for so many quartets, 16 bytes each.
 ROWS, KETS = 2048, 2048
@@ -49,7 +49,7 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Block:
+class QuartetBlock:
     """Bra pairs begin .. end of a task, with ket pairs ket_begin .. ket_end in `parts` rows for each bra pair."""
 
     begin: int
@@ -64,7 +64,9 @@ class Block:
         return -(-(self.ket_end - self.ket_begin) // self.parts)
 
 
-def blocks_of(task: Task, kind: Kind, lanes: int, workers: int, most: int | None = None) -> Iterator[Block]:
+def blocks_of(
+    task: QuartetTask, kind: Kind, lanes: int, workers: int, most: int | None = None
+) -> Iterator[QuartetBlock]:
     """Yield blocks of a task's pairs which contain all quartets that can matter, whatever the density.
 
     Both tables have falling Schwarz bounds, so that the bra pairs that can matter to a range of ket pairs are those
@@ -91,7 +93,9 @@ def blocks_of(task: Task, kind: Kind, lanes: int, workers: int, most: int | None
             if most is not None:
                 parts, pairs = _within(stop - start, lanes, parts, most)
                 step = min(step, pairs * kind.devices)
-            yield from (Block(n, min(n + step, end), start, stop, min(parts, rows)) for n in range(begin, end, step))
+            yield from (
+                QuartetBlock(n, min(n + step, end), start, stop, min(parts, rows)) for n in range(begin, end, step)
+            )
 
 
 def _ranges(kets: int, longest: int) -> Iterator[tuple[int, int]]:

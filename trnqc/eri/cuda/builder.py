@@ -21,15 +21,15 @@ from trnqc import backends
 from trnqc.eri.classes import QuartetClass
 from trnqc.eri.compiled import programs
 from trnqc.eri.cuda.forms import first_sound
-from trnqc.eri.cuda.launches import Programs
+from trnqc.eri.cuda.launches import DriverPrograms
 from trnqc.eri.cuda.resident import ResidentMemory
 from trnqc.eri.cuda.run import DeviceRun
 from trnqc.eri.cuda.tiers import NAMES
 from trnqc.eri.jk import builder, schwarz
 from trnqc.eri.jk.batch import Batch
-from trnqc.eri.jk.run import Run
+from trnqc.eri.jk.run import JKPass
 from trnqc.eri.jk.screening import Table
-from trnqc.eri.jk.tasks import Task, tasks_of
+from trnqc.eri.jk.tasks import QuartetTask, tasks_of
 from trnqc.errors import CompilerError, InputError
 from trnqc.host.progress import StageBars
 from trnqc.jit import Library, Recipe, build_all
@@ -37,7 +37,7 @@ from trnqc.jit.device import Device
 from trnqc.ranks import ALONE, Ranks
 
 
-class JKBuilder(builder.JKBuilder):
+class CudaJKBuilder(builder.JKBuilder):
     """J and K of one molecule on GPUs, with the methods of the CPU's JKBuilder.
 
     Parameters
@@ -94,8 +94,8 @@ class JKBuilder(builder.JKBuilder):
             raise InputError("at least one device is wanted")
         self.notes: list[str] = []
         # The tasks of the last pass with the tables that they are of.
-        self._tasks: tuple[tuple[Table, ...], list[Task]] | None = None
-        self._kernels: list[dict[Batch, Programs]] = [{} for _ in self.devices]
+        self._tasks: tuple[tuple[Table, ...], list[QuartetTask]] | None = None
+        self._kernels: list[dict[Batch, DriverPrograms]] = [{} for _ in self.devices]
         self._residents = [ResidentMemory(device) for device in self.devices]
 
     @property
@@ -127,7 +127,7 @@ class JKBuilder(builder.JKBuilder):
                 raise kernel
             self._kernels[n][batch] = kernel
 
-    def _first_sound(self, device: Device, batch: Batch) -> Programs:
+    def _first_sound(self, device: Device, batch: Batch) -> DriverPrograms:
         """Return the first form that the compiler can cope with, with a warning for each other one."""
         programs, failures = first_sound(device, batch, self.tiers)
         for failure in failures:
@@ -147,12 +147,12 @@ class JKBuilder(builder.JKBuilder):
         tables, n = self._table(libraries), self.mol.nao_nr()
         pairs = np.zeros((count, sum(table.elements for table in tables)))
         options: dict[str, Any] = {"with_j": True, "with_k": True, "cutoff": self.cutoff, "omega": self.operator.omega}
-        run = Run.of(self.mol, self.layout, np.zeros((count, n, n)), pairs, **options)
+        run = JKPass.of(self.mol, self.layout, np.zeros((count, n, n)), pairs, **options)
         tasks = self._own_tasks(tables)
         return DeviceRun(self._residents[0], self._kernels[0], run, tasks, 0, 1, self._note), tables
 
     def _summed(
-        self, run: Run, tables: tuple[Table, ...], libraries: dict[QuartetClass, Library]
+        self, run: JKPass, tables: tuple[Table, ...], libraries: dict[QuartetClass, Library]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return what all quartets add to J by pairs and to K by blocks, on the devices of all ranks."""
         tasks = self._own_tasks(tables)
@@ -169,7 +169,7 @@ class JKBuilder(builder.JKBuilder):
         pairs, blocks = (self.ranks.sum(np.sum(parts, axis=0)) for parts in zip(*results))
         return pairs, blocks
 
-    def _own_tasks(self, tables: tuple[Table, ...]) -> list[Task]:
+    def _own_tasks(self, tables: tuple[Table, ...]) -> list[QuartetTask]:
         """Return the tasks of this rank, the most expensive first."""
         if self.ranks.size == 1:
             if self._tasks is None or self._tasks[0] is not tables:

@@ -8,13 +8,13 @@ from typing import Any
 
 from trnqc.eri.cuda import screen
 from trnqc.eri.cuda.batch import work_recipe
-from trnqc.eri.cuda.launches import Programs
+from trnqc.eri.cuda.launches import DriverPrograms
 from trnqc.eri.cuda.targets import targets_recipe
 from trnqc.eri.cuda.tiers import ENOUGH_WARPS, QUICK, Tier, absurd, candidates, nodes, traffic
 from trnqc.eri.jk.batch import Batch
 from trnqc.errors import CompilerError
 from trnqc.jit.cubin_builder import CubinBuilder
-from trnqc.jit.device import Built, Device
+from trnqc.jit.device import BuiltKernel, Device
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +25,7 @@ class _Form:
     """
 
     tier: Tier
-    programs: tuple[Built, ...]
+    programs: tuple[BuiltKernel, ...]
     traffic: int
 
     @property
@@ -49,7 +49,9 @@ class _Form:
         return not self.moved and self.warps >= ENOUGH_WARPS
 
 
-def first_sound(device: Device | CubinBuilder, batch: Batch, tiers: Sequence[str] = ()) -> tuple[Programs, list[str]]:
+def first_sound(
+    device: Device | CubinBuilder, batch: Batch, tiers: Sequence[str] = ()
+) -> tuple[DriverPrograms, list[str]]:
     """Build the programs of a batch in the first form that keeps all values in registers and has enough warps.
 
     Without such a form, the one that moves the fewest bytes beside registers is used, of several the one with the most
@@ -97,7 +99,7 @@ def first_sound(device: Device | CubinBuilder, batch: Batch, tiers: Sequence[str
         raise CompilerError(f"no form of {batch.name} can be built for {device.name}: {'; '.join(failures)}")
     lanes = min(screen.LANES, device.most_lanes)
     *targets, work = best.programs
-    return Programs(best.tier, device.build(screen.recipe(batch, lanes), lanes), work, *targets), failures
+    return DriverPrograms(best.tier, device.build(screen.recipe(batch, lanes), lanes), work, *targets), failures
 
 
 def _wanted(batch: Batch, tiers: Sequence[str]) -> list[Tier]:

@@ -22,10 +22,10 @@ from trnqc.eri.cuda.targets import BUFFERS
 from trnqc.eri.cuda.tiers import Tier
 from trnqc.eri.cuda.tile import share_slots
 from trnqc.eri.jk.batch import Batch
-from trnqc.eri.jk.tasks import Task
+from trnqc.eri.jk.tasks import QuartetTask
 from trnqc.eri.kernels import boys
 from trnqc.eri.kernels.parameters import target_count, work_size
-from trnqc.jit.device import Built, DeviceArray
+from trnqc.jit.device import BuiltKernel, DeviceArray
 
 # Bytes of a stream for targets between two programs, at most: blocks whose targets need more are cut. Those of one
 # vector for each group that an H100 runs at once take 0.10 GB for (21|21) and 0.26 GB for (22|22).
@@ -33,16 +33,16 @@ TARGET_BYTES = 1 << 29
 
 
 @dataclass(frozen=True, eq=False)
-class Programs:
+class DriverPrograms:
     """The programs of a driver on a device: the tier of the integrals, and what is launched.
 
     targets: the program between the other two, in a tier that is split.
     """
 
     tier: Tier
-    screen: Built
-    work: Built
-    targets: Built | None = None
+    screen: BuiltKernel
+    work: BuiltKernel
+    targets: BuiltKernel | None = None
 
     def workers(self, kind: blocks.Kind) -> tuple[int, int]:
         """Return the most groups of `work` and of `targets`, 0 without these."""
@@ -51,24 +51,24 @@ class Programs:
         return max(1, share * self.work.blocks // kind.divisor), targets
 
 
-Kernels = Mapping[Batch, Programs]
+Kernels = Mapping[Batch, DriverPrograms]
 
 
 @dataclass(frozen=True, eq=False)
-class Launch:
+class BlockLaunch:
     """The launches of a block: groups of each program, and arguments without densities and buffers.
 
     target_workers: groups of the program of targets; 0 without one.
     """
 
-    programs: Programs
+    programs: DriverPrograms
     rows: int
     workers: int
     target_workers: int
     arguments: dict[str, Any]
 
     @property
-    def steps(self) -> list[tuple[Built, int]]:
+    def steps(self) -> list[tuple[BuiltKernel, int]]:
         """The programs in order, with their groups."""
         programs = self.programs
         targets = [(programs.targets, self.target_workers)] if programs.targets else []
@@ -76,17 +76,17 @@ class Launch:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class LaunchPlan:
     """All launches in order, the elements of each buffer of a stream, and the most workers of a launch."""
 
-    launches: tuple[Launch, ...]
+    launches: tuple[BlockLaunch, ...]
     elements: dict[str, int]
     workers: int
 
 
 def plan(
-    tasks: Sequence[Task], kernels: Kernels, kind: blocks.Kind, resident: Callable[[np.ndarray], DeviceArray]
-) -> Plan:
+    tasks: Sequence[QuartetTask], kernels: Kernels, kind: blocks.Kind, resident: Callable[[np.ndarray], DeviceArray]
+) -> LaunchPlan:
     """Return the launches of the tasks of all devices on one of them.
 
     Parameters
@@ -101,7 +101,7 @@ def plan(
         Returns an array of pairs in the memory of the device.
     """
     most = dict.fromkeys((*OWN, "counts", "queue", "weight", "targets"), 1)
-    launches: list[Launch] = []
+    launches: list[BlockLaunch] = []
     widest = 1
     for number, task in enumerate(tasks):
         programs = kernels[Batch(task.cls, kind.with_j, kind.with_k)]
@@ -118,17 +118,17 @@ def plan(
             tile = _tile(task, block, programs.tier.tile, launch, kind, resident)
             launches += [replace(launch, arguments=launch.arguments | tile)] if launch.rows else []
         most = {name: max(size, *(need.get(name, 0) for need in needs)) for name, size in most.items()}
-    return Plan(tuple(launches), most, widest)
+    return LaunchPlan(tuple(launches), most, widest)
 
 
 def _launch(
     task: int,
-    block: blocks.Block,
-    programs: Programs,
+    block: blocks.QuartetBlock,
+    programs: DriverPrograms,
     workers: tuple[int, int],
     kind: blocks.Kind,
     fixed: dict[str, Any],
-) -> tuple[Launch, dict[str, int]]:
+) -> tuple[BlockLaunch, dict[str, int]]:
     """Return the launches of a block, and the elements of queues and the vectors on the device with the most rows."""
     # Bra pair n belongs to device n modulo their number, whatever the blocks of another device.
     first = block.begin + (kind.number - block.begin) % kind.devices
@@ -139,16 +139,16 @@ def _launch(
     vectors = -(-block.ket_part // programs.work.lanes)
     own, target_workers = min(rows, workers[0]), min(rows * vectors, workers[1])
     numbers |= {"rows": rows, "n_workers": own, "target_workers": target_workers, "row_vectors": vectors}
-    launch = Launch(programs, rows, own, target_workers, fixed | numbers)
+    launch = BlockLaunch(programs, rows, own, target_workers, fixed | numbers)
     most = -(-(block.end - block.begin) // kind.devices) * block.parts
     return launch, {"counts": most, "queue": most * step, "weight": most * step, "vectors": most * vectors}
 
 
 def _tile(
-    task: Task,
-    block: blocks.Block,
+    task: QuartetTask,
+    block: blocks.QuartetBlock,
     tile: int,
-    launch: Launch,
+    launch: BlockLaunch,
     kind: blocks.Kind,
     resident: Callable[[np.ndarray], DeviceArray],
 ) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def _tile(
     return places | {"ket_slots": resident(slots.of_pairs), "slot_shells": resident(slots.shells)}
 
 
-def _sizes(task: Task, count: int) -> dict[str, int]:
+def _sizes(task: QuartetTask, count: int) -> dict[str, int]:
     """Return the elements of each buffer for one lane of a worker."""
     bra, ket, cls = task.bra, task.ket, task.cls
     n_ab, n_cd = bra.pairs.contractions, ket.pairs.contractions
@@ -177,7 +177,7 @@ def _sizes(task: Task, count: int) -> dict[str, int]:
     }
 
 
-def _tables(task: Task, lanes: int, resident: Callable[[np.ndarray], DeviceArray]) -> dict[str, Any]:
+def _tables(task: QuartetTask, lanes: int, resident: Callable[[np.ndarray], DeviceArray]) -> dict[str, Any]:
     """Return the arrays of a task's pairs, in the memory of the device."""
     bra, ket = task.bra, task.ket
     arrays = {

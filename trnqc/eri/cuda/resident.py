@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from trnqc.eri.cuda.blocks import Kind
-from trnqc.eri.cuda.launches import Kernels, Plan, plan
-from trnqc.eri.jk.tasks import Task
+from trnqc.eri.cuda.launches import Kernels, LaunchPlan, plan
+from trnqc.eri.jk.tasks import QuartetTask
 from trnqc.errors import MemoryLimit
-from trnqc.jit.cuda.prepared import Launch, Prepared
+from trnqc.jit.cuda.prepared import PreparedLaunch, PreparedLaunches
 from trnqc.jit.device import Device, DeviceArray
 
 # The buffers of integers.
@@ -24,7 +24,7 @@ Buffers = dict[int, dict[str, DeviceArray]]
 
 
 @dataclass(eq=False)
-class Pass:
+class ResidentPass:
     """The arrays of a pass, and the launches that are prepared for them.
 
     Parameters
@@ -37,23 +37,23 @@ class Pass:
 
     key: Any
     arrays: dict[str, DeviceArray]
-    _prepared: tuple[Plan, Buffers, Prepared] | None = field(default=None, init=False)
+    _prepared: tuple[LaunchPlan, Buffers, PreparedLaunches] | None = field(default=None, init=False)
 
-    def prepared(self, plan: Plan, buffers: Buffers, device: Device) -> Prepared:
+    def prepared(self, plan: LaunchPlan, buffers: Buffers, device: Device) -> PreparedLaunches:
         """Return the launches of a plan on these arrays and buffers, which are prepared when one of these is new."""
         found = self._prepared
         if found is None or found[0] is not plan or found[1] is not buffers:
             found = self._prepared = plan, buffers, device.prepare(self._launches(plan, buffers))
         return found[2]
 
-    def _launches(self, plan: Plan, buffers: Buffers) -> list[Launch]:
+    def _launches(self, plan: LaunchPlan, buffers: Buffers) -> list[PreparedLaunch]:
         """Two or three launches for each block, on the streams in turn."""
         own = [(stream, self.arrays | of_stream) for stream, of_stream in buffers.items()]
         launches = []
         for n, block in enumerate(plan.launches):
             stream, arrays = own[n % len(own)]
             arguments = arrays | block.arguments
-            launches += [Launch(built, groups, arguments, stream) for built, groups in block.steps]
+            launches += [PreparedLaunch(built, groups, arguments, stream) for built, groups in block.steps]
         return launches
 
 
@@ -72,8 +72,8 @@ class ResidentMemory:
         self.device = device
         # The array is kept too, so that its id stays its own; so are the tasks of a plan.
         self._uploaded: dict[int, tuple[np.ndarray, DeviceArray]] = {}
-        self._plans: dict[Any, tuple[Sequence[Task], Plan]] = {}
-        self._kept: Pass | None = None
+        self._plans: dict[Any, tuple[Sequence[QuartetTask], LaunchPlan]] = {}
+        self._kept: ResidentPass | None = None
         self.buffers: Buffers = {}
 
     def __call__(self, array: np.ndarray) -> DeviceArray:
@@ -82,23 +82,23 @@ class ResidentMemory:
             self._uploaded[id(array)] = array, self.device.upload(array)
         return self._uploaded[id(array)][1]
 
-    def plan(self, tasks: Sequence[Task], kernels: Kernels, kind: Kind) -> Plan:
+    def plan(self, tasks: Sequence[QuartetTask], kernels: Kernels, kind: Kind) -> LaunchPlan:
         """Return the launches of tasks, which are planned once."""
         key = tuple(map(id, tasks)), kind
         if key not in self._plans:
             self._plans[key] = tuple(tasks), plan(tasks, kernels, kind, self)
         return self._plans[key][1]
 
-    def take(self, key: Any, allocate: Callable[[], dict[str, DeviceArray]]) -> Pass:
+    def take(self, key: Any, allocate: Callable[[], dict[str, DeviceArray]]) -> ResidentPass:
         """Return the pass that was kept if it has this key, else one with new arrays, for which its memory is freed."""
         kept, self._kept = self._kept, None
         if kept is not None and kept.key == key:
             return kept
         if kept is not None:
             self.device.release(*kept.arrays.values())
-        return Pass(key, allocate())
+        return ResidentPass(key, allocate())
 
-    def give_back(self, used: Pass) -> None:
+    def give_back(self, used: ResidentPass) -> None:
         """Keep a pass for the next one with its key, or free its memory if it is large or another one is kept."""
         if self._kept is None and sum(memory.nbytes for memory in used.arrays.values()) <= KEPT_BYTES:
             self._kept = used

@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from trnqc.eri.cuda.blocks import ROWS, Kind
-from trnqc.eri.cuda.launches import Kernels, Plan
-from trnqc.eri.cuda.resident import Pass, ResidentMemory
+from trnqc.eri.cuda.launches import Kernels, LaunchPlan
+from trnqc.eri.cuda.resident import ResidentMemory, ResidentPass
 from trnqc.eri.jk.batch import REALS, Batch
-from trnqc.eri.jk.run import Run
-from trnqc.eri.jk.tasks import Task
+from trnqc.eri.jk.run import JKPass
+from trnqc.eri.jk.tasks import QuartetTask
 from trnqc.errors import InputError, MemoryLimit
 from trnqc.jit.device import DeviceArray
 
@@ -51,8 +51,8 @@ class DeviceRun:
         self,
         resident: ResidentMemory,
         kernels: Kernels,
-        run: Run,
-        tasks: Sequence[Task],
+        run: JKPass,
+        tasks: Sequence[QuartetTask],
         number: int,
         devices: int,
         note: Callable[[str], None],
@@ -61,7 +61,7 @@ class DeviceRun:
         self.number, self.devices, self.device = number, devices, resident.device
         # Stream 0 is for what is before and after the launches.
         self.streams = list(range(1, self.device.streams)) or [0]
-        self._pass: Pass | None = None
+        self._pass: ResidentPass | None = None
         self._running = False
         try:
             self._pass = resident.take((tuple(map(id, tasks)), run.count, run.with_j, run.with_k), self._arrays)
@@ -134,7 +134,7 @@ class DeviceRun:
         """Copy densities to the device."""
         self.device.write_all([(self.arrays[name], array) for name, array in self._densities().items()])
 
-    def _allocate(self) -> Plan:
+    def _allocate(self) -> LaunchPlan:
         """Return the launches, with as many workers as there is memory for their buffers."""
         run, divisor = self.run, 1
         cutoff = float(run.reals[REALS.index("cutoff")])

@@ -16,15 +16,15 @@ from trnqc.eri.classes import QuartetClass
 from trnqc.eri.cuda.tile import share_slots
 from trnqc.eri.jk.batch import PLACE_A, PLACE_B
 from trnqc.eri.jk.screening import Table
-from trnqc.eri.jk.tasks import Task
+from trnqc.eri.jk.tasks import QuartetTask
 
 # J of a bra pair takes at most one part in so many of a tile, and goes through it in pieces.
 BRA_SHARE = 4
-_known: WeakKeyDictionary[Table, dict[tuple[int, bool], Slots]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Table, dict[tuple[int, bool], ShellSlots]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
-class Slots:
+class ShellSlots:
     """The shells of a table's ranges of pairs, each of so many pairs.
 
     Parameters
@@ -43,7 +43,7 @@ class Slots:
     counts: tuple[Sequence[int], Sequence[int]]
 
 
-def slots_of(table: Table, length: int, alike: bool) -> Slots:
+def slots_of(table: Table, length: int, alike: bool) -> ShellSlots:
     """Return the slots of a table with ranges of `length` pairs. alike: whether shells share them as c and as d."""
     of_table = _known.setdefault(table, {})
     if (length, alike) not in of_table:
@@ -51,7 +51,7 @@ def slots_of(table: Table, length: int, alike: bool) -> Slots:
     return of_table[length, alike]
 
 
-def _slots(table: Table, length: int, alike: bool) -> Slots:
+def _slots(table: Table, length: int, alike: bool) -> ShellSlots:
     places = table.places[:, [PLACE_A, PLACE_B]]
     of_pairs = np.empty_like(places)
     shells: list[np.ndarray] = []
@@ -68,7 +68,7 @@ def _slots(table: Table, length: int, alike: bool) -> Slots:
                 counts[column].append(len(own))
             shells.append(own)
             at += len(own)
-    return Slots(of_pairs, np.concatenate(shells or [np.zeros(1, np.int64)]), begins, counts)
+    return ShellSlots(of_pairs, np.concatenate(shells or [np.zeros(1, np.int64)]), begins, counts)
 
 
 def _by_frequency(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -93,7 +93,7 @@ class Wants:
     pair: int
 
     @classmethod
-    def of(cls, task: Task, densities: int, with_j: bool, with_k: bool) -> Wants:
+    def of(cls, task: QuartetTask, densities: int, with_j: bool, with_k: bool) -> Wants:
         """Return the numbers of a task."""
         bra, ket = task.bra.pairs, task.ket.pairs
         na, nb, nc, nd = task.cls.extents
@@ -104,7 +104,7 @@ class Wants:
 
 
 def divided(
-    tile: int, wants: Wants, cls: QuartetClass, slots: Slots, n: int, pairs: int, again: bool
+    tile: int, wants: Wants, cls: QuartetClass, slots: ShellSlots, n: int, pairs: int, again: bool
 ) -> dict[str, int]:
     """Divide a tile for the n-th range of a table; returns the numbers `tile.PLACES`.
 

@@ -73,7 +73,7 @@ def parameters(cls: QuartetClass) -> tuple[Value | Array, ...]:
 WRITTEN = ("work", "out", "sums", "vj", "vk")
 
 
-def program(cls: QuartetClass) -> Recipe:
+def mixed_basis_program(cls: QuartetClass) -> Recipe:
     """Return the recipe of the digestion of a class."""
     name = f"mixed_{cls.name}"
     return Recipe(name, (Signature.declared(name, parameters(cls), WRITTEN),), partial(_functions, cls), __name__)

@@ -97,7 +97,7 @@ class MixedJK:
         self._classes = [
             (quartet_class(a, b.pairs, operator.name), _by_bound(a), n) for a in bra for n, b in enumerate(self._kets)
         ]
-        programs = {cls: digest.program(cls) for cls in dict.fromkeys(cls for cls, _, _ in self._classes)}
+        programs = {cls: digest.mixed_basis_program(cls) for cls in dict.fromkeys(cls for cls, _, _ in self._classes)}
         libraries = library.build(tuple(programs.values()), "kernels of derivatives")
         self._run = {cls: getattr(libraries[program.name], program.name) for cls, program in programs.items()}
         self._bra_bounds = _orbital_bounds(bra, extents)

@@ -15,7 +15,7 @@ import numpy as np
 from pyscf import gto, lib
 
 from trnqc.eri.gradient.fitting_blocks import FittingBlock, FittingShells, blocks_of, segmented
-from trnqc.eri.gradient.three_centre_pass import CUTOFF, Bra, Task, ThreeCentrePass, compiled_kernels
+from trnqc.eri.gradient.three_centre_pass import CUTOFF, Bra, ThreeCentrePass, ThreeCentreTask, compiled_kernels
 from trnqc.eri.jk.tasks import relative_cost
 from trnqc.eri.operators import Operator
 from trnqc.eri.shells.pairs import fitting_shells, pairs_of
@@ -150,7 +150,7 @@ def _largest(weights: np.ndarray) -> float:
     return float(np.maximum(weights.max(initial=0.0), -weights.min(initial=0.0)))
 
 
-def _tasks(bra: Bra, kets: Sequence[FittingShells], operator: str) -> list[Task]:
+def _tasks(bra: Bra, kets: Sequence[FittingShells], operator: str) -> list[ThreeCentreTask]:
     """Return ranges of the pairs of each class with each class of fitting shells, of similar cost."""
     costs = {
         (n, m): relative_cost(pairs, ket.pairs, len(pairs) * len(ket.pairs))
@@ -163,11 +163,11 @@ def _tasks(bra: Bra, kets: Sequence[FittingShells], operator: str) -> list[Task]
         pairs, ket = bra.classes[n], kets[m]
         parts = int(min(len(pairs), max(1, np.ceil(cost / most))))
         edges = np.linspace(0, len(pairs), parts + 1).astype(int).tolist()
-        tasks += [Task.of(pairs, ket, operator, i, j) for i, j in pairwise(edges)]
+        tasks += [ThreeCentreTask.of(pairs, ket, operator, i, j) for i, j in pairwise(edges)]
     return tasks
 
 
-def _by_atoms(one: ThreeCentrePass, aux_atoms: np.ndarray, natm: int, task: Task) -> np.ndarray:
+def _by_atoms(one: ThreeCentrePass, aux_atoms: np.ndarray, natm: int, task: ThreeCentreTask) -> np.ndarray:
     """Return the contribution of a task to the gradient, [natm, 3]."""
     gradient = np.zeros((natm, 3))
     end, by_pair, by_shell = one(task)

@@ -89,7 +89,7 @@ def class_of(bra: ShellPairs, ket: ShellPairs, operator: str) -> GradientClass:
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkOffsets:
     """Where the parts of the working memory begin, in elements of a lane.
 
     They are the weights of Cartesian functions [n_ab, ab, f], of targets [n_ab, e, f], of targets for one primitive [e,
@@ -147,6 +147,6 @@ class Work:
 
 def work_size(cls: GradientClass, n_ab: int) -> int:
     """Return the elements of one lane of the parameter `work`."""
-    size = Work(cls, n_ab).size
+    size = WorkOffsets(cls, n_ab).size
     assert isinstance(size, int)
     return size

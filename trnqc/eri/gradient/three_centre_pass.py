@@ -13,7 +13,7 @@ from trnqc.eri.classes import PRIMITIVE
 from trnqc.eri.compiled import programs as library
 from trnqc.eri.gradient.fitting_blocks import FittingBlock, FittingShells
 from trnqc.eri.gradient.three_centre_classes import GradientClass, class_of, work_size
-from trnqc.eri.gradient.three_centre_program import program
+from trnqc.eri.gradient.three_centre_program import three_centre_program
 from trnqc.eri.kernels import boys
 from trnqc.eri.operators import Operator
 from trnqc.eri.shells.pairs import ShellPairs
@@ -44,7 +44,7 @@ class Bra:
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class ThreeCentreTask:
     """The pairs begin .. end of a class, by falling bound, with a class of fitting shells."""
 
     cls: GradientClass
@@ -54,7 +54,7 @@ class Task:
     end: int
 
     @classmethod
-    def of(cls, bra: ShellPairs, ket: FittingShells, operator: str, begin: int, end: int) -> Task:
+    def of(cls, bra: ShellPairs, ket: FittingShells, operator: str, begin: int, end: int) -> ThreeCentreTask:
         return cls(class_of(bra, ket.pairs, operator), bra, ket, begin, end)
 
 
@@ -65,7 +65,7 @@ def compiled_kernels(bra: Bra, blocks: Sequence[FittingBlock], operator: Operato
     """Return the compiled kernels of all classes."""
     kets = {ket.pairs.la: ket.pairs for block in blocks for ket in block.shells}.values()
     classes = dict.fromkeys(class_of(pairs, ket, operator.name) for pairs in bra.classes for ket in kets)
-    programs = [program(cls) for cls in classes]
+    programs = [three_centre_program(cls) for cls in classes]
     libraries = library.build(programs, "kernels of fitted derivatives")
     return {cls: getattr(libraries[cls.name], cls.name) for cls in classes}
 
@@ -84,7 +84,7 @@ class ThreeCentrePass:
     omega: float
     kernels: Kernels
 
-    def __call__(self, task: Task) -> tuple[int, np.ndarray, np.ndarray]:
+    def __call__(self, task: ThreeCentreTask) -> tuple[int, np.ndarray, np.ndarray]:
         """Return the end of the pairs that count, their derivatives by both centres [n, 6], and those by P [P, 3]."""
         bra, ket, width = task.bra, task.ket, library.lanes()
         # Pairs are ordered by falling bound.

@@ -22,7 +22,7 @@ _SCALARS = ("bra_rows", "ket_rows", "rows", "n_ab", "n_b", "step_a", "step_b", "
 WRITTEN = ("work", "bra_gradient", "ket_gradient")
 
 
-def program(cls: GradientClass) -> Recipe:
+def three_centre_program(cls: GradientClass) -> Recipe:
     """Return the recipe of the program of a class."""
     signature = Signature.declared(cls.name, parameters(cls), WRITTEN)
     return Recipe(cls.name, (signature,), partial(_functions, cls), __name__)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trnqc.eri.classes import BOUND, CONTRACTION, ZETA
-from trnqc.eri.gradient.three_centre_classes import GradientClass, Work
+from trnqc.eri.gradient.three_centre_classes import GradientClass, WorkOffsets
 from trnqc.eri.gradient.weights import cartesian_pair_weights, cartesian_weights, stored, target_weights
 from trnqc.eri.kernels import boys, columns, vertical
 from trnqc.eri.kernels.angular import Powers, cartesians, raised
@@ -61,7 +61,7 @@ class _Kernel:
         self.bra_sums = Array("bra_sums", "f64", (6,), "local", lanes=True)
         self.ket_sums = Array("ket_sums", "f64", (3,), lanes=True)
         self.weight, self.cutoff, self.omega = Var("weight"), Var("cutoff"), Var("omega")
-        self.layout = Work(cls, n_ab)
+        self.layout = WorkOffsets(cls, n_ab)
         self.shift = [self.bra_centre[3 + n] for n in range(3)]
         # The derivatives by A and B of this pair.
         self.total = {centre: [Var(f"d{centre}_{x}") for x in "xyz"] for centre in "AB"}

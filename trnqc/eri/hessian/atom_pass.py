@@ -19,8 +19,8 @@ from trnqc.eri.classes import PRIMITIVE, QuartetClass
 from trnqc.eri.compiled import programs as library
 from trnqc.eri.gradient.digest import BRA
 from trnqc.eri.hessian import digest
-from trnqc.eri.hessian.passes import Pass
-from trnqc.eri.hessian.sides import Ket, Side
+from trnqc.eri.hessian.passes import HessianPass
+from trnqc.eri.hessian.sides import Ket, OrientedPairs
 from trnqc.eri.kernels import boys
 from trnqc.eri.kernels.parameters import work_size
 from trnqc.eri.operators import Operator
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class AtomBlock:
     """Bra pairs, sorted by atoms, and ket pairs of one class of quartets, with the density-dependent arrays of
     `digest.parameters`.
 
@@ -40,14 +40,14 @@ class Block:
     """
 
     cls: QuartetClass
-    kind: Pass
-    bra: Side
+    kind: HessianPass
+    bra: OrientedPairs
     ket: Ket
     once: bool = False
 
     @property
     def name(self) -> str:
-        return digest.program(self.kind, self.cls).name
+        return digest.hessian_program(self.kind, self.cls).name
 
     @cached_property
     def first_rows(self) -> np.ndarray:
@@ -100,12 +100,12 @@ class Block:
 
 
 def blocks_of(
-    kind: Callable[[Ket], Pass],
-    bras: Sequence[Side],
+    kind: Callable[[Ket], HessianPass],
+    bras: Sequence[OrientedPairs],
     kets: Sequence[Ket],
     operator: Operator,
     once: bool = False,
-) -> list[Block]:
+) -> list[AtomBlock]:
     """Return blocks for every bra with every ket, or only with the kets up to the bra's own place in the list if
     `once`.
     """
@@ -113,18 +113,18 @@ def blocks_of(
     for n, bra in enumerate(bras):
         for m, ket in enumerate(kets[: n + 1] if once else kets):
             cls = quartet_class(bra.pairs, ket.side.pairs, operator.name)
-            blocks.append(Block(cls, kind(ket), bra, ket, once and n == m))
+            blocks.append(AtomBlock(cls, kind(ket), bra, ket, once and n == m))
     return blocks
 
 
 def run(
-    blocks: Sequence[Block],
+    blocks: Sequence[AtomBlock],
     arguments: Sequence[dict[str, Any]],
     common: dict[str, Any],
     operator: Operator,
     cutoff: float,
     threads: int,
-    finish: Callable[[int, np.ndarray, np.ndarray, list[tuple[Block, slice, np.ndarray]]], T],
+    finish: Callable[[int, np.ndarray, np.ndarray, list[tuple[AtomBlock, slice, np.ndarray]]], T],
 ) -> list[T]:
     """Run blocks for each atom, and return what `finish` makes of its sums, in the order of the atoms.
 
@@ -132,7 +132,7 @@ def run(
     blocks, with the extents of the matrices. `operator`, `cutoff` and `threads` are as for `MixedJK`. `finish` gets the
     atom, k_pair's rows and k_atom of this atom, and for each block its bra pairs and its sums of J.
     """
-    programs = {block.name: digest.program(block.kind, block.cls) for block in blocks}
+    programs = {block.name: digest.hessian_program(block.kind, block.cls) for block in blocks}
     libraries = library.build(tuple(programs.values()), "kernels of second derivatives")
     functions = {name: getattr(libraries[name], name) for name in programs}
     atoms = sorted({int(atom) for block in blocks for atom in np.unique(block.bra.atoms)})

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.eri.hessian.sides import Ket, Side
+from trnqc.eri.hessian.sides import Ket, OrientedPairs
 
 
 class Densities:
@@ -30,7 +30,7 @@ class Densities:
     def q_total(self) -> np.ndarray:
         return self.q.sum(axis=0)
 
-    def weights(self, side: Side) -> np.ndarray:
+    def weights(self, side: OrientedPairs) -> np.ndarray:
         """Return the spin-summed P_x of every pair (i', v), [npair, 3, contractions, na nb]."""
         total = self.p.sum(axis=0)
         return np.ascontiguousarray(np.array([axis[side.orbitals] for axis in total]).swapaxes(0, 1))

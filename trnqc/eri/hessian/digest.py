@@ -13,7 +13,7 @@ from typing import Any
 from trnqc.eri.classes import QuartetClass
 from trnqc.eri.gradient.digest import BRA
 from trnqc.eri.hessian.exchange_sums import SET, ExchangeSums
-from trnqc.eri.hessian.passes import Pass
+from trnqc.eri.hessian.passes import HessianPass
 from trnqc.eri.kernels.quartet import parts
 from trnqc.eri.kernels.rows import PAIR, ROW, bra_arrays, integrals, ket_arrays
 from trnqc.gen import Array, Value, Var, const
@@ -82,18 +82,18 @@ def parameters(cls: QuartetClass) -> tuple[Value | Array, ...]:
     return (*i64.values(), *arrays)
 
 
-def program(kind: Pass, cls: QuartetClass) -> Recipe:
+def hessian_program(kind: HessianPass, cls: QuartetClass) -> Recipe:
     """Return the recipe of the digestion of a class in a kind of pass."""
     name = f"hessian_{kind.name}_{cls.name}"
     signature = Signature.declared(name, parameters(cls), WRITTEN)
     return Recipe(name, (signature,), partial(_functions, kind, cls, name), __name__, parts=parts(cls))
 
 
-def _functions(kind: Pass, cls: QuartetClass, name: str) -> tuple[st.Function, ...]:
+def _functions(kind: HessianPass, cls: QuartetClass, name: str) -> tuple[st.Function, ...]:
     return (digest_function(kind, cls, name),)
 
 
-def digest_function(kind: Pass, cls: QuartetClass, name: str) -> st.Function:
+def digest_function(kind: HessianPass, cls: QuartetClass, name: str) -> st.Function:
     """Build the digestion of a class around its kernel; its groups are the bra pairs."""
     args: dict[str, Any] = {st.name_of(p): p for p in parameters(cls)}
     largest = Var("largest")
@@ -123,7 +123,7 @@ def digest_function(kind: Pass, cls: QuartetClass, name: str) -> st.Function:
     return st.Function(name, parameters(cls), body, group=PAIR, title=title)
 
 
-def _reach(kind: Pass, args: dict[str, Any]) -> Value:
+def _reach(kind: HessianPass, args: dict[str, Any]) -> Value:
     """Return a bound of the densities that a quartet meets in K."""
     i, v = args["shell_i"][PAIR], args["shell_v"][PAIR]
     near = args["near_i"][i, ROW] * args["near_v"][v, ROW]

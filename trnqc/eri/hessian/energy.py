@@ -12,13 +12,13 @@ import numpy as np
 
 from trnqc.eri.hessian import atom_pass
 from trnqc.eri.hessian.densities import Densities, largest_of_pairs
-from trnqc.eri.hessian.molecule_passes import Passes, Sums, added
+from trnqc.eri.hessian.molecule_passes import MoleculePasses, Sums, added
 from trnqc.eri.hessian.passes import CROSS, CROSS_SWAPPED, ONE_SIDE
-from trnqc.eri.hessian.sides import Side, bra_of, ket_of, side_of
+from trnqc.eri.hessian.sides import OrientedPairs, bra_of, ket_of, side_of
 from trnqc.eri.shells.pairs import pairs_between
 
 
-def energy(passes: Passes, dms: np.ndarray, with_j: bool, with_k: bool) -> tuple[np.ndarray, np.ndarray]:
+def energy(passes: MoleculePasses, dms: np.ndarray, with_j: bool, with_k: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return the second derivatives of the Coulomb and of the exchange energy; see `HessianBuilder.energy`."""
     densities = Densities(passes.basis, dms)
     one, two = _one_side(passes, densities, with_j, with_k), _cross(passes, densities, with_j, with_k)
@@ -27,7 +27,9 @@ def energy(passes: Passes, dms: np.ndarray, with_j: bool, with_k: bool) -> tuple
     return completed(ej), completed(ek)
 
 
-def _one_side(passes: Passes, densities: Densities, with_j: bool, with_k: bool) -> tuple[np.ndarray, np.ndarray]:
+def _one_side(
+    passes: MoleculePasses, densities: Densities, with_j: bool, with_k: bool
+) -> tuple[np.ndarray, np.ndarray]:
     """Return sum (d_A p d_B q|rs) D_pq D_rs and sum (d_A p d_B q|rs) D_pr D_qs, with both orders of A and B."""
     sides = [side_of(pairs, passes.atoms) for pairs in pairs_between(passes.basis.mol, passes.basis.mol)]
     bras = [bra_of(side.take(np.flatnonzero(side.atoms < passes.atoms[side.shells[1]]))) for side in sides]
@@ -55,7 +57,7 @@ def _one_side(passes: Passes, densities: Densities, with_j: bool, with_k: bool) 
     return _blocks(passes, passes.run(blocks, arguments, densities, shape, with_j, with_k, finish), bras)
 
 
-def _cross(passes: Passes, densities: Densities, with_j: bool, with_k: bool) -> tuple[np.ndarray, np.ndarray]:
+def _cross(passes: MoleculePasses, densities: Densities, with_j: bool, with_k: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return sum (d_A p q|d_B r s) D_pq D_rs and (..) (D_pr D_qs + D_ps D_qr), with both orders of A and B."""
     kets, bras = [ket_of(side, np.ones(len(side.pairs))) for side in passes.mixed], [bra_of(s) for s in passes.mixed]
     kinds = {False: CROSS, True: CROSS_SWAPPED}
@@ -95,7 +97,9 @@ def _cross(passes: Passes, densities: Densities, with_j: bool, with_k: bool) -> 
     return _blocks(passes, passes.run(blocks, arguments, densities, shape, with_j, with_k, finish), bras)
 
 
-def _blocks(passes: Passes, results: Sequence[Any], bras: Sequence[Side]) -> tuple[np.ndarray, np.ndarray]:
+def _blocks(
+    passes: MoleculePasses, results: Sequence[Any], bras: Sequence[OrientedPairs]
+) -> tuple[np.ndarray, np.ndarray]:
     """Return [A, B, x, y] with both orders of A and B, from the rows of the atoms that have bra pairs."""
     atoms = sorted({int(atom) for bra in bras for atom in np.unique(bra.atoms)})
     both = np.zeros((2, passes.mol.natm, passes.mol.natm, 3, 3))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trnqc.eri.classes import QuartetClass
-from trnqc.eri.hessian.passes import Pass
+from trnqc.eri.hessian.passes import HessianPass
 from trnqc.eri.kernels.rows import PAIR, ROW
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
@@ -21,7 +21,7 @@ class ExchangeSums:
     For each v, sums over all i' are kept in variables or local memory, and are then added to the rows of the matrices.
     """
 
-    def __init__(self, kind: Pass, cls: QuartetClass, args: dict[str, Any]) -> None:
+    def __init__(self, kind: HessianPass, cls: QuartetClass, args: dict[str, Any]) -> None:
         self.kind, self.args, self.size = kind, args, dict(zip("cd", cls.extents[2:]))
         self.i, self.v, self.ci, self.cv, self.q, self.n = (Var(n, "i64") for n in ("i", "v", "ci", "cv", "q", "n"))
         self.first = {side: Var(f"first_{side}", "i64") for side in "cd"}

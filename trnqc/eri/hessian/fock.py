@@ -13,12 +13,12 @@ import numpy as np
 from trnqc.eri.gradient.builder import GradientBuilder
 from trnqc.eri.hessian import atom_pass
 from trnqc.eri.hessian.densities import Densities, largest_of_pairs
-from trnqc.eri.hessian.molecule_passes import Passes, Sums, added
+from trnqc.eri.hessian.molecule_passes import MoleculePasses, Sums, added
 from trnqc.eri.hessian.passes import FOCK
 from trnqc.eri.hessian.sides import bra_of
 
 
-def fock(passes: Passes, dms: np.ndarray, with_j: bool, with_k: bool) -> tuple[Any, Any]:
+def fock(passes: MoleculePasses, dms: np.ndarray, with_j: bool, with_k: bool) -> tuple[Any, Any]:
     """Return the derivatives of J and of K; see `HessianBuilder.fock`."""
     densities, to = Densities(passes.basis, dms), passes.basis.transform
     kets, bras = passes.plain_kets, [bra_of(side) for side in passes.mixed]
@@ -56,7 +56,7 @@ def fock(passes: Passes, dms: np.ndarray, with_j: bool, with_k: bool) -> tuple[A
 
 
 def _with_rows(
-    passes: Passes, dms: np.ndarray, js: Sequence[Any], ks: Sequence[Any], with_j: bool, with_k: bool
+    passes: MoleculePasses, dms: np.ndarray, js: Sequence[Any], ks: Sequence[Any], with_j: bool, with_k: bool
 ) -> tuple[Any, Any]:
     """Add the derivatives of the matrices' own functions, -(d_x i j|kl) D_lk, and the transposed matrices."""
     rows = GradientBuilder(passes.mol, passes.omega, passes.cutoff, passes.threads).get_jk(dms, with_j, with_k)

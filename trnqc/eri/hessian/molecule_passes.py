@@ -11,17 +11,17 @@ from pyscf import gto, lib
 
 from trnqc.eri.gradient.derivative_basis import derivative_basis
 from trnqc.eri.hessian import atom_pass
-from trnqc.eri.hessian.atom_pass import Block
+from trnqc.eri.hessian.atom_pass import AtomBlock
 from trnqc.eri.hessian.densities import Densities
 from trnqc.eri.hessian.sides import Ket, ket_of, side_of
 from trnqc.eri.operators import Operator
 from trnqc.eri.shells.pairs import pairs_between, pairs_of
 
 # A block, the range of its bra pairs, and the sums of J.
-Sums = list[tuple[Block, slice, np.ndarray]]
+Sums = list[tuple[AtomBlock, slice, np.ndarray]]
 
 
-class Passes:
+class MoleculePasses:
     """The passes of one molecule; arguments are as for `two_electron.HessianBuilder`.
 
     `basis` is the molecule with the shells of derivatives, `atoms` the atom of each of these shells, and `mixed` the
@@ -49,7 +49,7 @@ class Passes:
 
     def run(
         self,
-        blocks: Sequence[Block],
+        blocks: Sequence[AtomBlock],
         arguments: Sequence[dict[str, Any]],
         densities: Densities,
         shape: tuple[int, int],
@@ -77,7 +77,7 @@ class Passes:
 
 def added(sums: Sums) -> Sums:
     """Add up the sums of J of blocks with the same ket pairs."""
-    by_ket: dict[int, tuple[Block, slice, np.ndarray]] = {}
+    by_ket: dict[int, tuple[AtomBlock, slice, np.ndarray]] = {}
     for block, pairs, values in sums:
         if id(block.ket) in by_ket:
             by_ket[id(block.ket)][2][...] += values

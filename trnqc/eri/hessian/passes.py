@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Pass:
+class HessianPass:
     """A kind of pass: which sums it makes, and which ket functions, of "cd", are the columns of `k_atom`."""
 
     name: str
@@ -27,8 +27,8 @@ class Pass:
     k_pair: bool = False
 
 
-FOCK = Pass("fock", "cd", j_atom=True)
-ONE_SIDE = Pass("bra", "cd", j_pair=True)
+FOCK = HessianPass("fock", "cd", j_atom=True)
+ONE_SIDE = HessianPass("bra", "cd", j_pair=True)
 # The function of the derivative basis is c, or d in a class of pairs that are swapped.
-CROSS = Pass("cross", "c", j_atom=True, k_pair=True)
-CROSS_SWAPPED = Pass("cross_swapped", "d", j_atom=True, k_pair=True)
+CROSS = HessianPass("cross", "c", j_atom=True, k_pair=True)
+CROSS_SWAPPED = HessianPass("cross_swapped", "d", j_atom=True, k_pair=True)

@@ -13,7 +13,7 @@ from trnqc.eri.shells.pairs import ShellPairs, pair_orbitals
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class OrientedPairs:
     """Pairs (one, other) of shells of two bases, of one class, with the atom of the shell `one` of each pair.
 
     The properties put the shell `one` first, in whichever order the pairs have the shells.
@@ -39,13 +39,13 @@ class Side:
         one, other = pair_orbitals(self.pairs)[:: self.order]
         return one, other
 
-    def take(self, which: np.ndarray) -> Side:
-        return Side(self.pairs.take(which), self.atoms[which])
+    def take(self, which: np.ndarray) -> OrientedPairs:
+        return OrientedPairs(self.pairs.take(which), self.atoms[which])
 
 
-def side_of(pairs: ShellPairs, atom_of: np.ndarray | None = None) -> Side:
+def side_of(pairs: ShellPairs, atom_of: np.ndarray | None = None) -> OrientedPairs:
     """Return pairs with the atoms of their shells `one`, atom_of [shells]; by default all are of atom -1."""
-    plain = Side(pairs, np.full(len(pairs), -1))
+    plain = OrientedPairs(pairs, np.full(len(pairs), -1))
     return plain if atom_of is None else replace(plain, atoms=atom_of[plain.shells[0]])
 
 
@@ -53,7 +53,7 @@ def side_of(pairs: ShellPairs, atom_of: np.ndarray | None = None) -> Side:
 class Ket:
     """Ket pairs on lanes: a vector has pairs of one atom only, by falling bound."""
 
-    side: Side
+    side: OrientedPairs
     packed: PackedPairs
     factor: np.ndarray
 
@@ -92,13 +92,13 @@ class Ket:
         return np.ascontiguousarray(largest[:, self.of(self.side.shells[other])].max(axis=-1))
 
 
-def ket_of(side: Side, factor: np.ndarray) -> Ket:
+def ket_of(side: OrientedPairs, factor: np.ndarray) -> Ket:
     """Pack pairs of one atom and of like bounds together. factor [npair]: what each pair's sums are multiplied with."""
     order = np.argsort(-side.pairs.bound, kind="stable")
     side = side.take(order)
     return Ket(side, packed(side.pairs, library.lanes(), side.atoms), factor[order])
 
 
-def bra_of(side: Side) -> Side:
+def bra_of(side: OrientedPairs) -> OrientedPairs:
     """Sort bra pairs by their atoms, and by falling bound within an atom."""
     return side.take(np.lexsort((-side.pairs.bound, side.atoms)))

@@ -13,7 +13,7 @@ from pyscf import gto
 
 from trnqc.eri.hessian.energy import energy
 from trnqc.eri.hessian.fock import fock
-from trnqc.eri.hessian.molecule_passes import Passes
+from trnqc.eri.hessian.molecule_passes import MoleculePasses
 from trnqc.eri.jk.builder import CUTOFF
 from trnqc.errors import InputError
 
@@ -40,7 +40,7 @@ class HessianBuilder:
     """
 
     def __init__(self, mol: gto.Mole, omega: float = 0.0, cutoff: float = CUTOFF, threads: int | None = None) -> None:
-        self.mol, self._passes = mol, Passes(mol, omega, cutoff, threads)
+        self.mol, self._passes = mol, MoleculePasses(mol, omega, cutoff, threads)
 
     def energy(self, dms: np.ndarray, with_j: bool = True, with_k: bool = True) -> tuple[np.ndarray, np.ndarray]:
         """Compute second derivatives of the Coulomb and of the exchange energy at constant densities.

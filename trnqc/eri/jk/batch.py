@@ -16,7 +16,7 @@ from functools import cached_property, partial
 
 from trnqc.eri.classes import BOUND, COEFFICIENT, CONTRACTION, QuartetClass
 from trnqc.eri.jk import schwarz
-from trnqc.eri.jk.digest import BLOCKS, Operands, block_sizes, digest, local
+from trnqc.eri.jk.digest import BLOCKS, QuartetArrays, block_sizes, digest, local
 from trnqc.eri.kernels import boys
 from trnqc.eri.kernels.quartet import parts, quartet_function
 from trnqc.gen import Array, Value, Var, const
@@ -297,11 +297,11 @@ def _density(batch: Batch, at: Value, s: Value, ab: Value, cd: Value) -> list[st
     return [*before, digest(cls, operands_of(batch, s, ab, cd), batch.with_j, batch.with_k), *after]
 
 
-def operands_of(batch: Batch, s: Value, ab: Value, cd: Value) -> Operands:
+def operands_of(batch: Batch, s: Value, ab: Value, cd: Value) -> QuartetArrays:
     """Return the operands of a density and a quartet of contractions."""
     a, (na, nb, _, _) = batch.arrays, batch.cls.extents
     d_ab = s * N["pair_elements"] + N["bra_at"] + (G * N["n_ab"] + ab) * (na * nb)
-    return Operands(a["out"], ab, cd, a["dm_pairs"], d_ab, a["j_ab"], (s * N["n_ab"] + ab) * (na * nb))
+    return QuartetArrays(a["out"], ab, cd, a["dm_pairs"], d_ab, a["j_ab"], (s * N["n_ab"] + ab) * (na * nb))
 
 
 def exchange_start(batch: Batch, block: str, at: Value, s: Value, ab: Value, cd: Value) -> Value:

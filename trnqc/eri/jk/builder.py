@@ -19,10 +19,10 @@ from trnqc.eri.compiled import programs
 from trnqc.eri.jk import densities
 from trnqc.eri.jk.batch import Batch
 from trnqc.eri.jk.exact_sums import ExactSum, add_all
-from trnqc.eri.jk.layout import Layout, block_maxima, layout_of
-from trnqc.eri.jk.run import Run
+from trnqc.eri.jk.layout import MatrixLayout, block_maxima, layout_of
+from trnqc.eri.jk.run import JKPass
 from trnqc.eri.jk.screening import Table, tables
-from trnqc.eri.jk.tasks import Task, groups_of
+from trnqc.eri.jk.tasks import QuartetTask, groups_of
 from trnqc.eri.operators import Operator
 from trnqc.eri.shells.pairs import pair_orbitals, pairs_of, quartet_class
 from trnqc.errors import MemoryLimit
@@ -70,13 +70,13 @@ class JKBuilder:
         self.ranks, self.schedule, self._builds = ranks, schedule, 0
         self.threads = threads or lib.num_threads()
         self.operator = Operator.of(mol, omega)
-        self.layout: Layout = layout_of(mol)
+        self.layout: MatrixLayout = layout_of(mol)
         self._pairs = pairs_of(mol)
         self._tables: tuple[Table, ...] | None = None
         # The bounds of orbitals, and the elements of all pairs, once they are asked for.
         self._reaches: np.ndarray | None = None
         self._elements: np.ndarray | None = None
-        self._grouped: list[list[Task]] = []
+        self._grouped: list[list[QuartetTask]] = []
         self._libraries: dict[tuple[bool, bool], dict[QuartetClass, Library]] = {}
 
     @property
@@ -182,7 +182,7 @@ class JKBuilder:
         elements = self._pair_elements(tables)
         of_pairs = dm.reshape(len(dm), -1).take(elements, axis=1)
         options: dict[str, Any] = {"with_j": with_j, "with_k": with_k, "cutoff": self.cutoff, "maxima": maxima}
-        run = Run.of(self.mol, self.layout, dm, of_pairs, omega=self.operator.omega, **options)
+        run = JKPass.of(self.mol, self.layout, dm, of_pairs, omega=self.operator.omega, **options)
         pairs, blocks = self._summed(run, tables, libraries)
         half = np.zeros(dm.shape)
         half.reshape(len(dm), -1)[:, elements] = pairs
@@ -190,7 +190,7 @@ class JKBuilder:
         return 2 * (half + half.transpose(0, 2, 1)), self.layout.matrices(blocks)
 
     def _summed(
-        self, run: Run, tables: tuple[Table, ...], libraries: dict[QuartetClass, Library]
+        self, run: JKPass, tables: tuple[Table, ...], libraries: dict[QuartetClass, Library]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the contributions of all quartets to J by pairs and to K by blocks, from the threads of all ranks."""
         groups = self._groups(tables)
@@ -207,7 +207,7 @@ class JKBuilder:
         self._builds += 1
         return dealt(costs, self.ranks, self.schedule, f"jk {self._builds}")
 
-    def _groups(self, tables: tuple[Table, ...]) -> list[list[Task]]:
+    def _groups(self, tables: tuple[Table, ...]) -> list[list[QuartetTask]]:
         if not self._grouped:
             self._grouped = groups_of(tables, self.operator.name, self.mol.nao_nr())
         return self._grouped

@@ -23,7 +23,7 @@ UNROLLED = 9
 
 
 @dataclass(frozen=True)
-class Operands:
+class QuartetArrays:
     """The arrays of one quartet of contractions.
 
     The integrals [na nb, nc nd] are out[n_ab, n_cd], of lanes. For the bra, D [na nb] begins at d_ab[d_ab_at], and J at
@@ -52,14 +52,14 @@ def local(cls: QuartetClass, matrix: str, block: str, rows: int | None = None) -
     return Array(f"{matrix}_{block}", "f64", (rows * size[block[1]],), "local", lanes=True)
 
 
-def digest(cls: QuartetClass, operands: Operands, with_j: bool, with_k: bool) -> st.Statement:
+def digest(cls: QuartetClass, operands: QuartetArrays, with_j: bool, with_k: bool) -> st.Statement:
     """Add a block of integrals to the local blocks and to j_ab."""
     a = Var("a", "i64")
     return st.loop(a, cls.extents[0], digest_one(cls, operands, a, a, with_j, with_k, UNROLLED))
 
 
 def digest_one(
-    cls: QuartetClass, operands: Operands, a: Value, row: Value | None, with_j: bool, with_k: bool, unrolled: int
+    cls: QuartetClass, operands: QuartetArrays, a: Value, row: Value | None, with_j: bool, with_k: bool, unrolled: int
 ) -> st.Statement:
     """Add the integrals of one function a to the local blocks and to j_ab.
 
@@ -81,7 +81,7 @@ class _Inner:
     """The statements for one a and b."""
 
     cls: QuartetClass
-    operands: Operands
+    operands: QuartetArrays
     a: Value
     b: Value
     row_a: Value | None

@@ -17,7 +17,7 @@ from trnqc.eri.shells.pairs import functions
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class MatrixLayout:
     """The places of blocks in a matrix of a molecule: the functions [nao] sorted by l, and the position of each shell's
     first contraction among those of its l.
 
@@ -74,7 +74,7 @@ class Layout:
         return self.order[begin : begin + lengths[l]]
 
 
-def layout_of(mol: gto.Mole) -> Layout:
+def layout_of(mol: gto.Mole) -> MatrixLayout:
     """Return the layout of a molecule's matrices."""
     bas, loc = mol._bas, mol.ao_loc_nr()
     l, contractions = bas[:, gto.ANG_OF], bas[:, gto.NCTR_OF]
@@ -85,7 +85,7 @@ def layout_of(mol: gto.Mole) -> Layout:
         order += [np.arange(loc[i], loc[i + 1]) for i in ids]
         shells.append(int(contractions[ids].sum()))
     sizes = tuple(functions(n, mol.cart) for n in range(len(shells)))
-    return Layout(np.concatenate(order) if order else np.zeros(0, np.int64), place, tuple(shells), sizes)
+    return MatrixLayout(np.concatenate(order) if order else np.zeros(0, np.int64), place, tuple(shells), sizes)
 
 
 def block_maxima(mol: gto.Mole, matrices: np.ndarray) -> np.ndarray:

@@ -15,8 +15,8 @@ from trnqc.eri.compiled import programs
 from trnqc.eri.jk.batch import NUMBERS, REALS, Batch
 from trnqc.eri.jk.digest import BLOCKS
 from trnqc.eri.jk.exact_sums import Add
-from trnqc.eri.jk.layout import Layout, block_maxima
-from trnqc.eri.jk.tasks import Task
+from trnqc.eri.jk.layout import MatrixLayout, block_maxima
+from trnqc.eri.jk.tasks import QuartetTask
 from trnqc.eri.kernels import boys
 from trnqc.eri.kernels.parameters import work_size
 from trnqc.host.arrays import zeros
@@ -26,7 +26,7 @@ _work_size = cache(work_size)
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class JKPass:
     """One pass over the integrals: what all its tasks share.
 
     `pairs` [densities, elements of all pairs] are the densities for J, and `blocks` [densities, nao nao] those for K,
@@ -35,7 +35,7 @@ class Run:
     `reals` are the values of `batch.REALS`.
     """
 
-    layout: Layout
+    layout: MatrixLayout
     with_j: bool
     with_k: bool
     pairs: np.ndarray
@@ -48,7 +48,7 @@ class Run:
     def of(
         cls,
         mol: gto.Mole,
-        layout: Layout,
+        layout: MatrixLayout,
         dm: np.ndarray,
         pairs: np.ndarray,
         *,
@@ -57,7 +57,7 @@ class Run:
         cutoff: float,
         omega: float,
         maxima: np.ndarray | None = None,
-    ) -> Run:
+    ) -> JKPass:
         """Prepare a pass for densities dm [densities, nao, nao], each symmetric or antisymmetric.
 
         pairs: their elements by pairs. omega: at least 0, in 1/Bohr. maxima: by default those of `dm`; all passes over
@@ -92,11 +92,11 @@ class Run:
         k = (most[:, None] * weighted * most).sum(axis=(1, 2))
         return 8 * j, 8 * k
 
-    def worker(self, libraries: Mapping[QuartetClass, Library]) -> Add[list[Task]]:
+    def worker(self, libraries: Mapping[QuartetClass, Library]) -> Add[list[QuartetTask]]:
         """Return a function for one thread that adds a group of tasks to J and K, whichever are wanted."""
-        scratch, unused = Scratch(), np.zeros(1)
+        scratch, unused = ThreadBuffers(), np.zeros(1)
 
-        def add(group: list[Task], arrays: tuple[np.ndarray, ...]) -> None:
+        def add(group: list[QuartetTask], arrays: tuple[np.ndarray, ...]) -> None:
             wanted = iter(arrays)
             vj, vk = (next(wanted) if asked else unused for asked in (self.with_j, self.with_k))
             for task in group:
@@ -105,7 +105,9 @@ class Run:
 
         return add
 
-    def arguments(self, task: Task, scratch: Scratch, vj: np.ndarray, vk: np.ndarray) -> dict[str, np.ndarray]:
+    def arguments(
+        self, task: QuartetTask, scratch: ThreadBuffers, vj: np.ndarray, vk: np.ndarray
+    ) -> dict[str, np.ndarray]:
         """Return the arguments of a driver; see `Batch.arrays`."""
         bra, ket, cls, width = task.bra, task.ket, task.cls, programs.lanes()
         n_ab, n_cd = bra.pairs.contractions, ket.pairs.contractions
@@ -138,7 +140,7 @@ class Run:
             "j_ab": scratch("j_ab", self.count * n_ab * a * b * width),
         }
 
-    def numbers(self, task: Task, lanes: int) -> np.ndarray:
+    def numbers(self, task: QuartetTask, lanes: int) -> np.ndarray:
         """Return the array of `batch.NUMBERS`."""
         bra, ket, layout = task.bra, task.ket, self.layout
         numbers = {
@@ -169,7 +171,7 @@ def _maxima_of_each(mol: gto.Mole, dm: np.ndarray) -> np.ndarray:
     return np.array([block_maxima(mol, one[None]) for one in dm])
 
 
-class Scratch:
+class ThreadBuffers:
     """The buffers of one thread, by name. They grow when more is asked for."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from trnqc.eri.classes import BOUND, QuartetClass
 from trnqc.eri.compiled.programs import lanes
 from trnqc.eri.jk.batch import CENTRE, COUNT, MEASURES, PLACE_A, PLACE_B, PLACES, SCHWARZ, SHELL_A, SHELL_B
-from trnqc.eri.jk.layout import Layout
+from trnqc.eri.jk.layout import MatrixLayout
 from trnqc.eri.kernels import boys
 from trnqc.eri.kernels.parameters import work_size
 from trnqc.eri.shells.pairs import ShellPairs, general_records
@@ -88,7 +88,7 @@ def schwarz(pairs: ShellPairs, cls: QuartetClass, library: Library, omega: float
 
 def tables(
     classes: Sequence[ShellPairs],
-    layout: Layout,
+    layout: MatrixLayout,
     libraries: Mapping[ShellPairs, tuple[QuartetClass, Library]],
     omega: float,
     cutoff: float,
@@ -118,7 +118,7 @@ def _by_length(pairs: ShellPairs) -> Iterator[ShellPairs]:
             waiting = []
 
 
-def _table(pairs: ShellPairs, layout: Layout, at: int) -> Table:
+def _table(pairs: ShellPairs, layout: MatrixLayout, at: int) -> Table:
     places = np.empty((len(pairs), PLACES), np.int64)
     places[:, COUNT] = pairs.count
     places[:, PLACE_A], places[:, PLACE_B] = layout.place[pairs.first], layout.place[pairs.second]

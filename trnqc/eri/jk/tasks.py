@@ -37,7 +37,7 @@ T = TypeVar("T", bound=Costed)
 
 
 @dataclass(frozen=True)
-class Task:
+class QuartetTask:
     """Bra pairs begin .. end of a table with all ket pairs of another, and their relative cost."""
 
     bra: Table
@@ -59,7 +59,7 @@ def relative_cost(bra: ShellPairs, ket: ShellPairs, quartets: float) -> float:
     return quartets * (primitives * (order + 1) ** 4 + 20.0 * float(elements) + 200.0)
 
 
-def tasks_of(tables: Sequence[Table], operator: str, most: float = np.inf) -> list[Task]:
+def tasks_of(tables: Sequence[Table], operator: str, most: float = np.inf) -> list[QuartetTask]:
     """Return tasks for all quartets, the most expensive first. None costs more than `most` if it can be cut."""
     tasks = []
     for n, a in enumerate(tables):
@@ -68,7 +68,7 @@ def tasks_of(tables: Sequence[Table], operator: str, most: float = np.inf) -> li
             parts = int(min(len(a), max(1, np.ceil(cost / most))))
             edges = np.linspace(0, len(a), parts + 1).astype(int).tolist()
             cls = quartet_class(a.pairs, b.pairs, operator)
-            tasks += [Task(a, b, cls, i, j, cost / parts) for i, j in pairwise(edges)]
+            tasks += [QuartetTask(a, b, cls, i, j, cost / parts) for i, j in pairwise(edges)]
     return sorted(tasks, key=lambda task: -task.cost)
 
 
@@ -76,7 +76,7 @@ def _quartets(bra: Table, ket: Table) -> float:
     return len(bra) * len(ket) / (2 if bra is ket else 1)
 
 
-def groups_of(tables: Sequence[Table], operator: str, nao: int) -> list[list[Task]]:
+def groups_of(tables: Sequence[Table], operator: str, nao: int) -> list[list[QuartetTask]]:
     """Return all quartets of a molecule in groups of similar cost."""
     total = sum(relative_cost(a.pairs, b.pairs, _quartets(a, b)) for n, a in enumerate(tables) for b in tables[: n + 1])
     cost = cost_of_group(total, nao**2)

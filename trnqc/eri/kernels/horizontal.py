@@ -31,7 +31,7 @@ UNROLLED = 3000
 
 
 @dataclass(frozen=True)
-class Stage:
+class TransferStep:
     """A step that turns every column (axis 0) or row (axis 1) of a matrix from `before` into `after` values."""
 
     title: str
@@ -71,7 +71,7 @@ def horizontal(l1: int, l2: int, shift: Sequence[Value], source: Sequence[Value]
 
 
 @cache
-def side(axis: int, l1: int, l2: int, cartesian: bool) -> Stage:
+def side(axis: int, l1: int, l2: int, cartesian: bool) -> TransferStep:
     """Build the stage of a side: the horizontal recurrence and, unless Cartesian, solid harmonics of both indices."""
     shift = (AB, CD)[axis]
 
@@ -80,10 +80,10 @@ def side(axis: int, l1: int, l2: int, cartesian: bool) -> Stage:
         return pairs if cartesian else harmonics(l1, l2, pairs)
 
     after = ncart(l1) * ncart(l2) if cartesian else (2 * l1 + 1) * (2 * l2 + 1)
-    return Stage(f"{'bra' if axis == 0 else 'ket'} ({l1}{l2})", axis, len(components(l1, l2)), after, body)
+    return TransferStep(f"{'bra' if axis == 0 else 'ket'} ({l1}{l2})", axis, len(components(l1, l2)), after, body)
 
 
-def stages(la: int, lb: int, lc: int, ld: int, cartesian: bool, fused: bool = True) -> list[Stage]:
+def stages(la: int, lb: int, lc: int, ld: int, cartesian: bool, fused: bool = True) -> list[TransferStep]:
     """Return the stages from h to the integrals, in order; none if h holds the integrals already.
 
     fused: False takes the horizontal recurrence of both sides before all solid harmonics, for comparison.
@@ -98,9 +98,9 @@ def stages(la: int, lb: int, lc: int, ld: int, cartesian: bool, fused: bool = Tr
     return min((needed, needed[::-1]), key=lambda order: flops(order, extents) * (1 + _clashes(order, extents)))
 
 
-def _transform(axis: int, l1: int, l2: int) -> Stage:
+def _transform(axis: int, l1: int, l2: int) -> TransferStep:
     after = (2 * l1 + 1) * (2 * l2 + 1)
-    return Stage(
+    return TransferStep(
         f"harmonics of the {'bra' if axis == 0 else 'ket'} ({l1}{l2})",
         axis,
         ncart(l1) * ncart(l2),
@@ -109,7 +109,7 @@ def _transform(axis: int, l1: int, l2: int) -> Stage:
     )
 
 
-def flops(order: Sequence[Stage], extents: tuple[int, int]) -> int:
+def flops(order: Sequence[TransferStep], extents: tuple[int, int]) -> int:
     """Return the flops of all stages for a matrix that has these extents at first."""
     total = 0
     for stage in order:
@@ -118,7 +118,7 @@ def flops(order: Sequence[Stage], extents: tuple[int, int]) -> int:
     return total
 
 
-def _clashes(order: Sequence[Stage], extents: tuple[int, int]) -> bool:
+def _clashes(order: Sequence[TransferStep], extents: tuple[int, int]) -> bool:
     """Whether a stage works on columns whose elements compete for a few sets of the CPU's cache.
 
     With 64-byte elements (8 lanes) the columns compete if a row is a multiple of 16 such elements. The stage then takes
@@ -131,12 +131,12 @@ def _clashes(order: Sequence[Stage], extents: tuple[int, int]) -> bool:
     return False
 
 
-def _after(stage: Stage, extents: tuple[int, int]) -> tuple[int, int]:
+def _after(stage: TransferStep, extents: tuple[int, int]) -> tuple[int, int]:
     return (stage.after, extents[1]) if stage.axis == 0 else (extents[0], stage.after)
 
 
 @dataclass(frozen=True)
-class Matrix:
+class LaneMatrix:
     """A matrix with this number of columns in a flat array of lanes, from element `begin` on."""
 
     array: Array
@@ -152,7 +152,9 @@ def scratch_size(la: int, lb: int, lc: int, ld: int, cartesian: bool, fused: boo
     return _stages_and_scratch(la, lb, lc, ld, cartesian, fused)[1]
 
 
-def _stages_and_scratch(la: int, lb: int, lc: int, ld: int, cartesian: bool, fused: bool) -> tuple[list[Stage], int]:
+def _stages_and_scratch(
+    la: int, lb: int, lc: int, ld: int, cartesian: bool, fused: bool
+) -> tuple[list[TransferStep], int]:
     order = stages(la, lb, lc, ld, cartesian, fused)
     extents, size = (len(components(la, lb)), len(components(lc, ld))), 0
     for stage in order[:-1]:
@@ -197,15 +199,17 @@ def horizontal_function(
     return st.Function(name, (h, AB, CD, scratch, out), body, title=f"[e0|f0] to ({la}{lb}|{lc}{ld})")
 
 
-def _in_loops(order: list[Stage], extents: tuple[int, int], h: Array, scratch: Array, out: Array) -> list[st.Statement]:
+def _in_loops(
+    order: list[TransferStep], extents: tuple[int, int], h: Array, scratch: Array, out: Array
+) -> list[st.Statement]:
     i = Var("i", "i64")
     if not order:
         return [st.loop(i, extents[0] * extents[1], st.store(out[i], h[i]))]
     loops: list[st.Statement] = []
-    source, begin = Matrix(h, 0, extents[1]), 0
+    source, begin = LaneMatrix(h, 0, extents[1]), 0
     for stage in order:
         after = _after(stage, extents)
-        target = Matrix(out, 0, after[1]) if stage is order[-1] else Matrix(scratch, begin, after[1])
+        target = LaneMatrix(out, 0, after[1]) if stage is order[-1] else LaneMatrix(scratch, begin, after[1])
         if stage.axis == 0:
             values = stage.body([source(n, i) for n in range(stage.before)])
             results = [target(n, i) for n in range(stage.after)]
@@ -217,8 +221,10 @@ def _in_loops(order: list[Stage], extents: tuple[int, int], h: Array, scratch: A
     return loops
 
 
-def _unrolled(order: list[Stage], extents: tuple[int, int], h: Array, scratch: Array, out: Array) -> list[st.Statement]:
-    rows = [[Matrix(h, 0, extents[1])(r, c) for c in range(extents[1])] for r in range(extents[0])]
+def _unrolled(
+    order: list[TransferStep], extents: tuple[int, int], h: Array, scratch: Array, out: Array
+) -> list[st.Statement]:
+    rows = [[LaneMatrix(h, 0, extents[1])(r, c) for c in range(extents[1])] for r in range(extents[0])]
     for stage in order:
         columns = [stage.body(line) for line in (zip(*rows) if stage.axis == 0 else rows)]
         rows = [list(line) for line in zip(*columns)] if stage.axis == 0 else columns

@@ -11,7 +11,7 @@ from trnqc.gen import Array, Value, Var
 
 
 @dataclass(frozen=True)
-class Parameters:
+class KernelParameters:
     """The parameters of a kernel, in order. The records are those of `trnqc.eri.classes`.
 
     - n_bra: primitive pairs of the bra; bra [n_bra, 6 or 6 + n_ab], bra_centre [6]: its record; A and A - B.
@@ -48,12 +48,12 @@ class Parameters:
         return tuple(vars(self).values())
 
 
-def parameters(cls: QuartetClass) -> Parameters:
+def parameters(cls: QuartetClass) -> KernelParameters:
     """Return the parameters of the kernel of a class."""
     n_bra, n_ket, n_ab, n_cd = (Var(name, "i64") for name in ("n_bra", "n_ket", "n_ab", "n_cd"))
     wide_ab, wide_cd = (n + CONTRACTION if cls.general else CONTRACTION for n in (n_ab, n_cd))
     na, nb, nc, nd = cls.extents
-    return Parameters(
+    return KernelParameters(
         n_bra=n_bra,
         bra=Array("bra", "f64", (n_bra, wide_ab)),
         bra_centre=Array("bra_centre", "f64", (6,)),

@@ -14,7 +14,7 @@ from functools import cache, partial
 
 from trnqc.eri.classes import BOUND, COEFFICIENT, CONTRACTION, ZETA, P, QuartetClass
 from trnqc.eri.kernels import boys, horizontal, vertical
-from trnqc.eri.kernels.parameters import Parameters, WorkLayout, parameters
+from trnqc.eri.kernels.parameters import KernelParameters, WorkLayout, parameters
 from trnqc.eri.kernels.recurrence import BRA, HALF_BOTH, HALVES, KET, SHIFTS
 from trnqc.eri.kernels.variants import STANDARD, Variant, primitive_function
 from trnqc.gen import Array, Value, Var, const
@@ -45,7 +45,7 @@ def _functions(cls: QuartetClass) -> tuple[st.Function, ...]:
 
 @cache
 def quartet_function(cls: QuartetClass, form: str = "", variant: Variant = STANDARD) -> st.Function:
-    """Build the kernel `cls.name`, with the parameters of `Parameters`. form: one of FORMS, by default `form_of`."""
+    """Build the kernel `cls.name` of `KernelParameters`. form: one of FORMS, by default `form_of`."""
     p = parameters(cls)
     work, h = WorkLayout(cls, p.n_ab, p.n_cd), _targets(cls, p, variant)
     kets = _general_kets(cls, p, work, form, variant) if cls.general else _kets(cls, p, work, form, variant, h)
@@ -67,7 +67,7 @@ def targets_function(cls: QuartetClass, form: str, variant: Variant) -> st.Funct
     return st.Function(f"{cls.name}_targets", p.all[:-1], body, title=f"({cls.digits}) targets, {cls.operator}")
 
 
-def _bras(p: Parameters, kets: list[st.Statement]) -> list[st.Statement]:
+def _bras(p: KernelParameters, kets: list[st.Statement]) -> list[st.Statement]:
     """Loop over the bra primitives, with the loop over the ket primitives of each."""
     # Primitive pairs are ordered by BOUND: after the first that is too small for every ket, none is large enough.
     large = both(lt(_I, p.n_bra), le(p.cutoff, p.bra[minimum(_I, p.n_bra - 1), BOUND] * p.ket_bound[0]))
@@ -75,7 +75,7 @@ def _bras(p: Parameters, kets: list[st.Statement]) -> list[st.Statement]:
     return [st.Declare(_I, const(0, "i64")), st.While(either(eq(_I, 0), large), step)]
 
 
-def _targets(cls: QuartetClass, p: Parameters, variant: Variant) -> Array | st.View | None:
+def _targets(cls: QuartetClass, p: KernelParameters, variant: Variant) -> Array | st.View | None:
     """Return where the targets are, None for work: in `out` if they are the integrals already."""
     if cls.general or variant.space != "global" or horizontal.stages(*cls.shells, cls.cartesian):
         return variant.targets(cls)
@@ -83,7 +83,7 @@ def _targets(cls: QuartetClass, p: Parameters, variant: Variant) -> Array | st.V
 
 
 def _declared_targets(
-    cls: QuartetClass, p: Parameters, work: WorkLayout, variant: Variant, h: Array | st.View | None
+    cls: QuartetClass, p: KernelParameters, work: WorkLayout, variant: Variant, h: Array | st.View | None
 ) -> list[st.Statement]:
     """Declare targets that are not in work, and clear them unless the first primitive quartet stores its own."""
     n = Var("n", "i64")
@@ -98,7 +98,7 @@ def _declared_targets(
 
 
 def _kets(
-    cls: QuartetClass, p: Parameters, work: WorkLayout, form: str, variant: Variant, h: Array | st.View | None
+    cls: QuartetClass, p: KernelParameters, work: WorkLayout, form: str, variant: Variant, h: Array | st.View | None
 ) -> list[st.Statement]:
     """Loop over the ket primitives of one bra primitive, in a segmented class with targets in h."""
     j = Var("j", "i64")
@@ -114,7 +114,7 @@ def _kets(
 
 
 def _general_kets(
-    cls: QuartetClass, p: Parameters, work: WorkLayout, form: str, variant: Variant
+    cls: QuartetClass, p: KernelParameters, work: WorkLayout, form: str, variant: Variant
 ) -> list[st.Statement]:
     """Loop over the ket primitives of one bra primitive, in a general class."""
     j, cd, ab = (Var(name, "i64") for name in ("j", "cd", "ab"))
@@ -127,13 +127,13 @@ def _general_kets(
     return [st.Declare(j, const(0, "i64")), loop, to_bra]
 
 
-def _large(p: Parameters, j: Value) -> Value:
+def _large(p: KernelParameters, j: Value) -> Value:
     """Return whether the ket primitive j matters; so do all before it."""
     return primitive_matters(j, p.n_ket, p.ket_bound, p.cutoff)
 
 
 def _distributed(
-    p: Parameters,
+    p: KernelParameters,
     records: Array,
     primitive: Value,
     c: Value,
@@ -152,7 +152,7 @@ def _distributed(
 
 
 def _primitive(
-    cls: QuartetClass, p: Parameters, work: WorkLayout, function: st.Function, j: Value, into: Array | st.View
+    cls: QuartetClass, p: KernelParameters, work: WorkLayout, function: st.Function, j: Value, into: Array | st.View
 ) -> list[st.Statement]:
     """Compute one primitive quartet of a class into its targets."""
     scratch = st.view(p.work[work.scratch])
@@ -222,7 +222,7 @@ def primitive_quartet(
 
 
 def _contracted(
-    cls: QuartetClass, p: Parameters, work: WorkLayout, variant: Variant, targets: Array | st.View | None
+    cls: QuartetClass, p: KernelParameters, work: WorkLayout, variant: Variant, targets: Array | st.View | None
 ) -> list[st.Statement]:
     """Turn targets into integrals, for every pair of contractions."""
     if isinstance(targets, st.View):

@@ -74,7 +74,7 @@ def for_fitted_gradients(mol: gto.Mole, auxmol: gto.Mole, omegas: Iterable[float
 
 
 def for_fitted_hessians(mol: gto.Mole, auxmol: gto.Mole, omega: float) -> Programs:
-    """Return the programs of `FittedHessian` and of `FittedResponse`."""
+    """Return the programs of `FittedHessian` and of `FittedOrbitalResponse`."""
     molecules = one_of_each(mol), one_of_each(auxmol)
     return _sorted(prebuild.programs(molecules[0], ("fitting", "fitted hessian"), operator_of(omega), molecules[1]))
 

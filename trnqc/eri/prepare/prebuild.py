@@ -18,14 +18,14 @@ from trnqc.eri.gradient import digest, three_centre_program
 from trnqc.eri.gradient.derivative_basis import derivative_basis
 from trnqc.eri.gradient.fitting_blocks import segmented
 from trnqc.eri.gradient.three_centre_classes import GradientClass, class_of
-from trnqc.eri.hessian.digest import program as hessian_program
+from trnqc.eri.hessian.digest import hessian_program as hessian_program
 from trnqc.eri.hessian.passes import CROSS, CROSS_SWAPPED, FOCK, ONE_SIDE
 from trnqc.eri.jk.batch import Batch
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.kernels.recurrence import FITTED
 from trnqc.eri.kernels.variants import STANDARD, Variant, form_of
 from trnqc.eri.seminumerical.pairs import point_pairs
-from trnqc.eri.seminumerical.program import program as seminumerical_program
+from trnqc.eri.seminumerical.program import seminumerical_program as seminumerical_program
 from trnqc.eri.shells.pairs import fitting_shells, pairs_between, pairs_of, quartet_class
 from trnqc.errors import InputError, MoleculeError
 from trnqc.jit import Recipe
@@ -130,7 +130,7 @@ def _gradient(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> RecipesO
     for bra in pairs_between(basis.mol, basis.cartesian):
         for ket in pairs_of(basis.cartesian):
             cls = quartet_class(bra, ket, operator)
-            yield digest.program(cls), cls
+            yield digest.mixed_basis_program(cls), cls
 
 
 def _hessian(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> RecipesOfClasses:
@@ -170,7 +170,7 @@ def _fitted_gradient(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> R
 
 def _contracted(cls: GradientClass) -> tuple[Recipe, QuartetClass]:
     same = QuartetClass(cls.la, cls.lb, cls.lc, 0, cls.cartesian, cls.general, cls.operator)
-    return three_centre_program.program(cls), same
+    return three_centre_program.three_centre_program(cls), same
 
 
 def _fitted_hessian(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> RecipesOfClasses:

@@ -24,7 +24,7 @@ from trnqc.eri.compiled import programs
 from trnqc.eri.jk import densities
 from trnqc.eri.operators import Operator
 from trnqc.eri.seminumerical.field import Field
-from trnqc.eri.seminumerical.grid import Block, Orbitals, blocks_of, grid_of
+from trnqc.eri.seminumerical.grid import GridBlock, GridOrbitals, blocks_of, grid_of
 from trnqc.eri.seminumerical.pairs import cartesian_matrix
 from trnqc.host.arrays import zeros
 from trnqc.host.thread_pool import single_threaded_pool
@@ -70,7 +70,7 @@ class SeminumericalExchange:
         self.mol, self.level, self.operator = mol, level, Operator.of(mol, omega)
         self.threads = threads or lib.num_threads()
         self.blocks = blocks_of(*grid_of(mol, level), programs.lanes())
-        self._orbitals, self._cartesian = Orbitals(mol), cartesian_matrix(mol)
+        self._orbitals, self._cartesian = GridOrbitals(mol), cartesian_matrix(mol)
         self._field: Field | None = None
         self._correction: np.ndarray | None = None
 
@@ -127,7 +127,7 @@ class SeminumericalExchange:
         return total
 
 
-def _in_order(pool: Any, work: Any, groups: Iterator[tuple[Block, ...]], ahead: int) -> Iterator[np.ndarray]:
+def _in_order(pool: Any, work: Any, groups: Iterator[tuple[GridBlock, ...]], ahead: int) -> Iterator[np.ndarray]:
     """Yield the results of all groups in order, with at most `ahead` of them in memory."""
     waiting: list[Future[np.ndarray]] = [pool.submit(work, group) for group in islice(groups, ahead)]
     while waiting:
@@ -139,13 +139,13 @@ def _in_order(pool: Any, work: Any, groups: Iterator[tuple[Block, ...]], ahead: 
 class _Overlap:
     """The quadrature of the overlap matrix."""
 
-    orbitals: Orbitals
+    orbitals: GridOrbitals
     nao: int
 
     def start(self) -> np.ndarray:
         return np.zeros((1, self.nao, self.nao))
 
-    def __call__(self, blocks: tuple[Block, ...]) -> np.ndarray:
+    def __call__(self, blocks: tuple[GridBlock, ...]) -> np.ndarray:
         total = self.start()
         for block in blocks:
             which, x = self.orbitals(block)
@@ -157,20 +157,20 @@ class _Overlap:
 class _Pass:
     """One pass over the grid for densities, with to_f [n, ncart, nao] from orbitals to F."""
 
-    orbitals: Orbitals
+    orbitals: GridOrbitals
     field: Field
     to_f: np.ndarray
 
     def start(self) -> np.ndarray:
         return np.zeros_like(self.to_f)
 
-    def __call__(self, blocks: tuple[Block, ...]) -> np.ndarray:
+    def __call__(self, blocks: tuple[GridBlock, ...]) -> np.ndarray:
         total = self.start()
         for block in blocks:
             self._add(block, total)
         return total
 
-    def _add(self, block: Block, total: np.ndarray) -> None:
+    def _add(self, block: GridBlock, total: np.ndarray) -> None:
         """Add sum_g G_kg w_g X_ig of a block to [n, ncart, nao]."""
         which, x = self.orbitals(block)
         if not len(which):

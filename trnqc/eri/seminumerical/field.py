@@ -13,9 +13,9 @@ from pyscf import gto
 from trnqc.eri.compiled import programs
 from trnqc.eri.kernels import boys
 from trnqc.eri.operators import Operator
-from trnqc.eri.seminumerical.grid import Block
+from trnqc.eri.seminumerical.grid import GridBlock
 from trnqc.eri.seminumerical.pairs import PointPairs, first_cartesians, point_pairs
-from trnqc.eri.seminumerical.program import BLOCK_NORM, program, work_size
+from trnqc.eri.seminumerical.program import BLOCK_NORM, seminumerical_program, work_size
 from trnqc.host.arrays import zeros
 from trnqc.jit import Recipe
 
@@ -61,7 +61,7 @@ class Field:
         """The number of Cartesian functions."""
         return int(self.first[-1])
 
-    def add(self, block: Block, f: np.ndarray, g: np.ndarray, norm: float) -> None:
+    def add(self, block: GridBlock, f: np.ndarray, g: np.ndarray, norm: float) -> None:
         """Add sum_l (kl|g) F_lg to G_kg; `f` and `g` are [densities, ncart, vectors, lanes].
 
         `norm` is the largest square root of sum_g w X^2 over the orbitals X with which G is multiplied later.
@@ -93,4 +93,4 @@ def programs_for(mol: gto.Mole, operator: str) -> tuple[Recipe, ...]:
 
 
 def _program(pairs: PointPairs, operator: str) -> Recipe:
-    return program(pairs.la, pairs.lb, pairs.n_ab > 1, operator)
+    return seminumerical_program(pairs.la, pairs.lb, pairs.n_ab > 1, operator)

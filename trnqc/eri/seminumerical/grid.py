@@ -29,7 +29,7 @@ NO_WEIGHT = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class GridBlock:
     """Points [3, vectors, lanes] in Bohr that are close to one another, with weights [vectors * lanes] in Bohr^3.
 
     Padding repeats the first point with weight 0. `sphere` [BLOCK] is a sphere around the points, and a place for the
@@ -59,12 +59,12 @@ def grid_of(mol: gto.Mole, level: int) -> tuple[np.ndarray, np.ndarray]:
     return grids.coords[real], grids.weights[real]
 
 
-def blocks_of(points: np.ndarray, weights: np.ndarray, lanes: int) -> tuple[Block, ...]:
+def blocks_of(points: np.ndarray, weights: np.ndarray, lanes: int) -> tuple[GridBlock, ...]:
     """Divide points [n, 3] with weights [n] into blocks."""
     return tuple(_block(points[part], weights[part], lanes) for part in bisected(points, POINTS))
 
 
-def _block(points: np.ndarray, weights: np.ndarray, lanes: int) -> Block:
+def _block(points: np.ndarray, weights: np.ndarray, lanes: int) -> GridBlock:
     vectors = ceil(len(points) / lanes)
     padded, weighted = zeros((3, vectors, lanes)), zeros(vectors * lanes)
     padded.reshape(3, -1)[:] = points[0][:, None]
@@ -73,7 +73,7 @@ def _block(points: np.ndarray, weights: np.ndarray, lanes: int) -> Block:
     sphere = np.zeros(BLOCK)
     sphere[:3] = (points.min(axis=0) + points.max(axis=0)) / 2
     sphere[BLOCK_RADIUS] = np.linalg.norm(points - sphere[:3], axis=1).max()
-    return Block(padded, weighted, sphere)
+    return GridBlock(padded, weighted, sphere)
 
 
 def bisected(points: np.ndarray, size: int) -> Iterator[np.ndarray]:
@@ -94,7 +94,7 @@ def bisected(points: np.ndarray, size: int) -> Iterator[np.ndarray]:
         stack += [part[order[half:]], part[order[:half]]]
 
 
-class Orbitals:
+class GridOrbitals:
     """The atomic orbitals of a molecule on blocks of points."""
 
     def __init__(self, mol: gto.Mole) -> None:
@@ -103,7 +103,7 @@ class Orbitals:
         self._reach = np.array([_reach(mol, shell) for shell in range(mol.nbas)])
         self._of_shell = np.repeat(np.arange(mol.nbas), np.diff(mol.ao_loc_nr()))
 
-    def __call__(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+    def __call__(self, block: GridBlock) -> tuple[np.ndarray, np.ndarray]:
         """Return the numbers of the orbitals that matter on a block, and their values [n, points]."""
         distance = np.linalg.norm(self._centres - block.sphere[:3], axis=1) - block.sphere[BLOCK_RADIUS]
         near = distance < self._reach

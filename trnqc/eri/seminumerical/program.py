@@ -49,7 +49,7 @@ def name_of(cls: QuartetClass) -> str:
     return "_".join(words + [cls.operator] * (cls.operator != "coulomb"))
 
 
-def program(la: int, lb: int, general: bool, operator: str) -> Recipe:
+def seminumerical_program(la: int, lb: int, general: bool, operator: str) -> Recipe:
     """Return the recipe of the program of a class of pairs.
 
     The functions are Cartesian, because spherical ones are transformed outside, once for all pairs.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Format:
+class ExponentialFormat:
     """What the series depends on besides the type of a number.
 
     Attributes
@@ -46,10 +46,10 @@ class Format:
 
 FORMATS = {
     # The parts of ln 2 are those of fdlibm's e_exp.c and of Cephes' expf.c.
-    "f64": Format(
+    "f64": ExponentialFormat(
         13, 6755399441055744.0, 52, 1023, 6.93147180369123816490e-01, 1.90821492927058770002e-10, -708.0, 710.0, "i64"
     ),
-    "f32": Format(7, 12582912.0, 23, 127, 0.693359375, -2.12194440e-4, -87.0, 89.0, "i32"),
+    "f32": ExponentialFormat(7, 12582912.0, 23, 127, 0.693359375, -2.12194440e-4, -87.0, 89.0, "i32"),
 }
 
 

@@ -1,6 +1,6 @@
 """The description of a Hartree-Fock or Kohn-Sham job, and the PySCF object that follows from it.
 
-Job -> Mole -> RHF, RKS, ... with fitting, solvent and dispersion -> `trnqc.accelerate`
+MeanFieldJob -> Mole -> RHF, RKS, ... with fitting, solvent and dispersion -> `trnqc.accelerate`
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PERMITTIVITY = 5
 
 
 @dataclass(frozen=True)
-class Job:
+class MeanFieldJob:
     """A description of what is computed, and how.
 
     Attributes
@@ -83,7 +83,7 @@ class Job:
     verbose: int = 0
 
 
-def name_of(job: Job) -> str:
+def name_of(job: MeanFieldJob) -> str:
     """The method in words, such as "B3LYP-D3BJ/def2-svp in water (SMD)"."""
     xc = "HF" if is_hartree_fock(job) else job.xc.upper()
     dispersion = f"-{job.dispersion.upper()}" if job.dispersion else ""
@@ -91,12 +91,12 @@ def name_of(job: Job) -> str:
     return f"{xc}{dispersion}/{job.basis}{solvent}"
 
 
-def is_hartree_fock(job: Job) -> bool:
+def is_hartree_fock(job: MeanFieldJob) -> bool:
     """Whether a job has no functional."""
     return job.xc.lower() == "hf"
 
 
-def check(job: Job) -> None:
+def check(job: MeanFieldJob) -> None:
     """Check a job before anything is computed. Raises InputError, UnsupportedError."""
     kind_of(job)
     if job.scf not in SOURCES:
@@ -111,7 +111,7 @@ def check(job: Job) -> None:
         _check_functional(job.xc)
 
 
-def kind_of(job: Job) -> str:
+def kind_of(job: MeanFieldJob) -> str:
     """The reference of a job: "R", "U" or "RO"."""
     if job.reference is None:
         return "U" if job.geometry.spin else "R"
@@ -149,7 +149,7 @@ def _check_functional(xc: str) -> None:
         raise InputError(f"unknown functional {xc!r}: {error}; names are those of PySCF and libxc, or hf") from None
 
 
-def method_of(job: Job, mol: gto.Mole | None = None) -> Any:
+def method_of(job: MeanFieldJob, mol: gto.Mole | None = None) -> Any:
     """The object of a job, which has not been run: PySCF's class with our integrals.
 
     Parameters
@@ -185,7 +185,7 @@ def method_of(job: Job, mol: gto.Mole | None = None) -> Any:
     return mf
 
 
-def molecule_of(job: Job) -> gto.Mole:
+def molecule_of(job: MeanFieldJob) -> gto.Mole:
     """PySCF's molecule of a job, with its memory limit."""
     mol = build_mole(job.geometry, job.basis)
     mol.verbose = job.verbose
@@ -194,7 +194,7 @@ def molecule_of(job: Job) -> gto.Mole:
     return mol
 
 
-def _dissolved(mf: Any, job: Job) -> Any:
+def _dissolved(mf: Any, job: MeanFieldJob) -> Any:
     assert job.solvent is not None
     solvent = solvent_of(job.solvent)
     if job.solvent_model == "smd":
@@ -207,7 +207,7 @@ def _dissolved(mf: Any, job: Job) -> Any:
     return mf
 
 
-def _use_checkpoint(mf: Any, job: Job) -> None:
+def _use_checkpoint(mf: Any, job: MeanFieldJob) -> None:
     """Begin with the orbitals of the checkpoint if there are any, and write the orbitals there."""
     if job.checkpoint is None:
         return

@@ -1,6 +1,6 @@
 """Runs Hartree-Fock and Kohn-Sham jobs.
 
-Job -> SCF -> [optimised geometry] -> [gradient, vibrations, excitations] -> SCFResult
+MeanFieldJob -> SCF -> [optimised geometry] -> [gradient, vibrations, excitations] -> SCFResult
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pyscf.data.nist import HARTREE2EV
 from pyscf.hessian import thermo
 
 from trnqc.errors import InputError, NotConverged, UnsupportedError
-from trnqc.interfaces.mean_field.job import Job, kind_of, method_of, molecule_of, name_of
+from trnqc.interfaces.mean_field.job import MeanFieldJob, kind_of, method_of, molecule_of, name_of
 from trnqc.interfaces.mean_field.result import Cycle, Excitation, Orbitals, SCFResult, Vibrations
-from trnqc.interfaces.optimization import MAX_STEPS, Optimization, Step, optimize
+from trnqc.interfaces.optimization import MAX_STEPS, GeometryStep, Optimization, optimize
 from trnqc.mp2.execution import Progress
 from trnqc.mp2.reference.molecule import describe
 
@@ -76,7 +76,7 @@ class Tasks:
     triplets: bool = False
 
 
-class Clock:
+class PartClock:
     """Wall seconds by part, and the progress that is shown while a part runs."""
 
     def __init__(self, progress: Progress | None) -> None:
@@ -94,7 +94,7 @@ class Clock:
             self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - start
 
 
-def check_tasks(job: Job, tasks: Tasks) -> None:
+def check_tasks(job: MeanFieldJob, tasks: Tasks) -> None:
     """Check that the tasks fit the job, before anything is computed. Raises InputError, UnsupportedError."""
     if tasks.max_steps < 1:
         raise InputError(f"the largest number of steps must be positive, found {tasks.max_steps}")
@@ -111,10 +111,10 @@ def check_tasks(job: Job, tasks: Tasks) -> None:
 
 
 def run(
-    job: Job,
+    job: MeanFieldJob,
     tasks: Tasks | None = None,
     progress: Progress | None = None,
-    on_step: Callable[[int, Step], None] | None = None,
+    on_step: Callable[[int, GeometryStep], None] | None = None,
 ) -> tuple[SCFResult, Any]:
     """Carry out a job.
 
@@ -143,7 +143,7 @@ def run(
     """
     tasks = tasks or Tasks()
     check_tasks(job, tasks)
-    clock, optimum = Clock(progress), None
+    clock, optimum = PartClock(progress), None
     mol = molecule_of(job)
     if tasks.optimize:
         optimum = _optimum(job, mol, tasks, clock, on_step)
@@ -163,7 +163,7 @@ def run(
     return replace(result, timings=clock.seconds), mf
 
 
-def _converged(job: Job, mol: gto.Mole, clock: Clock) -> tuple[Any, tuple[Cycle, ...]]:
+def _converged(job: MeanFieldJob, mol: gto.Mole, clock: PartClock) -> tuple[Any, tuple[Cycle, ...]]:
     """Run the SCF."""
     mf, cycles = method_of(job, mol), list[Cycle]()
 
@@ -186,11 +186,15 @@ def _converged(job: Job, mol: gto.Mole, clock: Clock) -> tuple[Any, tuple[Cycle,
 
 
 def _optimum(
-    job: Job, mol: gto.Mole, tasks: Tasks, clock: Clock, on_step: Callable[[int, Step], None] | None
+    job: MeanFieldJob,
+    mol: gto.Mole,
+    tasks: Tasks,
+    clock: PartClock,
+    on_step: Callable[[int, GeometryStep], None] | None,
 ) -> Optimization:
     method = method_of(job, mol)
 
-    def record(number: int, step: Step) -> None:
+    def record(number: int, step: GeometryStep) -> None:
         if clock.progress:
             clock.progress("geometry", number, 0)
         if on_step:
@@ -210,7 +214,7 @@ def _doubts(optimum: Optimization) -> tuple[str, ...]:
     )
 
 
-def _energies(job: Job, mf: Any, cycles: tuple[Cycle, ...]) -> SCFResult:
+def _energies(job: MeanFieldJob, mf: Any, cycles: tuple[Cycle, ...]) -> SCFResult:
     summary, density = mf.scf_summary, mf.make_rdm1()
     spins = [""] if np.ndim(mf.mo_energy) == 1 else ["alpha", "beta"]
     energies, occupations = np.atleast_2d(mf.mo_energy), np.atleast_2d(mf.mo_occ)
@@ -239,7 +243,7 @@ def _charges(mf: Any, density: Any) -> dict[str, np.ndarray]:
     return {"Mulliken": np.array(mulliken), "meta-Löwdin": np.array(loewdin)}
 
 
-def _with_vibrations(result: SCFResult, mf: Any, tasks: Tasks, clock: Clock) -> SCFResult:
+def _with_vibrations(result: SCFResult, mf: Any, tasks: Tasks, clock: PartClock) -> SCFResult:
     with clock.measure("Hessian"):
         hessian = mf.Hessian().kernel()
     analysis = thermo.harmonic_analysis(mf.mol, hessian, imaginary_freq=False)
@@ -262,7 +266,7 @@ def _with_vibrations(result: SCFResult, mf: Any, tasks: Tasks, clock: Clock) -> 
     return replace(result, vibrations=vibrations, warnings=doubts)
 
 
-def _with_excitations(result: SCFResult, mf: Any, tasks: Tasks, clock: Clock) -> SCFResult:
+def _with_excitations(result: SCFResult, mf: Any, tasks: Tasks, clock: PartClock) -> SCFResult:
     response = mf.TDA() if tasks.tda else mf.TDDFT() if hasattr(mf, "xc") else mf.TDHF()
     response.nstates, response.verbose = tasks.states, mf.verbose
     closed = mf.mo_coeff.ndim == 2 if isinstance(mf.mo_coeff, np.ndarray) else False

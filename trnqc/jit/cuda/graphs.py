@@ -99,7 +99,7 @@ class CudaGraphs:
 
 
 class CudaPrepared:
-    """See `trnqc.jit.cuda.prepared.Prepared`."""
+    """See `trnqc.jit.cuda.prepared.PreparedLaunches`."""
 
     def __init__(self, graphs: CudaGraphs, launches: Sequence[ConvertedLaunch]) -> None:
         self._graphs, self._launches = graphs, launches

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from trnqc.jit.device import Argument, Built, ExternalStream
+    from trnqc.jit.device import Argument, BuiltKernel, ExternalStream
 
 
 @dataclass(frozen=True, eq=False)
-class Launch:
+class PreparedLaunch:
     """A launch of the groups 0 .. groups - 1 of a kernel; see `Device.launch`. Prepared ones have own streams."""
 
-    built: Built
+    built: BuiltKernel
     groups: int
     arguments: Mapping[str, Argument]
     stream: int | ExternalStream = 0
 
 
-class Prepared(Protocol):
+class PreparedLaunches(Protocol):
     """Launches that a device has prepared. Their arrays must not be released before the last `launch` has ended."""
 
     def launch(self) -> None:

@@ -16,7 +16,7 @@ from trnqc.errors import CompilerError, SimulationError
 from trnqc.gen import emit_cuda
 from trnqc.host.files import temporary_place
 from trnqc.jit.cache import key_of, library_cache
-from trnqc.jit.compile import Compilation, Target
+from trnqc.jit.compile import Compilation, CompileTarget
 from trnqc.jit.cpp import cpp_compiler, cpp_version, run
 from trnqc.jit.recipe import Functions, Recipe
 from trnqc.jit.signature import GROUPS, Parameter, Signature
@@ -148,7 +148,7 @@ def build(
 
     flags = (*FLAGS, *CHECKED * checked)
     key = (cpp_version(), *flags, _ENTRY, *_sources(), str(lanes), accumulate, str(min_blocks))
-    target = Target(key, ".so", emit, lambda text, out, _: _compile(text, out, signature, flags))
+    target = CompileTarget(key, ".so", emit, lambda text, out, _: _compile(text, out, signature, flags))
     runtime()
     compilation = Compilation(recipe, target)
     kernel = Emulated(signature, lanes, checked, _load(compilation.file), lambda: compilation.text)

@@ -17,7 +17,7 @@ import numpy as np
 from trnqc.cg.cpp import SHARED
 from trnqc.errors import InputError, MemoryLimit, StorageError, TrnqcError
 from trnqc.jit.cpp import shared_library
-from trnqc.mace.driver.steps import Program
+from trnqc.mace.driver.steps import DriverProgram
 
 SOURCES = Path(__file__).parent
 HEADER = SOURCES / "trnqc_mace.h"
@@ -99,10 +99,10 @@ class Driver:
     prepared for another machine, CompilerError if the driver cannot be compiled.
     """
 
-    def __init__(self, source: Program | str | Path, threads: int) -> None:
+    def __init__(self, source: DriverProgram | str | Path, threads: int) -> None:
         self.library, self._model = _loaded(), ctypes.c_void_p()
         model = ctypes.byref(self._model)
-        if isinstance(source, Program):
+        if isinstance(source, DriverProgram):
             words, constants = source.words(), list(source.constants.values())
             # The driver reads the constants, so they have to live as long as it does.
             self._kept = constants

@@ -18,7 +18,7 @@ from trnqc.host.files import write_aside
 from trnqc.jit import CompiledFunction, find_compiler
 from trnqc.jit.shipped import cpu_features
 from trnqc.mace.driver.driver import HEADER, driver_library
-from trnqc.mace.driver.steps import Program
+from trnqc.mace.driver.steps import DriverProgram
 
 MODEL, LIBRARY = "model.trnqc", "libtrnqc_mace.so"
 MAGIC, VERSION, ALIGNMENT = b"TRNQMACE", 1, 64
@@ -26,7 +26,7 @@ MAGIC, VERSION, ALIGNMENT = b"TRNQMACE", 1, 64
 UNCHECKED = 32
 
 
-def write(program: Program, folder: str | Path) -> Path:
+def write(program: DriverProgram, folder: str | Path) -> Path:
     """Write a program with its weights and kernels to a folder, made if absent, and return it.
 
     Raises StorageError if a file cannot be written, CompilerError if the driver cannot be compiled.
@@ -59,7 +59,7 @@ def _copy(source: Path, target: Path) -> None:
     aside.replace(target)
 
 
-def _file(text: bytes, program: Program) -> bytes:
+def _file(text: bytes, program: DriverProgram) -> bytes:
     words, constants = program.words(), list(program.constants.values())
     out = io.BytesIO()
     out.write(bytes(UNCHECKED))

@@ -14,7 +14,7 @@ from trnqc.jit import NUMPY, CompiledFunction, Library, Recipe, library
 from trnqc.mace.convolutions import Convolutions
 from trnqc.mace.driver import programs
 from trnqc.mace.driver.sharing import share_rows
-from trnqc.mace.driver.steps import Buffer, Exchange, Operands, Pass, Program, Step
+from trnqc.mace.driver.steps import AtomPass, Buffer, DriverProgram, DriverStep, Operands, RowExchange
 from trnqc.mace.edges.density import EdgeDensity
 from trnqc.mace.edges.first.kernels import FirstConvolution
 from trnqc.mace.edges.geometry.knots import Knots
@@ -28,7 +28,7 @@ from trnqc.mace.nodes.kernels import ATOMS, NodeKernels
 CUTOFF: Operands = {"cutoff": "cutoff_values"}
 
 
-def program(model: Model, nodes: NodeKernels, parts: Convolutions) -> Program:
+def driver_program(model: Model, nodes: NodeKernels, parts: Convolutions) -> DriverProgram:
     """Return the program of a model for the elements that its convolutions cover."""
     return _Order(model, nodes, parts).program()
 
@@ -44,14 +44,14 @@ class _Order:
         self.buffers: dict[str, Buffer] = {}
         self.common = self._common()
 
-    def program(self) -> Program:
+    def program(self) -> DriverProgram:
         self._edge_buffers()
         self._node_buffers()
         steps, buffers = share_rows(tuple(self._steps()), self.buffers)
         numbers = tuple(
             number if self.parts.covers(np.array([n])) else 0 for n, number in enumerate(self.model.numbers)
         )
-        return Program(
+        return DriverProgram(
             numbers,
             self.model.basis.r_max,
             self.item,
@@ -109,56 +109,56 @@ class _Order:
             functions.append(programs.repulsion(self.model.repulsion))
         return library(Recipe.of(*functions, name="mace-graph"), plan.tile.lanes)
 
-    def _steps(self) -> Iterator[Step | Pass | Exchange]:
+    def _steps(self) -> Iterator[DriverStep | AtomPass | RowExchange]:
         """All steps. The last layer has one pass, which computes its gradient too."""
         geometry, last = self.parts.geometry, len(self.plan.layers) - 1
         sent = self._constant("sent", self.plan.sent)
         energies = self._constant("constants", self.plan.atomic_energies)
-        yield Step(self.common.begin, "atoms", {"sent": sent, "constants": energies, "x": "x0"})
+        yield DriverStep(self.common.begin, "atoms", {"sent": sent, "constants": energies, "x": "x0"})
         self._constant("radii", geometry.radii)
-        yield Step(geometry.functions[0], "edge_vectors", CUTOFF)
+        yield DriverStep(geometry.functions[0], "edge_vectors", CUTOFF)
         for t in range(last):
             yield from self._densities(t)
-            yield Pass(tuple(self._forward(t)))
-            yield Exchange(f"x{t + 1}", self.parts.layers[t + 1].sent_bytes, reverse=False)
+            yield AtomPass(tuple(self._forward(t)))
+            yield RowExchange(f"x{t + 1}", self.parts.layers[t + 1].sent_bytes, reverse=False)
         yield from self._densities(last)
-        yield Pass((*self._forward(last), *self._reverse(last)))
+        yield AtomPass((*self._forward(last), *self._reverse(last)))
         yield from self._after(last)
         for t in reversed(range(last)):
-            yield Pass(tuple(self._reverse(t)))
+            yield AtomPass(tuple(self._reverse(t)))
             yield from self._after(t)
-        yield Step(geometry.functions[1], "edge_vectors")
+        yield DriverStep(geometry.functions[1], "edge_vectors")
         if self.model.repulsion is not None:
             yield self._repulsion()
 
-    def _densities(self, t: int) -> Iterator[Step]:
+    def _densities(self, t: int) -> Iterator[DriverStep]:
         density = self.parts.densities[t]
         if density is not None:
-            yield Step(density.function, "threads", self._of_density(t, density))
-            yield Step(self.common.density, "receiving", {"part": f"part{t}", "rho": f"rho{t}"})
+            yield DriverStep(density.function, "threads", self._of_density(t, density))
+            yield DriverStep(self.common.density, "receiving", {"part": f"part{t}", "rho": f"rho{t}"})
 
-    def _forward(self, t: int) -> Iterator[Step]:
+    def _forward(self, t: int) -> Iterator[DriverStep]:
         layer = self.parts.layers[t]
-        yield Step(layer.functions[0], "threads", self._of_layer(t, layer, 1) | {"x": f"x{t}", "z": f"a{t}"})
+        yield DriverStep(layer.functions[0], "threads", self._of_layer(t, layer, 1) | {"x": f"x{t}", "z": f"a{t}"})
         for name in ("messages", "contraction_value", "features"):
             yield self._of_nodes(name, t)
 
-    def _reverse(self, t: int) -> Iterator[Step]:
+    def _reverse(self, t: int) -> Iterator[DriverStep]:
         layer = self.parts.layers[t]
         for name in ("features_reverse", "contraction_gradient", "messages_reverse"):
             yield self._of_nodes(name, t)
         names: Operands = {"x": f"x{t}", "g_z": f"ga{t}", "g_x": f"gx{t}", "nodes": "atoms"}
-        yield Step(layer.functions[1], "threads", self._of_layer(t, layer, 2) | names)
+        yield DriverStep(layer.functions[1], "threads", self._of_layer(t, layer, 2) | names)
 
-    def _after(self, t: int) -> Iterator[Step | Exchange]:
+    def _after(self, t: int) -> Iterator[DriverStep | RowExchange]:
         """The steps after the reverse pass of a layer."""
         layer = self.parts.layers[t]
         if t:
-            yield Step(self._add_threads(layer), "atoms", {"g_x": f"gx{t}"})
-            yield Exchange(f"gx{t}", layer.sent_bytes, reverse=True)
+            yield DriverStep(self._add_threads(layer), "atoms", {"g_x": f"gx{t}"})
+            yield RowExchange(f"gx{t}", layer.sent_bytes, reverse=True)
         if self.parts.densities[t] is not None:
             names: Operands = {"slope": f"slope{t}", "g_density": f"grho{t}"}
-            yield Step(self.common.density_gradient, "receiving", names)
+            yield DriverStep(self.common.density_gradient, "receiving", names)
 
     def _of_layer(self, t: int, layer: FirstConvolution | LayerConvolution, copies: int) -> Operands:
         """The operands of both programs of a convolution."""
@@ -181,24 +181,24 @@ class _Order:
         names["parameters"] = self._constant(f"density_parameters{t}", density.parameters)
         return CUTOFF | names
 
-    def _of_nodes(self, name: str, t: int) -> Step:
+    def _of_nodes(self, name: str, t: int) -> DriverStep:
         function = self.nodes.functions[f"{name}{t}"]
         names: Operands = {"parameters": self._constant("parameters", self.plan.parameters)}
         if name.startswith("contraction"):
             names |= {"blocks": self.plan.layers[t].messages.vectors[0], "starts": "block_starts"}
             names |= {"elements": "block_elements", "c": self._constant(f"coefficients{t}", self.plan.coefficients[t])}
             names |= {"x": f"m{t}", "out": f"gm{t}" if name.endswith("gradient") else f"b{t}", "gb": f"gb{t}"}
-        return Step(function, "block_count", names)
+        return DriverStep(function, "block_count", names)
 
     def _add_threads(self, layer: FirstConvolution | LayerConvolution) -> CompiledFunction:
         width = layer.sent_bytes // self.vector
         recipe = Recipe.of(programs.add_threads(self.plan.dtype, width), name="mace-threads")
         return library(recipe, self.plan.tile.lanes).add_threads
 
-    def _repulsion(self) -> Step:
+    def _repulsion(self) -> DriverStep:
         pair, numbers = self.model.repulsion, np.array(self.model.numbers, np.float64)
         assert pair is not None
         self._constant("charges", numbers)
         self._constant("strengths", numbers**pair.exponent / pair.length)
         self._constant("covalent", np.asarray(pair.radii, np.float64))
-        return Step(self.common.pair_repulsion, "receiving")
+        return DriverStep(self.common.pair_repulsion, "receiving")

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from trnqc.mace.driver.steps import Buffer, Exchange, Operands, Pass, Step
+from trnqc.mace.driver.steps import AtomPass, Buffer, DriverStep, Operands, RowExchange
 
-Steps = tuple[Step | Pass | Exchange, ...]
+Steps = tuple[DriverStep | AtomPass | RowExchange, ...]
 
 
 def share_rows(steps: Steps, buffers: dict[str, Buffer]) -> tuple[Steps, dict[str, Buffer]]:
@@ -22,7 +22,7 @@ def share_rows(steps: Steps, buffers: dict[str, Buffer]) -> tuple[Steps, dict[st
     begin = 0
     for step in steps:
         end = begin + len(_parts(step))
-        if isinstance(step, Pass):
+        if isinstance(step, AtomPass):
             old = [name for name in spans if spans[name][0] < begin <= spans[name][1] < end]
             new = [name for name in spans if begin <= spans[name][0] < end <= spans[name][1]]
             for name in new:
@@ -45,22 +45,22 @@ def _spans(steps: Steps, buffers: dict[str, Buffer]) -> dict[str, tuple[int, int
     return spans
 
 
-def _parts(step: Step | Pass | Exchange) -> tuple[Step | Exchange, ...]:
-    return step.steps if isinstance(step, Pass) else (step,)
+def _parts(step: DriverStep | AtomPass | RowExchange) -> tuple[DriverStep | RowExchange, ...]:
+    return step.steps if isinstance(step, AtomPass) else (step,)
 
 
-def _names(step: Step | Exchange) -> Iterator[str]:
-    values: Iterable[str | int] = step.values if isinstance(step, Step) else (step.buffer,)
+def _names(step: DriverStep | RowExchange) -> Iterator[str]:
+    values: Iterable[str | int] = step.values if isinstance(step, DriverStep) else (step.buffer,)
     return (value for value in values if isinstance(value, str))
 
 
-def _renamed(step: Step | Pass | Exchange, names: dict[str, str]) -> Step | Pass | Exchange:
-    if isinstance(step, Pass):
-        return Pass(tuple(_renamed_step(part, names) for part in step.steps))
-    return _renamed_step(step, names) if isinstance(step, Step) else step
+def _renamed(step: DriverStep | AtomPass | RowExchange, names: dict[str, str]) -> DriverStep | AtomPass | RowExchange:
+    if isinstance(step, AtomPass):
+        return AtomPass(tuple(_renamed_step(part, names) for part in step.steps))
+    return _renamed_step(step, names) if isinstance(step, DriverStep) else step
 
 
-def _renamed_step(step: Step, names: dict[str, str]) -> Step:
+def _renamed_step(step: DriverStep, names: dict[str, str]) -> DriverStep:
     """The step with operands of other names."""
     passed = dict(zip(step.function.signature.names, step.values))
     changed: Operands = {

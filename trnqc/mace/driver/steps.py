@@ -61,7 +61,7 @@ class Buffer:
 
 
 @dataclass(frozen=True)
-class Step:
+class DriverStep:
     """A call of a kernel, for all groups of a count.
 
     Threads share the groups. A parameter that `operands` lacks is passed by the name of the parameter.
@@ -79,18 +79,18 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Pass:
+class AtomPass:
     """Steps that each thread runs for one range of its atoms after another.
 
     The groups of a step are the threads or the blocks of atoms. Buffers with a row for each receiver, if only the steps
     of one pass use them, have room for the atoms of a range.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[DriverStep, ...]
 
 
 @dataclass(frozen=True)
-class Exchange:
+class RowExchange:
     """An exchange of the rows of a buffer with the copies of atoms that other processes compute.
 
     If `reverse`, the rows of copies are added to those of their atoms, instead of being written.
@@ -102,7 +102,7 @@ class Exchange:
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class DriverProgram:
     """What the driver does for a structure.
 
     `numbers` are the atomic numbers of the model's elements, 0 for elements that the program does not cover; `cutoff`
@@ -121,12 +121,12 @@ class Program:
     paired: bool
     constants: dict[str, np.ndarray]
     buffers: dict[str, Buffer]
-    steps: tuple[Step | Pass | Exchange, ...]
+    steps: tuple[DriverStep | AtomPass | RowExchange, ...]
 
     @property
     def functions(self) -> list[CompiledFunction]:
         """The functions of the steps in their order."""
-        return [step.function for step, _ in self._flat() if isinstance(step, Step)]
+        return [step.function for step, _ in self._flat() if isinstance(step, DriverStep)]
 
     def words(self) -> np.ndarray:
         """The program as program.h reads it, int64; functions and constants are numbered in their order."""
@@ -138,10 +138,10 @@ class Program:
         steps = [word for step in self._steps() for word in step]
         return np.array([*head, *(word for size in sizes for word in size), len([*self._flat()]), *steps], np.int64)
 
-    def _flat(self) -> Iterator[tuple[Step | Exchange, int]]:
+    def _flat(self) -> Iterator[tuple[DriverStep | RowExchange, int]]:
         """All steps, and the number of their pass, 0 outside of passes."""
         for number, step in enumerate(self.steps, 1):
-            if isinstance(step, Pass):
+            if isinstance(step, AtomPass):
                 yield from ((inner, number) for inner in step.steps)
             else:
                 yield step, 0
@@ -155,7 +155,7 @@ class Program:
         }
         number = 0
         for step, of_pass in self._flat():
-            if isinstance(step, Exchange):
+            if isinstance(step, RowExchange):
                 kind = EXCHANGE_REVERSE if step.reverse else EXCHANGE
                 yield [kind, known[step.buffer][1], of_pass, 0, 1, NUMBER, step.row_bytes]
                 continue

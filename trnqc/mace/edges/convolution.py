@@ -17,7 +17,7 @@ from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder, dot
 from trnqc.gen.values import fma
-from trnqc.mace.edges.paths import Layout, Path
+from trnqc.mace.edges.paths import Path, PathLayout
 
 # First and last + 1 edge of a run in a block, offset of the slopes behind the weights.
 BEGIN, END, SLOPES = (Var(name, "i64") for name in ("begin", "end", "slopes"))
@@ -25,7 +25,7 @@ BEGIN, END, SLOPES = (Var(name, "i64") for name in ("begin", "end", "slopes"))
 EDGES, EDGE_ROWS = Array("edges", "i64"), Array("rows", "i64")
 
 
-def couplings(layout: Layout, dtype: str) -> st.Function:
+def couplings(layout: PathLayout, dtype: str) -> st.Function:
     """Return the program that writes the couplings of the edges of a block.
 
     Its parameters are ``end`` (the number of edges), ``edges``, ``harmonics`` and ``couplings``.
@@ -42,7 +42,7 @@ def couplings(layout: Layout, dtype: str) -> st.Function:
     return b.function("couplings", (END, EDGES, y, out))
 
 
-def forward(layout: Layout, dtype: str, step: int, most: int) -> st.Function:
+def forward(layout: PathLayout, dtype: str, step: int, most: int) -> st.Function:
     """Return the program that adds the edges `begin` to `end` of a block to a node.
 
     At most `most` sums are kept in registers; rows of weights are `step` rows from one vector to the next. Its
@@ -87,7 +87,7 @@ def _add(
         b.assign(sums[p.z, k], fma(w, b.let("z", dot(terms)), sums[p.z, k]))
 
 
-def _groups(layout: Layout, most: int) -> Iterator[list[tuple[int, Path]]]:
+def _groups(layout: PathLayout, most: int) -> Iterator[list[tuple[int, Path]]]:
     """Paths with their numbers that read the same slot of x and have at most so many results, at least one path."""
     group: list[tuple[int, Path]] = []
     for entry in sorted(enumerate(layout.paths), key=lambda entry: (entry[1].x, entry[1].z)):
@@ -100,12 +100,12 @@ def _groups(layout: Layout, most: int) -> Iterator[list[tuple[int, Path]]]:
         yield group
 
 
-def _operands(layout: Layout, dtype: str) -> tuple[Array, Array, Array, Array, Array]:
+def _operands(layout: PathLayout, dtype: str) -> tuple[Array, Array, Array, Array, Array]:
     weights, x, z = (Array(name, dtype, lanes=True) for name in ("weights", "x", "z"))
     return Array("senders", "i64"), Array("couplings", dtype, (None, len(layout.couplings))), weights, x, z
 
 
-def reverse(layout: Layout, dtype: str, step: int, edges: int) -> st.Function:
+def reverse(layout: PathLayout, dtype: str, step: int, edges: int) -> st.Function:
     """Return the program of the gradients of one edge, for blocks of at most `edges` edges.
 
     Its parameters are ``slopes`` (offset of the slopes behind the weights), ``couplings`` and ``weights`` (of the

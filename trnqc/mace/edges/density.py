@@ -18,18 +18,18 @@ from trnqc.jit import NUMPY, Recipe, find_compiler, library
 from trnqc.mace.edges.geometry.basis import tanh
 from trnqc.mace.edges.geometry.programs import EDGES, ELEMENTS, INTERVALS, RECEIVERS, SENDERS
 from trnqc.mace.edges.graph import BLOCK
-from trnqc.mace.edges.networks.block import PAIRS, Weights
+from trnqc.mace.edges.networks.block import PAIRS, WeightsProgram
 from trnqc.mace.edges.networks.network import network_weights, parameters
 from trnqc.mace.edges.splines.tables import SplineTables
 from trnqc.mace.edges.splines.weights import SplineWeights, pack
-from trnqc.mace.gemm import Tile
-from trnqc.mace.model import Density, RadialBasis
+from trnqc.mace.gemm import RegisterTile
+from trnqc.mace.model import NodeDensity, RadialBasis
 
 # Index of this share of the edges; number of shares.
 SHARE, SHARES = Var("share", "i64"), Var("shares", "i64")
 
 
-def program(source: Weights, lanes: int, exact: bool, cutoff: bool) -> st.Function:
+def density_program(source: WeightsProgram, lanes: int, exact: bool, cutoff: bool) -> st.Function:
     """Return the program of the parts of the edges, by the network of d(r) (`exact`) or splines of the parts.
 
     With `cutoff`, the cutoff function multiplies tanh(d^2). Its parameters are ``edges, shares``, ``senders, receivers,
@@ -82,21 +82,21 @@ class EdgeDensity:
     """
 
     def __init__(
-        self, density: Density, basis: RadialBasis, dtype: str, splines: SplineTables | None = None, which: int = 0
+        self, density: NodeDensity, basis: RadialBasis, dtype: str, splines: SplineTables | None = None, which: int = 0
     ) -> None:
-        tile = Tile.of(find_compiler(), dtype)
+        tile = RegisterTile.of(find_compiler(), dtype)
         self.dtype, self.lanes = NUMPY[dtype], tile.lanes
         self.pairs = np.zeros(1, np.int64) if splines is None else splines.pairs
         if splines is None:
             network, final = density.network, density.network.layers[-1]
             # The cutoff function multiplies tanh(d^2), not d.
             by_network = network_weights(network, tile.lanes, False, tile, dtype, BLOCK)
-            self.source: Weights = by_network
+            self.source: WeightsProgram = by_network
             self.parameters = parameters(by_network, network, final.weight, final.bias)
         else:
             self.source = SplineWeights(splines.knots.rows, 1, splines.elements, dtype, BLOCK)
             self.parameters = pack(splines.tables[which], tile.lanes).astype(self.dtype)
-        function = program(self.source, tile.lanes, splines is None, basis.cutoff_on_weights)
+        function = density_program(self.source, tile.lanes, splines is None, basis.cutoff_on_weights)
         self.function = library(Recipe.of(function, name="mace-density"), tile.lanes).edge_density
 
     @property

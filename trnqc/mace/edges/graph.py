@@ -12,7 +12,7 @@ BLOCK = 48
 
 
 @dataclass(frozen=True, eq=False)
-class Edges:
+class SortedEdges:
     """The edges of a structure, int64 [E], sorted by receiver.
 
     The edges of node n are starts[n] up to, but not including, starts[n + 1]. `starts` is int64 [R + 1]: nodes from R

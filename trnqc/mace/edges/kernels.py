@@ -8,14 +8,14 @@ from trnqc.host.arrays import empty
 from trnqc.jit import NUMPY, Recipe, find_compiler, library
 from trnqc.mace.edges import layer
 from trnqc.mace.edges.graph import BLOCK
-from trnqc.mace.edges.networks.block import Weights
+from trnqc.mace.edges.networks.block import WeightsProgram
 from trnqc.mace.edges.networks.network import network_weights, parameters
-from trnqc.mace.edges.paths import Layout, last_layer, layout_of
+from trnqc.mace.edges.paths import PathLayout, last_layer, layout_of
 from trnqc.mace.edges.scratch import scratch_of
 from trnqc.mace.edges.splines.tables import SplineTables, with_last_layer
 from trnqc.mace.edges.splines.weights import SplineWeights, pack
-from trnqc.mace.gemm import Tile
-from trnqc.mace.model import Convolution, Network, RadialBasis
+from trnqc.mace.gemm import RegisterTile
+from trnqc.mace.model import Convolution, RadialBasis, RadialNetwork
 
 
 class LayerConvolution:
@@ -36,9 +36,9 @@ class LayerConvolution:
         which: int = 0,
     ) -> None:
         compiler = find_compiler()
-        tile = Tile.of(compiler, dtype)
+        tile = RegisterTile.of(compiler, dtype)
         self.dtype = NUMPY[dtype]
-        self.layout: Layout = layout_of(convolution.problem, tile.lanes)
+        self.layout: PathLayout = layout_of(convolution.problem, tile.lanes)
         self.source, weights = _source(convolution, basis, self.layout, tile, dtype, splines, which)
         self.pairs = np.zeros(1, np.int64) if splines is None else splines.pairs
         # A network that sees the elements of sender and receiver distinguishes the edges of a pair of atoms. Splines
@@ -78,12 +78,12 @@ class LayerConvolution:
 def _source(
     convolution: Convolution,
     basis: RadialBasis,
-    layout: Layout,
-    tile: Tile,
+    layout: PathLayout,
+    tile: RegisterTile,
     dtype: str,
     splines: SplineTables | None,
     which: int,
-) -> tuple[Weights, np.ndarray]:
+) -> tuple[WeightsProgram, np.ndarray]:
     """The way to compute the weights of a convolution, and its parameters as vectors."""
     if splines is not None:
         vectors = len(layout.paths) * layout.vectors
@@ -94,10 +94,10 @@ def _source(
     return by_network, parameters(by_network, network, *last_layer(convolution.problem, network, layout))
 
 
-def spline_network(convolution: Convolution, dtype: str) -> Network:
+def spline_network(convolution: Convolution, dtype: str) -> RadialNetwork:
     """Return the network whose outputs are the weights of a convolution in the layout of its programs.
 
     Its splines are the argument `splines` of `LayerConvolution`.
     """
-    layout = layout_of(convolution.problem, Tile.of(find_compiler(), dtype).lanes)
+    layout = layout_of(convolution.problem, RegisterTile.of(find_compiler(), dtype).lanes)
     return with_last_layer(convolution.weights, *last_layer(convolution.problem, convolution.weights, layout))

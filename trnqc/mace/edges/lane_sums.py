@@ -11,7 +11,7 @@ from trnqc.gen.build import Builder
 from trnqc.gen.values import lane, minimum
 
 
-def program(size: int, dtype: str, lanes: int, edges: int, listed: bool = False) -> st.Function:
+def lane_sums_program(size: int, dtype: str, lanes: int, edges: int, listed: bool = False) -> st.Function:
     """Return the program that adds the lanes of the sums of the edges of a block to their gradients.
 
     An edge has `size` sums, one for each harmonic but the first and one for the length; a block has at most `edges`

@@ -14,14 +14,14 @@ from trnqc.gen.build import Builder
 from trnqc.mace.edges import convolution, lane_sums, rows
 from trnqc.mace.edges.geometry.programs import EDGES, ELEMENTS, INTERVALS, RECEIVERS, SENDERS
 from trnqc.mace.edges.loops import NODES, SHARE, SHARES, clear
-from trnqc.mace.edges.networks.block import PAIRS, ROW_EDGES, Weights
-from trnqc.mace.edges.paths import Layout
+from trnqc.mace.edges.networks.block import PAIRS, ROW_EDGES, WeightsProgram
+from trnqc.mace.edges.paths import PathLayout
 from trnqc.mace.edges.scratch import scratch_of
 
 GRAPH = (SHARES, *rows.ROWS_OF_RANGE, SENDERS, RECEIVERS, ELEMENTS)
 
 
-def forward(layout: Layout, source: Weights, most: int) -> st.Function:
+def forward(layout: PathLayout, source: WeightsProgram, most: int) -> st.Function:
     """Return the program of z[receiver] = sum over edges, for the range of nodes of each share.
 
     Its parameters are ``edges``, ``shares`` [S + 1], the rows of the range (`rows.ROWS_OF_RANGE`), ``senders,
@@ -49,7 +49,7 @@ def forward(layout: Layout, source: Weights, most: int) -> st.Function:
     return b.function("layer", (EDGES, *GRAPH, *arrays), group=SHARE)
 
 
-def reverse(layout: Layout, source: Weights) -> st.Function:
+def reverse(layout: PathLayout, source: WeightsProgram) -> st.Function:
     """Return the program of the gradients of x, of the harmonics and of the lengths.
 
     Its parameters are those of `forward` with ``nodes`` and ``slopes``, the gradient ``g_z`` in place of z, and the
@@ -76,13 +76,13 @@ def reverse(layout: Layout, source: Weights) -> st.Function:
             edge = (_at(own["couplings"], at * len(layout.couplings)), _at(own["weights"], row))
             ends = (st.view(x[sender]), st.view(g_x[mine + sender]), st.view(g_z[node * (layout.dims[2] * nv)]))
             b.call(gradient, block.rows, *edge, *ends, own["edge"], _at(own["kept"], at * layout.lanes))
-        add = lane_sums.program(layout.dims[1], dtype, layout.lanes, most, listed=True)
+        add = lane_sums.lane_sums_program(layout.dims[1], dtype, layout.lanes, most, listed=True)
         b.call(add, block.count, own["kept"], own["part"], g_y, g_r, block.edges)
     arrays = (y, radial, slopes, cutoff, INTERVALS, PAIRS, parameters, x, *scratch.params, g_z, g_x, g_y, g_r)
     return b.function("layer_gradient", (EDGES, NODES, *GRAPH, *arrays), group=SHARE)
 
 
-def _geometry(layout: Layout, source: Weights) -> tuple[Array, Array, Array, Array]:
+def _geometry(layout: PathLayout, source: WeightsProgram) -> tuple[Array, Array, Array, Array]:
     """Harmonics, radial functions and their slopes, and the cutoff function."""
     columns = {"harmonics": layout.dims[1], "radial": source.size, "slopes": source.size, "cutoff": 2}
     y, radial, slopes, cutoff = (Array(name, source.dtype, (None, n)) for name, n in columns.items())

@@ -9,7 +9,7 @@ from trnqc.gen import Array, Value, Var, const
 from trnqc.gen.build import Builder
 from trnqc.gen.values import le, lt, minimum
 from trnqc.mace.edges.geometry.programs import ELEMENTS, RECEIVERS, SENDERS
-from trnqc.mace.edges.networks.block import Weights
+from trnqc.mace.edges.networks.block import WeightsProgram
 
 # Number of a share, whose nodes are shares[share] .. shares[share + 1], number of all nodes, node whose edges are next.
 SHARE, NODES, NODE = (Var(name, "i64") for name in ("share", "nodes", "node"))
@@ -18,7 +18,7 @@ GRAPH = (SHARES, STARTS, SENDERS, RECEIVERS, ELEMENTS)
 
 
 @contextmanager
-def blocks(b: Builder, source: Weights, begin: Value, end: Value) -> Iterator[tuple[Value, Value, Value]]:
+def blocks(b: Builder, source: WeightsProgram, begin: Value, end: Value) -> Iterator[tuple[Value, Value, Value]]:
     """Loop over the blocks of edges of the nodes begin .. end.
 
     Yields the first edge, the number of edges, and that number up to the multiple that the weights ask for.

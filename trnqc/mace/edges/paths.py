@@ -14,7 +14,7 @@ import numpy as np
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.coupling import by_pair
 from trnqc.errors import UnsupportedError
-from trnqc.mace.model import Layer, Network
+from trnqc.mace.model import Layer, RadialNetwork
 
 # j and C_ijk of the terms of a coupling, the first of them positive.
 Terms = tuple[tuple[int, float], ...]
@@ -41,7 +41,7 @@ class Path:
 
 
 @dataclass(frozen=True)
-class Layout:
+class PathLayout:
     """The paths of a convolution in the order of the weights; rows of channels are padded to whole vectors of `lanes`.
 
     `couplings` are the different couplings of an edge, where j counts the harmonics of all degrees; `dims` are the
@@ -75,7 +75,7 @@ class Layout:
         return round(self.dims[1] ** 0.5) - 1
 
 
-def layout_of(problem: TPProblem, lanes: int) -> Layout:
+def layout_of(problem: TPProblem, lanes: int) -> PathLayout:
     """Return the layout of a tensor product of channels with harmonics.
 
     Raises UnsupportedError if a path is not an uvu product with one harmonic, or if slots have different numbers of
@@ -92,11 +92,11 @@ def layout_of(problem: TPProblem, lanes: int) -> Layout:
             terms = tuple((y[p.i_in2] + j, sign * c) for j, c in pairs)
             entries.append((i, k, numbers.setdefault(terms, len(numbers)), sign))
         paths.append(Path(degrees, x[p.i_in1], y[p.i_in2], z[p.i_out], tuple(entries)))
-    return Layout(problem.irreps_in1[0].mul, lanes, tuple(paths), tuple(numbers), (x[-1], y[-1], z[-1]))
+    return PathLayout(problem.irreps_in1[0].mul, lanes, tuple(paths), tuple(numbers), (x[-1], y[-1], z[-1]))
 
 
-def last_layer(problem: TPProblem, network: Network, layout: Layout) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return weight and bias of the last layer, times the path weights, with columns as in `Layout.columns`.
+def last_layer(problem: TPProblem, network: RadialNetwork, layout: PathLayout) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return weight and bias of the last layer, times the path weights, with columns as in `PathLayout.columns`.
 
     Raises UnsupportedError if the last layer has normalisation, which would see the padding.
     """

@@ -15,7 +15,7 @@ from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
 from trnqc.gen.values import minimum
 from trnqc.mace.edges.geometry.programs import RECEIVERS
-from trnqc.mace.edges.networks.block import ROW_EDGES, Weights
+from trnqc.mace.edges.networks.block import ROW_EDGES, WeightsProgram
 
 # Number of rows of the range, [1].
 ROW_COUNT = Array("row_count", "i64")
@@ -28,7 +28,7 @@ ROWS_OF_RANGE = (ROW_COUNT, ROW_EDGES, EDGE_LIST, EDGE_ROWS, RUNS, BLOCK_RUNS)
 
 
 @dataclass(frozen=True)
-class Block:
+class RowBlock:
     """A block of rows, with their number up to the multiple that the weights ask for, its edges and its runs.
 
     `begin` is its first edge in the list, `last_run` the end of its runs (the last one + 1).
@@ -53,7 +53,7 @@ class Block:
 
 
 @contextmanager
-def blocks(b: Builder, source: Weights) -> Iterator[Block]:
+def blocks(b: Builder, source: WeightsProgram) -> Iterator[RowBlock]:
     """Loop over the blocks of a range."""
     multiple, total = source.multiple, b.let("total", ROW_COUNT[0])
     with b.loop("first", total, step=source.edges) as first:
@@ -62,11 +62,11 @@ def blocks(b: Builder, source: Weights) -> Iterator[Block]:
         number = b.let("number", first // source.edges)
         runs = [b.let("run", BLOCK_RUNS[number + n]) for n in range(2)]
         begin, end = (b.let("begin", RUNS[run]) for run in runs)
-        yield Block(first, rows, begin, b.let("edges", end - begin), *runs)
+        yield RowBlock(first, rows, begin, b.let("edges", end - begin), *runs)
 
 
 @contextmanager
-def runs(b: Builder, block: Block) -> Iterator[tuple[Value, Value, Value]]:
+def runs(b: Builder, block: RowBlock) -> Iterator[tuple[Value, Value, Value]]:
     """Loop over the runs of a block: receiver, first edge and last one + 1, counted from the first of the block."""
     with b.loop("run", block.last_run, begin=block.first_run) as run:
         start = b.let("start", RUNS[run])

@@ -9,15 +9,15 @@ import numpy as np
 from trnqc.gen import Array, Value
 from trnqc.gen import statements as st
 from trnqc.jit import NUMPY
-from trnqc.mace.edges.networks.block import Weights
-from trnqc.mace.edges.paths import Layout
+from trnqc.mace.edges.networks.block import WeightsProgram
+from trnqc.mace.edges.paths import PathLayout
 
 # Names of the two arrays.
 VECTORS, NUMBERS = "scratch_vectors", "scratch_numbers"
 
 
 @dataclass(frozen=True, eq=False)
-class Scratch:
+class ShareScratch:
     """Where arrays of vectors and of numbers, with sizes by name, are in the scratch memory of a share."""
 
     vectors: dict[str, int]
@@ -45,7 +45,9 @@ class Scratch:
         return {VECTORS: item * lanes * sum(self.vectors.values()), NUMBERS: item * sum(self.numbers.values())}
 
 
-def weights_scratch(source: Weights, vectors: int, harmonics: int, lanes: int, copies: int, users: int = 1) -> Scratch:
+def weights_scratch(
+    source: WeightsProgram, vectors: int, harmonics: int, lanes: int, copies: int, users: int = 1
+) -> ShareScratch:
     """Return the scratch memory of programs that compute weights of blocks of edges, with `vectors` of weights an edge.
 
     `copies` is 1 for a forward program, 2 for a reverse one, whose weights have derivatives; at most `users` edges
@@ -59,11 +61,11 @@ def weights_scratch(source: Weights, vectors: int, harmonics: int, lanes: int, c
         "kept": users * source.edges * harmonics * lanes,
         "part": harmonics * lanes,
     }
-    return Scratch(sizes, numbers, source.dtype)
+    return ShareScratch(sizes, numbers, source.dtype)
 
 
-def scratch_of(layout: Layout, source: Weights, copies: int) -> Scratch:
+def scratch_of(layout: PathLayout, source: WeightsProgram, copies: int) -> ShareScratch:
     """The scratch memory of the programs of `layer`, with the couplings of a block."""
     common = weights_scratch(source, len(layout.paths) * layout.vectors, layout.dims[1], layout.lanes, copies, 2)
     couplings = {"couplings": 2 * source.edges * len(layout.couplings)}
-    return Scratch(common.vectors, common.numbers | couplings, source.dtype)
+    return ShareScratch(common.vectors, common.numbers | couplings, source.dtype)

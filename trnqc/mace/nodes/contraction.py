@@ -6,18 +6,18 @@ import numpy as np
 
 from trnqc.cg.problem.contraction import ContractionProblem, contraction_problem
 from trnqc.errors import UnsupportedError
-from trnqc.mace.model import Coupling, Product
+from trnqc.mace.model import Coupling, ProductBlock
 
 # Coupling coefficients below this, relative to the largest of their tensor, are rounding errors of their computation.
 ROUNDING = 1e-6
 
 
-def problem_of(product: Product) -> ContractionProblem:
+def problem_of(product: ProductBlock) -> ContractionProblem:
     """The symmetric contraction of a product block."""
     return contraction_problem(product.irreps_in, product.irreps_out, [len(part) for part in product.couplings])
 
 
-def coefficients(name: str, product: Product) -> np.ndarray:
+def coefficients(name: str, product: ProductBlock) -> np.ndarray:
     """Return the coefficients of the terms of the contraction, float64 [elements, terms, channels].
 
     Raises UnsupportedError if the coupling tensors have a term that the symmetry of the irreps forbids.

@@ -16,8 +16,8 @@ The arrays of layer t have its number at their end:
 from __future__ import annotations
 
 from trnqc.mace.nodes import gates
-from trnqc.mace.nodes.plan import LayerPlan, Plan, ReadoutPlan
-from trnqc.mace.nodes.stage import Program, Rows, Stage
+from trnqc.mace.nodes.plan import LayerPlan, NodePlan, ReadoutPlan
+from trnqc.mace.nodes.stage import AtomRows, NodeProgram, NodeStage
 
 
 def steps(layer: LayerPlan) -> list[str]:
@@ -26,9 +26,9 @@ def steps(layer: LayerPlan) -> list[str]:
     return [*parts[:-1], "m"]
 
 
-def messages(plan: Plan, t: int) -> Program:
+def messages(plan: NodePlan, t: int) -> NodeProgram:
     """The program from the sums over edges to the input of the contraction."""
-    layer, stage = plan.layers[t], Stage(plan.tile, plan.dtype)
+    layer, stage = plan.layers[t], NodeStage(plan.tile, plan.dtype)
     names = iter(steps(layer))
     current = stage.rows(f"{next(names)}{t}", layer.linear.output.width)
     stage.linear(layer.linear, stage.rows(f"a{t}", layer.edges.width), current)
@@ -48,9 +48,9 @@ def messages(plan: Plan, t: int) -> Program:
     return stage.program(f"messages{t}")
 
 
-def features(plan: Plan, t: int) -> Program:
+def features(plan: NodePlan, t: int) -> NodeProgram:
     """The program from the output of the contraction to features, energies and the vectors sent to the next layer."""
-    layer, stage = plan.layers[t], Stage(plan.tile, plan.dtype)
+    layer, stage = plan.layers[t], NodeStage(plan.tile, plan.dtype)
     h = stage.rows(f"h{t}", layer.features.width)
     stage.linear(layer.product, stage.rows(f"b{t}", layer.contracted.width), h)
     if layer.skip:
@@ -66,7 +66,7 @@ def features(plan: Plan, t: int) -> Program:
     return stage.program(f"features{t}")
 
 
-def _readout(stage: Stage, readout: ReadoutPlan, name: str, h: Rows) -> None:
+def _readout(stage: NodeStage, readout: ReadoutPlan, name: str, h: AtomRows) -> None:
     source, width = h, stage.tile.vectors_of(readout.channels)
     for k, layer in enumerate(readout.hidden):
         width = stage.tile.vectors_of(layer.matrix.outputs)

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from trnqc.gen.build import dot
 from trnqc.mace.model import Gate
-from trnqc.mace.nodes.layout import Layout
-from trnqc.mace.nodes.stage import Rows, Stage
+from trnqc.mace.nodes.layout import FeatureLayout
+from trnqc.mace.nodes.stage import AtomRows, NodeStage
 
 
-def forward(stage: Stage, gate: Gate, layout: Layout, source: Rows, target: Rows) -> None:
+def forward(stage: NodeStage, gate: Gate, layout: FeatureLayout, source: AtomRows, target: AtomRows) -> None:
     """target = gate(source); `layout` is the layout of the source."""
     b = stage.b
     with stage.nodes() as node:
@@ -24,7 +24,9 @@ def forward(stage: Stage, gate: Gate, layout: Layout, source: Rows, target: Rows
                     b.store(target.at(node, v + o), source.at(node, v + i) * factor)
 
 
-def reverse(stage: Stage, gate: Gate, layout: Layout, source: Rows, g_target: Rows, g_source: Rows) -> None:
+def reverse(
+    stage: NodeStage, gate: Gate, layout: FeatureLayout, source: AtomRows, g_target: AtomRows, g_source: AtomRows
+) -> None:
     """Store the gradient with respect to the source, from that with respect to the target."""
     b = stage.b
     with stage.nodes() as node:
@@ -42,12 +44,12 @@ def reverse(stage: Stage, gate: Gate, layout: Layout, source: Rows, g_target: Ro
                     b.store(g_source.at(node, v + i), x * factor)
 
 
-def _gated(gate: Gate, layout: Layout) -> Iterator[tuple[int, list[int], list[int], int]]:
+def _gated(gate: Gate, layout: FeatureLayout) -> Iterator[tuple[int, list[int], list[int], int]]:
     """Yield for each gated slot the vector of its gates, those of its components in source and target, and a count.
 
     The count is the number of vectors of a component.
     """
-    out = Layout(gate.irreps_out, layout.lanes)
+    out = FeatureLayout(gate.irreps_out, layout.lanes)
     number = len(gate.irreps_out) - 1
     for n in range(1, number + 1):
         count, components = out.vectors[n], range(out.irreps[n].ir.dim)

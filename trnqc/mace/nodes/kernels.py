@@ -11,8 +11,8 @@ from trnqc import jit
 from trnqc.cg.cpu.contraction import recipe
 from trnqc.jit import CompiledFunction
 from trnqc.mace.nodes import forward, reverse
-from trnqc.mace.nodes.plan import Plan
-from trnqc.mace.nodes.stage import Program
+from trnqc.mace.nodes.plan import NodePlan
+from trnqc.mace.nodes.stage import NodeProgram
 
 # Largest number of atoms of a block. Matrix products multiply the atoms of a block with a matrix in the cache.
 ATOMS = 24
@@ -21,7 +21,7 @@ ATOMS = 24
 class NodeKernels:
     """The programs of a plan, compiled or loaded from the cache."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: NodePlan) -> None:
         self.plan = plan
         self.programs = {program.function.name: program for program in _programs(plan)}
         library = jit.library(
@@ -42,12 +42,12 @@ class NodeKernels:
         return widths | {f"x{t}": layer.sent.width for t, layer in enumerate(self.plan.layers)}
 
 
-def _programs(plan: Plan) -> list[Program]:
+def _programs(plan: NodePlan) -> list[NodeProgram]:
     layers = range(len(plan.layers))
     return [make(plan, t) for t in layers for make in PROGRAMS]
 
 
-PROGRAMS: tuple[Callable[[Plan, int], Program], ...] = (
+PROGRAMS: tuple[Callable[[NodePlan, int], NodeProgram], ...] = (
     forward.messages,
     forward.features,
     reverse.features,

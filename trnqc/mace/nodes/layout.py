@@ -12,7 +12,7 @@ from trnqc.cg.problem.irreps import Irreps
 
 
 @dataclass(frozen=True)
-class Layout:
+class FeatureLayout:
     """Rows of features in these irreps, with vectors of `lanes` channels."""
 
     irreps: Irreps

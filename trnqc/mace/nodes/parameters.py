@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from trnqc.jit import NUMPY
-from trnqc.mace.gemm import Tile, pack
+from trnqc.mace.gemm import RegisterTile, pack
 
 
 @dataclass(frozen=True)
-class Matrix:
+class PackedMatrix:
     """The place of a packed matrix [inputs, outputs]; the matrix of element e begins at vector start + e step."""
 
     inputs: int
@@ -20,10 +20,10 @@ class Matrix:
     step: int
 
 
-class Parameters:
+class CollectedWeights:
     """Weights under collection: vectors of a type, "f32" or "f64", one array after another."""
 
-    def __init__(self, tile: Tile, dtype: str) -> None:
+    def __init__(self, tile: RegisterTile, dtype: str) -> None:
         self.tile, self.dtype = tile, NUMPY[dtype]
         self._parts: list[np.ndarray] = []
         self._size = 0
@@ -41,13 +41,13 @@ class Parameters:
         row[: len(values)] = values
         return self.add(row)
 
-    def matrix(self, matrix: np.ndarray) -> Matrix:
+    def matrix(self, matrix: np.ndarray) -> PackedMatrix:
         """Append a matrix [inputs, outputs], or one for each element, packed for products."""
         by_element = matrix if matrix.ndim == 3 else matrix[None]
         panels = [pack(np.ascontiguousarray(each, self.dtype), self.tile) for each in by_element]
         start = self.add(np.concatenate(panels))
         inputs, outputs = matrix.shape[-2:]
-        return Matrix(inputs, outputs, start, len(panels[0]) if matrix.ndim == 3 else 0)
+        return PackedMatrix(inputs, outputs, start, len(panels[0]) if matrix.ndim == 3 else 0)
 
     def array(self) -> np.ndarray:
         """All vectors, [vectors, lanes]."""

@@ -15,21 +15,21 @@ from trnqc.cg.cpu.contraction_engine import packed
 from trnqc.cg.problem.contraction import ContractionProblem
 from trnqc.cg.problem.irreps import Irreps
 from trnqc.errors import UnsupportedError
-from trnqc.mace.gemm import Tile
-from trnqc.mace.model import Gate, Interaction, Linear, Model, Product, Readout
+from trnqc.mace.gemm import RegisterTile
+from trnqc.mace.model import Gate, InteractionBlock, Linear, Model, ProductBlock, Readout
 from trnqc.mace.nodes.contraction import coefficients, problem_of
-from trnqc.mace.nodes.layout import Layout
-from trnqc.mace.nodes.parameters import Matrix, Parameters
+from trnqc.mace.nodes.layout import FeatureLayout
+from trnqc.mace.nodes.parameters import CollectedWeights, PackedMatrix
 
 
 @dataclass(frozen=True)
 class LinearPlan:
     """A linear layer: (slot of the input, slot of the output, matrix) of each block, and of each block's transpose."""
 
-    input: Layout
-    output: Layout
-    blocks: tuple[tuple[int, int, Matrix], ...]
-    transposed: tuple[tuple[int, int, Matrix], ...]
+    input: FeatureLayout
+    output: FeatureLayout
+    blocks: tuple[tuple[int, int, PackedMatrix], ...]
+    transposed: tuple[tuple[int, int, PackedMatrix], ...]
 
     @property
     def reverse(self) -> LinearPlan:
@@ -41,8 +41,8 @@ class LinearPlan:
 class HiddenPlan:
     """A layer of a readout, followed by silu: its matrix, the transpose, and the place of the bias."""
 
-    matrix: Matrix
-    transposed: Matrix
+    matrix: PackedMatrix
+    transposed: PackedMatrix
     bias: int | None
 
 
@@ -65,26 +65,26 @@ class LayerPlan:
     one row for each element. `density` is slope and offset of the denominator; `gate` includes the layout of its input.
     """
 
-    sent: Layout
-    edges: Layout
-    messages: Layout
-    contracted: Layout
-    features: Layout
+    sent: FeatureLayout
+    edges: FeatureLayout
+    messages: FeatureLayout
+    contracted: FeatureLayout
+    features: FeatureLayout
     up: LinearPlan | None
     linear: LinearPlan
     density: tuple[float, float] | None
     residual: LinearPlan | None
-    gate: tuple[Gate, Layout] | None
+    gate: tuple[Gate, FeatureLayout] | None
     after: LinearPlan | None
     skip: LinearPlan | None
-    skip_table: Matrix | None
+    skip_table: PackedMatrix | None
     contraction: ContractionProblem
     product: LinearPlan
     readouts: tuple[ReadoutPlan, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class NodePlan:
     """The plan of a model, with packed weights [vectors, lanes].
 
     The coefficients of each layer's contraction are [elements, blocks, terms, lanes]; `sent`, [elements, width, lanes],
@@ -92,7 +92,7 @@ class Plan:
     """
 
     dtype: str
-    tile: Tile
+    tile: RegisterTile
     layers: tuple[LayerPlan, ...]
     parameters: np.ndarray
     coefficients: tuple[np.ndarray, ...]
@@ -100,13 +100,13 @@ class Plan:
     atomic_energies: np.ndarray
 
 
-def plan(model: Model, tile: Tile, dtype: str) -> Plan:
+def plan(model: Model, tile: RegisterTile, dtype: str) -> NodePlan:
     """Return the plan of a model for vectors of a dtype, "f32" or "f64".
 
     Raises UnsupportedError if features do not begin with even scalars, or if coupling tensors are not those of their
     irreps.
     """
-    parameters, numpy_type = Parameters(tile, dtype), {"f32": "float32", "f64": "float64"}[dtype]
+    parameters, numpy_type = CollectedWeights(tile, dtype), {"f32": "float32", "f64": "float64"}[dtype]
     layers, coupled = [], []
     before: Irreps | None = None
     for n, (block, product) in enumerate(zip(model.interactions, model.products)):
@@ -116,9 +116,9 @@ def plan(model: Model, tile: Tile, dtype: str) -> Plan:
         coupled.append(packed(np.ascontiguousarray(values, numpy_type), tile.lanes))
         before = product.linear.irreps_out
     first = model.interactions[0].up
-    sent = Layout(first.irreps_out, tile.lanes).rows(applied(first, model.embedding), numpy_type)
+    sent = FeatureLayout(first.irreps_out, tile.lanes).rows(applied(first, model.embedding), numpy_type)
     energies = model.atomic_energies + sum(_constant(readout) for readout in model.readouts)
-    return Plan(dtype, tile, tuple(layers), parameters.array(), tuple(coupled), sent, energies)
+    return NodePlan(dtype, tile, tuple(layers), parameters.array(), tuple(coupled), sent, energies)
 
 
 def _constant(readout: Readout) -> float:
@@ -136,16 +136,16 @@ def applied(layer: Linear, embedding: np.ndarray) -> np.ndarray:
 
 
 def _layer(
-    parameters: Parameters,
-    block: Interaction,
-    product: Product,
+    parameters: CollectedWeights,
+    block: InteractionBlock,
+    product: ProductBlock,
     readouts: Iterable[Readout],
     embedding: np.ndarray | None,
 ) -> LayerPlan:
     lanes = parameters.tile.lanes
 
-    def layout(irreps: Irreps) -> Layout:
-        return Layout(irreps, lanes)
+    def layout(irreps: Irreps) -> FeatureLayout:
+        return FeatureLayout(irreps, lanes)
 
     def optional(linear: Linear | None) -> LinearPlan | None:
         return None if linear is None else _linear(parameters, linear)
@@ -153,7 +153,7 @@ def _layer(
     table = None
     if embedding is not None and block.skip is not None:
         rows = layout(product.linear.irreps_out).rows(applied(block.skip, embedding), "float64")
-        table = Matrix(0, 0, parameters.add(rows), rows.shape[1])
+        table = PackedMatrix(0, 0, parameters.add(rows), rows.shape[1])
     return LayerPlan(
         sent=layout(block.up.irreps_out),
         edges=layout(block.linear.irreps_in),
@@ -174,14 +174,16 @@ def _layer(
     )
 
 
-def _linear(parameters: Parameters, linear: Linear) -> LinearPlan:
+def _linear(parameters: CollectedWeights, linear: Linear) -> LinearPlan:
     lanes = parameters.tile.lanes
     blocks = tuple((i, o, parameters.matrix(matrix)) for i, o, matrix in linear.blocks)
     transposed = tuple((o, i, parameters.matrix(matrix.swapaxes(-1, -2))) for i, o, matrix in linear.blocks)
-    return LinearPlan(Layout(linear.irreps_in, lanes), Layout(linear.irreps_out, lanes), blocks, transposed)
+    return LinearPlan(
+        FeatureLayout(linear.irreps_in, lanes), FeatureLayout(linear.irreps_out, lanes), blocks, transposed
+    )
 
 
-def _readout(parameters: Parameters, readout: Readout, product: Product) -> ReadoutPlan:
+def _readout(parameters: CollectedWeights, readout: Readout, product: ProductBlock) -> ReadoutPlan:
     first = product.linear.irreps_out[0]
     *hidden, last = readout.layers
     channels = readout.layers[0].weight.shape[0]

@@ -10,13 +10,13 @@ from trnqc.gen import const
 from trnqc.gen.values import fma
 from trnqc.mace.nodes import gates
 from trnqc.mace.nodes.forward import steps
-from trnqc.mace.nodes.plan import LayerPlan, Plan, ReadoutPlan
-from trnqc.mace.nodes.stage import Program, Rows, Stage
+from trnqc.mace.nodes.plan import LayerPlan, NodePlan, ReadoutPlan
+from trnqc.mace.nodes.stage import AtomRows, NodeProgram, NodeStage
 
 
-def features(plan: Plan, t: int) -> Program:
+def features(plan: NodePlan, t: int) -> NodeProgram:
     """The program to the gradient of the contraction's output, and to the gradient for the preceding layer."""
-    layer, stage = plan.layers[t], Stage(plan.tile, plan.dtype)
+    layer, stage = plan.layers[t], NodeStage(plan.tile, plan.dtype)
     gh = stage.rows(f"gh{t}", layer.features.width)
     if t + 1 < len(plan.layers):
         _from_next(stage, plan.layers[t + 1], t + 1, gh)
@@ -30,7 +30,7 @@ def features(plan: Plan, t: int) -> Program:
     return stage.program(f"features_reverse{t}")
 
 
-def _from_next(stage: Stage, after: LayerPlan, t: int, gh: Rows) -> None:
+def _from_next(stage: NodeStage, after: LayerPlan, t: int, gh: AtomRows) -> None:
     assert after.up is not None
     stage.linear(after.up.reverse, stage.rows(f"gx{t}", after.sent.width), gh)
     if after.residual:
@@ -39,7 +39,7 @@ def _from_next(stage: Stage, after: LayerPlan, t: int, gh: Rows) -> None:
         stage.copy(stage.rows(f"gs{t}", gh.width), gh, add=True)
 
 
-def _readout(stage: Stage, readout: ReadoutPlan, name: str, gh: Rows) -> None:
+def _readout(stage: NodeStage, readout: ReadoutPlan, name: str, gh: AtomRows) -> None:
     """Add the gradient of a readout to gh. The arrays y become gradients with respect to z."""
     b = stage.b
     if not readout.hidden:
@@ -57,9 +57,9 @@ def _readout(stage: Stage, readout: ReadoutPlan, name: str, gh: Rows) -> None:
         stage.product(layer.transposed, (gz, 0), (target, 0), add=not k)
 
 
-def messages(plan: Plan, t: int) -> Program:
+def messages(plan: NodePlan, t: int) -> NodeProgram:
     """The program from the gradient of the contraction's input to the gradient of the sums over edges."""
-    layer, stage = plan.layers[t], Stage(plan.tile, plan.dtype)
+    layer, stage = plan.layers[t], NodeStage(plan.tile, plan.dtype)
     names = list(reversed(steps(layer)))
     rows = iter(names[1:])
     g = stage.rows(f"gm{t}", layer.messages.width)
@@ -81,7 +81,7 @@ def messages(plan: Plan, t: int) -> Program:
     return stage.program(f"messages_reverse{t}")
 
 
-def _density(stage: Stage, layer: LayerPlan, t: int, g: Rows) -> None:
+def _density(stage: NodeStage, layer: LayerPlan, t: int, g: AtomRows) -> None:
     """Divide g by the denominators d = slope rho + offset, and store grho = -slope <g, l> / d."""
     assert layer.density is not None
     b, (slope, offset) = stage.b, layer.density

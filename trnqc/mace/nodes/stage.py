@@ -14,8 +14,8 @@ from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
 from trnqc.gen.values import cast, exp, fma
-from trnqc.mace.gemm import Tile, product
-from trnqc.mace.nodes.parameters import Matrix
+from trnqc.mace.gemm import RegisterTile, product
+from trnqc.mace.nodes.parameters import PackedMatrix
 from trnqc.mace.nodes.plan import LinearPlan
 
 BLOCK = Var("block", "i64")
@@ -24,7 +24,7 @@ BLOCKS = Array("blocks", "i64", (None, 3))
 
 
 @dataclass(frozen=True)
-class Rows:
+class AtomRows:
     """An array with a row of `width` vectors for each atom."""
 
     array: Array
@@ -36,17 +36,17 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Program:
+class NodeProgram:
     """A program and the widths, in vectors, of its arrays with a row for each atom; numbers have the width 0."""
 
     function: st.Function
     widths: dict[str, int]
 
 
-class Stage:
+class NodeStage:
     """A program under construction, with the tile of its matrix products."""
 
-    def __init__(self, tile: Tile, dtype: str) -> None:
+    def __init__(self, tile: RegisterTile, dtype: str) -> None:
         self.tile, self.dtype, self.b = tile, dtype, Builder()
         self._arrays: dict[str, Array] = {}
         self._widths: dict[str, int] = {}
@@ -58,19 +58,19 @@ class Stage:
     def _array(self, name: str, dtype: str, lanes: bool) -> Array:
         return self._arrays.setdefault(name, Array(name, dtype, lanes=lanes))
 
-    def rows(self, name: str, width: int) -> Rows:
+    def rows(self, name: str, width: int) -> AtomRows:
         """The array of this name, a parameter of the program."""
         self._widths[name] = width
-        return Rows(self._array(name, self.dtype, lanes=True), width)
+        return AtomRows(self._array(name, self.dtype, lanes=True), width)
 
     def numbers(self, name: str, dtype: str) -> Array:
         """An array of one number for each atom, a parameter of the program."""
         self._widths[name] = 0
         return self._array(name, dtype, lanes=False)
 
-    def program(self, name: str) -> Program:
+    def program(self, name: str) -> NodeProgram:
         """The program."""
-        return Program(self.b.function(name, (BLOCKS, *self._arrays.values()), group=BLOCK), self._widths)
+        return NodeProgram(self.b.function(name, (BLOCKS, *self._arrays.values()), group=BLOCK), self._widths)
 
     # Steps
 
@@ -86,30 +86,30 @@ class Stage:
         with self.nodes() as node, self.b.loop("v", width) as v:
             yield node, v
 
-    def fill(self, target: Rows) -> None:
+    def fill(self, target: AtomRows) -> None:
         """target = 0."""
         with self.elements(target.width) as (node, v):
             self.b.store(target.at(node, v), 0)
 
-    def copy(self, source: Rows, target: Rows, add: bool = False) -> None:
+    def copy(self, source: AtomRows, target: AtomRows, add: bool = False) -> None:
         """target = source, or target += source."""
         with self.elements(target.width) as (node, v):
             write = self.b.accumulate if add else self.b.store
             write(target.at(node, v), source.at(node, v))
 
-    def add_row(self, target: Rows, place: Value | int, width: int) -> None:
+    def add_row(self, target: AtomRows, place: Value | int, width: int) -> None:
         """Add the same vectors of the parameters to all rows, to their first `width` vectors."""
         with self.elements(width) as (node, v):
             self.b.accumulate(target.at(node, v), self.parameters[v + place])
 
-    def scale(self, target: Rows, factors: Array, slope: float, offset: float) -> None:
+    def scale(self, target: AtomRows, factors: Array, slope: float, offset: float) -> None:
         """Divide the row of each atom by slope factors[atom] + offset."""
         with self.nodes() as node:
             inverse = self.b.let("inverse", 1.0 / fma(slope, factors[node], const(offset, self.dtype)))
             with self.b.loop("v", target.width) as v:
                 self.b.store(target.at(node, v), target.at(node, v) * inverse)
 
-    def linear(self, layer: LinearPlan, source: Rows, target: Rows, add: bool = False) -> None:
+    def linear(self, layer: LinearPlan, source: AtomRows, target: AtomRows, add: bool = False) -> None:
         """target = layer(source), or target += layer(source)."""
         reached = {o for _, o, _ in layer.blocks}
         if not add and len(reached) < len(layer.output.irreps):
@@ -127,7 +127,11 @@ class Stage:
             begun.add(o)
 
     def product(
-        self, matrix: Matrix, source: tuple[Rows, Value | int], target: tuple[Rows, Value | int], add: bool = False
+        self,
+        matrix: PackedMatrix,
+        source: tuple[AtomRows, Value | int],
+        target: tuple[AtomRows, Value | int],
+        add: bool = False,
     ) -> None:
         """Multiply the channels that begin at a vector of each row with a matrix."""
         function = product(self.tile, self.dtype, add)
@@ -145,7 +149,7 @@ class Stage:
             const(1, "i64"),
         )
 
-    def place(self, matrix: Matrix) -> Value:
+    def place(self, matrix: PackedMatrix) -> Value:
         """The first vector of a matrix, or of the one of the block's element."""
         return self.element * matrix.step + matrix.start if matrix.step else const(matrix.start, "i64")
 
@@ -162,7 +166,7 @@ class Stage:
         s = self.sigmoid(z)
         return s * fma(z, 1.0 - s, const(1.0, self.dtype))
 
-    def add_dots(self, target: Array, place: int, width: int, vector: Rows, silu: bool) -> None:
+    def add_dots(self, target: Array, place: int, width: int, vector: AtomRows, silu: bool) -> None:
         """Add to target[atom] the product of a row of the parameters with the atom's first vectors, or their silu."""
         with self.nodes() as node:
             total = self.b.declare("total", const(0.0, "f64"))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from trnqc.errors import InputError, UnsupportedError
-from trnqc.mace.model import Interaction, Model, Product, Readout
+from trnqc.mace.model import InteractionBlock, Model, ProductBlock, Readout
 from trnqc.mace.reader.blocks import element_table, interaction, product
 from trnqc.mace.reader.linears import array, expect
 from trnqc.mace.reader.radial import basis, repulsion
@@ -134,14 +134,14 @@ def _scale_shift(module: Any, head: int) -> tuple[float, float]:
     return float(scale[head if len(scale) > 1 else 0]), float(shift[head if len(shift) > 1 else 0])
 
 
-def _interactions(module: Any, size: int) -> tuple[Interaction, ...]:
+def _interactions(module: Any, size: int) -> tuple[InteractionBlock, ...]:
     """The interaction blocks; a self-connection that the product block ignores is left out."""
     blocks = [interaction(f"interactions.{n}", block, size) for n, block in enumerate(module.interactions)]
     used = [block.use_sc for block in module.products]
     return tuple(block if use else replace(block, skip=None) for block, use in zip(blocks, used, strict=True))
 
 
-def _products(module: Any, elements: int) -> tuple[Product, ...]:
+def _products(module: Any, elements: int) -> tuple[ProductBlock, ...]:
     return tuple(product(f"products.{n}", block, elements) for n, block in enumerate(module.products))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from trnqc.cg.problem.irreps import Irreps
 from trnqc.cg.problem.problem import TPProblem, from_e3nn
 from trnqc.errors import UnsupportedError
-from trnqc.mace.model import Convolution, Coupling, Density, Interaction, Network, Product
+from trnqc.mace.model import Convolution, Coupling, InteractionBlock, NodeDensity, ProductBlock, RadialNetwork
 from trnqc.mace.reader.linears import array, divided, expect, gate, linear, linear_by_element, network
 
 # Classes of interaction blocks whose names differ from those of the blocks that are read by a trait only.
@@ -23,7 +23,7 @@ INTERACTIONS = (
 )
 
 
-def interaction(name: str, block: Any, size: int) -> Interaction:
+def interaction(name: str, block: Any, size: int) -> InteractionBlock:
     """An interaction block, for a radial basis of `size` functions."""
     kind = expect(name, block, *INTERACTIONS)
     nonlinear = kind == INTERACTIONS[-1]
@@ -32,7 +32,7 @@ def interaction(name: str, block: Any, size: int) -> Interaction:
     if nonlinear:
         density = _density(name, block, size, float(block.beta), float(block.alpha))
         nonlinearity = gate(f"{name}.equivariant_nonlin", block.equivariant_nonlin)
-        return Interaction(
+        return InteractionBlock(
             up,
             convolution,
             divided(linear(f"{name}.linear_1", block.linear_1), nonlinearity.irreps_in),
@@ -46,7 +46,7 @@ def interaction(name: str, block: Any, size: int) -> Interaction:
     scale = 1.0 if dense else 1.0 / float(block.avg_num_neighbors)
     element = linear_by_element(f"{name}.skip_tp", block.skip_tp)
     residual = "Residual" in kind
-    return Interaction(
+    return InteractionBlock(
         up,
         convolution,
         linear(f"{name}.linear", block.linear, scale),
@@ -63,7 +63,7 @@ def _problem(name: str, block: Any) -> TPProblem:
     return problem
 
 
-def _edge_network(name: str, block: Any, size: int) -> Network:
+def _edge_network(name: str, block: Any, size: int) -> RadialNetwork:
     """A network of edges; columns that read embeddings of elements become tables by element."""
     whole = network(name, block.conv_tp_weights if name.endswith("conv_tp_weights") else block.density_fn, size)
     if not hasattr(block, "source_embedding"):
@@ -76,11 +76,11 @@ def _edge_network(name: str, block: Any, size: int) -> Network:
     sender = tables[0] @ weight[size : size + width]
     receiver = tables[1] @ weight[size + width :]
     layers = (replace(first, weight=np.ascontiguousarray(weight[:size])), *whole.layers[1:])
-    return Network(layers, sender, receiver)
+    return RadialNetwork(layers, sender, receiver)
 
 
-def _density(name: str, block: Any, size: int, slope: float, offset: float) -> Density:
-    return Density(_edge_network(f"{name}.density_fn", block, size), slope, offset)
+def _density(name: str, block: Any, size: int, slope: float, offset: float) -> NodeDensity:
+    return NodeDensity(_edge_network(f"{name}.density_fn", block, size), slope, offset)
 
 
 def element_table(name: str, module: Any) -> np.ndarray:
@@ -91,7 +91,7 @@ def element_table(name: str, module: Any) -> np.ndarray:
     return layer.blocks[0][2]
 
 
-def product(name: str, block: Any, elements: int) -> Product:
+def product(name: str, block: Any, elements: int) -> ProductBlock:
     """A product block."""
     contraction = block.symmetric_contractions
     expect(f"{name}.symmetric_contractions", contraction, "SymmetricContraction")
@@ -100,7 +100,7 @@ def product(name: str, block: Any, elements: int) -> Product:
         for part, slot in zip(contraction.contractions, Irreps.of(contraction.irreps_out))
     )
     irreps = Irreps.of(contraction.irreps_in), Irreps.of(contraction.irreps_out)
-    return Product(*irreps, couplings, linear(f"{name}.linear", block.linear))
+    return ProductBlock(*irreps, couplings, linear(f"{name}.linear", block.linear))
 
 
 def _couplings(part: Any, components: int, elements: int) -> tuple[Coupling, ...]:

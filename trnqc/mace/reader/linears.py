@@ -9,7 +9,7 @@ import numpy as np
 from trnqc.cg.problem.coefficients import clebsch_gordan
 from trnqc.cg.problem.irreps import Irrep, Irreps, MulIrrep
 from trnqc.errors import UnsupportedError
-from trnqc.mace.model import Gate, Layer, Linear, Network
+from trnqc.mace.model import Gate, Layer, Linear, RadialNetwork
 
 
 def array(tensor: Any) -> np.ndarray:
@@ -77,13 +77,13 @@ def affine(name: str, module: Any) -> tuple[np.ndarray, np.ndarray | None]:
     return matrix, array(module.bias) if module.bias_numel else None
 
 
-def network(name: str, module: Any, size: int) -> Network:
+def network(name: str, module: Any, size: int) -> RadialNetwork:
     """A network of an edge: e3nn's FullyConnectedNet, or MACE's RadialMLP whose first `size` inputs are radial."""
     kind = expect(name, module, "FullyConnectedNet", "RadialMLP")
     return _normalised(name, module) if kind == "FullyConnectedNet" else _with_norms(name, module, size)
 
 
-def _normalised(name: str, module: Any) -> Network:
+def _normalised(name: str, module: Any) -> RadialNetwork:
     layers, constant = [], 1.0
     modules = list(module)
     for n, layer in enumerate(modules):
@@ -94,7 +94,7 @@ def _normalised(name: str, module: Any) -> Network:
         layers.append(Layer(array(layer.weight) * (constant / below**0.5), silu=not last))
         if not last:
             constant = silu_constant(name, layer.act) * layer.var_out**0.5
-    return Network(tuple(layers))
+    return RadialNetwork(tuple(layers))
 
 
 def silu_constant(name: str, act: Any) -> float:
@@ -105,7 +105,7 @@ def silu_constant(name: str, act: Any) -> float:
     return 1.0 if getattr(act, "_is_id", True) else float(act.cst)
 
 
-def _with_norms(name: str, module: Any, size: int) -> Network:
+def _with_norms(name: str, module: Any, size: int) -> RadialNetwork:
     layers: list[Layer] = []
     for part in module.net:
         kind = expect(name, part, "Linear", "LayerNorm", "SiLU")
@@ -116,7 +116,7 @@ def _with_norms(name: str, module: Any, size: int) -> Network:
             layers[-1] = Layer(layers[-1].weight, layers[-1].bias, norm)
         else:
             layers[-1] = Layer(layers[-1].weight, layers[-1].bias, layers[-1].norm, silu=True)
-    return Network(tuple(layers))
+    return RadialNetwork(tuple(layers))
 
 
 def gate(name: str, module: Any) -> Gate:

@@ -19,7 +19,7 @@ from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.factors.ranks import on_every_rank
 from trnqc.mp2.reference.spins import SpinOrbitals
 from trnqc.mp2.response.zvector import DEFAULTS, ZVectorOptions
-from trnqc.mp2.store import Store
+from trnqc.mp2.store import JobStore
 
 
 def correlation_density(
@@ -32,7 +32,7 @@ def correlation_density(
     scaling: tuple[float, float] = (1.0, 1.0),
     relaxed: bool = False,
     options: ZVectorOptions = DEFAULTS,
-    store: Store | None = None,
+    store: JobStore | None = None,
 ) -> CorrelationDensity:
     """Compute the MP2 correction to the one-particle density; docs/properties.md has the equations.
 

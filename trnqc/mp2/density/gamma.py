@@ -13,7 +13,7 @@ import numpy as np
 from trnqc.fitted.disk import RowsOnDisk
 from trnqc.fitted.metric import MetricFactor
 from trnqc.host.thread_pool import single_threaded_pool
-from trnqc.mp2.store import Scratch, Store
+from trnqc.mp2.store import JobStore, ScratchStore
 
 
 class Gamma:
@@ -32,11 +32,11 @@ class Gamma:
     """
 
     def __init__(
-        self, shape: tuple[int, int, int], on_disk: bool, store: Store | None = None, name: str = "gamma"
+        self, shape: tuple[int, int, int], on_disk: bool, store: JobStore | None = None, name: str = "gamma"
     ) -> None:
         self.shape, self.on_disk, self._is_kept = shape, on_disk and shape[0] > 0, store is not None
         self._rows: np.ndarray | RowsOnDisk = (
-            (store or Scratch()).array(RowsOnDisk, name, "Gamma", shape) if self.on_disk else np.zeros(shape)
+            (store or ScratchStore()).array(RowsOnDisk, name, "Gamma", shape) if self.on_disk else np.zeros(shape)
         )
 
     @property

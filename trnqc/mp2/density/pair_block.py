@@ -21,7 +21,7 @@ import numpy as np
 from trnqc.backends.cpu.pair_amplitudes import AmplitudeSums, Elements, PairAmplitudes
 from trnqc.backends.cpu.pair_products import Slab
 from trnqc.host.rank_updates import add_general_product
-from trnqc.mp2.density.sectors import Sector
+from trnqc.mp2.density.sectors import DensitySector
 from trnqc.mp2.density.sets import PRODUCT_PAIRS
 
 Term = tuple[np.ndarray, np.ndarray]
@@ -29,7 +29,7 @@ Term = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class OrbitalRange:
     """A range `rows` of occupied orbitals of one spin, with its factors B [n, nvir, naux].
 
     `eps_occ` are the energies of the range and `eps_vir` those of all virtual orbitals, Hartree. `occupied` and
@@ -49,7 +49,8 @@ class Side:
 class SideSums:
     """The sums over pairs of a range: Γ [n, nvir, naux], None if the host does not compute it, and densities.
 
-    The densities are given by their diagonals, followed by their elements `Side.occupied` and `Side.virtual`.
+    The densities are given by their diagonals, followed by their elements `OrbitalRange.occupied` and
+    `OrbitalRange.virtual`.
     """
 
     gamma: np.ndarray | None
@@ -57,12 +58,19 @@ class SideSums:
     p_vir: np.ndarray
 
 
-class PairBlock:
+class AmplitudeBlock:
     """The amplitudes of a block; `energies` [2] are the sums of K t and of K_ij^ba t over its pairs, ij and ji counted
     separately.
     """
 
-    def __init__(self, sector: Sector, amplitudes: PairAmplitudes, left: Side, right: Side, buffer: np.ndarray) -> None:
+    def __init__(
+        self,
+        sector: DensitySector,
+        amplitudes: PairAmplitudes,
+        left: OrbitalRange,
+        right: OrbitalRange,
+        buffer: np.ndarray,
+    ) -> None:
         self.sector, self.left, self.right, self._amplitudes = sector, left, right, amplitudes
         self.one_set = sector.same and left.rows == right.rows
         self.energies = np.zeros(2)
@@ -149,7 +157,7 @@ def _add(
     sums: SideSums | None,
     terms: Callable[[int], Iterator[Term]],
     overlap: Callable[[int, int], float],
-    side: Side,
+    side: OrbitalRange,
     pool: Executor,
 ) -> None:
     """Add the terms of Γ and of P_ij to the sums of a set."""

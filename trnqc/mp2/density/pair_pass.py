@@ -20,12 +20,12 @@ import numpy as np
 from trnqc.backends.cpu.pair_amplitudes import make_amplitudes
 from trnqc.errors import UnsupportedError
 from trnqc.mp2.density.gamma import Gamma
-from trnqc.mp2.density.pair_block import PairBlock, Side, SideSums
-from trnqc.mp2.density.sectors import Sector
+from trnqc.mp2.density.pair_block import AmplitudeBlock, OrbitalRange, SideSums
+from trnqc.mp2.density.sectors import DensitySector
 from trnqc.mp2.density.sets import LEAST_GAP, PairMemory, elements, least_width, orbital_sets, require_block, widest
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.factors import Factors
-from trnqc.mp2.store import Store
+from trnqc.mp2.store import JobStore
 
 # Name of the records of finished sets in a store.
 RECORD = "density elements of a set"
@@ -39,7 +39,7 @@ class PairPass:
     """
 
     def __init__(
-        self, factors: Sequence[Factors], sectors: Sequence[Sector], execution: Execution, store: Store | None
+        self, factors: Sequence[Factors], sectors: Sequence[DensitySector], execution: Execution, store: JobStore | None
     ) -> None:
         self.factors, self.sectors, self.execution, self.store = factors, sectors, execution, store
         self._amplitudes = [
@@ -116,7 +116,7 @@ class PairPass:
                 self._share(key, owner)
                 self._record(key)
 
-    def _of_sector(self, sector: Sector) -> Iterator[tuple[int, int]]:
+    def _of_sector(self, sector: DensitySector) -> Iterator[tuple[int, int]]:
         """The blocks of a sector as pairs of sets."""
         for left in range(len(self.sets[sector.left])):
             for right in range(left + 1 if sector.same else len(self.sets[sector.right])):
@@ -142,7 +142,7 @@ class PairPass:
         sector = self.sectors[number]
         ours = self._side(sector.left, left)
         theirs = ours if sector.same and left == right else self._side(sector.right, right)
-        block = PairBlock(sector, self._amplitudes[number], ours, theirs, buffer)
+        block = AmplitudeBlock(sector, self._amplitudes[number], ours, theirs, buffer)
         to_left = self._sums(sector.left, left) if sides[0] else None
         to_right = to_left if block.one_set else self._sums(sector.right, right) if sides[1] else None
         block.run(to_left, to_right, pool)
@@ -154,10 +154,10 @@ class PairPass:
         self._done += 1
         self.execution.report("densities", self._done, self._total)
 
-    def _side(self, spin: int, number: int) -> Side:
+    def _side(self, spin: int, number: int) -> OrbitalRange:
         factors, rows = self.factors[spin], self.sets[spin][number]
         occupied, virtual = self._occupied[spin][number], self._virtual[spin]
-        return Side(rows, factors.rows(rows), factors.eps_occ[rows], factors.eps_vir, occupied, virtual)
+        return OrbitalRange(rows, factors.rows(rows), factors.eps_occ[rows], factors.eps_vir, occupied, virtual)
 
     def _sums(self, spin: int, number: int) -> SideSums:
         """The sums of a set so far, to which a block adds."""

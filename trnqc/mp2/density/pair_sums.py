@@ -31,14 +31,14 @@ from trnqc.errors import TrnqcError
 from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.mp2.density.gamma import Gamma
 from trnqc.mp2.density.pair_pass import PairPass
-from trnqc.mp2.density.sectors import Sector, SpinEnergies, sectors, spin_energies
+from trnqc.mp2.density.sectors import DensitySector, SpinEnergies, sectors, spin_energies
 from trnqc.mp2.density.sets import orbital_sets
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.factors import Factors, SpinFactors
 from trnqc.mp2.pairs.denominators import denominator_warnings
 from trnqc.mp2.pairs.pairs import warn
 from trnqc.mp2.pairs.sectors import sectors_of
-from trnqc.mp2.store import Store
+from trnqc.mp2.store import JobStore
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class PairSums:
 
 
 def pair_sums(
-    factors: Sequence[Factors], scaling: tuple[float, float], execution: Execution, store: Store | None = None
+    factors: Sequence[Factors], scaling: tuple[float, float], execution: Execution, store: JobStore | None = None
 ) -> PairSums:
     """Compute energies, unrelaxed densities and Γ.
 
@@ -110,7 +110,7 @@ def pair_sums(
     return PairSums(by_spin, tuple(p_occ), tuple(p_vir), tuple(run.gamma), y_vir, ran_on)
 
 
-def _gamma_on_device(run: PairPass, sector: Sector) -> str:
+def _gamma_on_device(run: PairPass, sector: DensitySector) -> str:
     """Add Γ of a sector, computed by the backend; return a description of the code that ran."""
     execution, right = run.execution, None if sector.same else run.factors[sector.right]
 

@@ -28,7 +28,7 @@ from trnqc.mp2.response.minimal import minimal_response
 from trnqc.mp2.response.response import response_of
 from trnqc.mp2.response.rotations import CanonicalRotations
 from trnqc.mp2.response.zvector import DEFAULTS, ZVectorOptions, solve_z_vector
-from trnqc.mp2.store import Store
+from trnqc.mp2.store import JobStore
 
 # Hartree. A frozen and a correlated orbital whose energies differ by less cannot be told apart.
 LEAST_GAP = 1e-6
@@ -67,7 +67,7 @@ def relax(
     scaling: tuple[float, float] = (1.0, 1.0),
     options: ZVectorOptions = DEFAULTS,
     reference_gradient: Sequence[np.ndarray] | None = None,
-    store: Store | None = None,
+    store: JobStore | None = None,
     for_gradient: bool = True,
 ) -> Relaxation:
     """Compute the relaxed density and keep the other quantities of gradients; arguments are as in
@@ -100,7 +100,7 @@ def relax(
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class UnrelaxedParts:
     """The parts of a relaxed density before the response of the orbitals, see `Relaxation`, and the bytes of the memory
     limit that are left on rank 0.
     """
@@ -119,9 +119,9 @@ def prepare(
     auxmol: gto.Mole,
     execution: Execution,
     scaling: tuple[float, float],
-    store: Store | None = None,
+    store: JobStore | None = None,
     for_gradient: bool = True,
-) -> Prepared:
+) -> UnrelaxedParts:
     """Compute the pair sums and the derivative by the orbitals; arguments as in `relax`."""
     check_factors(spins, factors)
     factors = on_every_rank(factors, execution)
@@ -137,7 +137,7 @@ def prepare(
     # All ranks decide alike what fits.
     left = replace(execution, memory=execution.ranks.at_first(lambda: execution.memory - held))
     w = lagrangians(mf.mol, auxmol, spins, gammas, sums.y_vir, left)
-    return Prepared(sums, w, two_centre, auxmol, left.memory)
+    return UnrelaxedParts(sums, w, two_centre, auxmol, left.memory)
 
 
 def in_all_orbitals(spin: SpinOrbitals, w: Lagrangian) -> np.ndarray:

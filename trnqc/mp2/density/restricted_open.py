@@ -38,7 +38,7 @@ from trnqc.mp2.reference.spins import SpinOrbitals
 from trnqc.mp2.response.minimal import minimal_response
 from trnqc.mp2.response.response import response_of
 from trnqc.mp2.response.zvector import DEFAULTS, ZVectorOptions, solve_z_vector
-from trnqc.mp2.store import Store
+from trnqc.mp2.store import JobStore
 
 # Hartree. Smaller diagonal elements of the equations are replaced by this in the preconditioner.
 LEAST_GAP = 0.1
@@ -191,7 +191,7 @@ def restricted_open_density(
     scaling: tuple[float, float] = (1.0, 1.0),
     relaxed: bool = False,
     options: ZVectorOptions = DEFAULTS,
-    store: Store | None = None,
+    store: JobStore | None = None,
 ) -> CorrelationDensity:
     """Compute the density of MP2 on an ROHF reference, in the ROHF orbitals; see `relax_restricted_open`."""
     if relaxed:
@@ -213,7 +213,7 @@ def relax_restricted_open(
     *,
     scaling: tuple[float, float] = (1.0, 1.0),
     options: ZVectorOptions = DEFAULTS,
-    store: Store | None = None,
+    store: JobStore | None = None,
     for_gradient: bool = True,
 ) -> Relaxation:
     """Compute the relaxed density of MP2 on an ROHF reference, in the ROHF orbitals.

@@ -17,7 +17,7 @@ from trnqc.backends.cpu.pair_amplitudes import AmplitudeWeights
 
 
 @dataclass(frozen=True)
-class Sector:
+class DensitySector:
     """Pairs whose electrons have the spins `left` and `right`, and the weights of T̃."""
 
     left: int
@@ -44,12 +44,12 @@ class SpinEnergies:
     ss: float
 
 
-def sectors(spins: int, scaling: tuple[float, float]) -> tuple[Sector, ...]:
+def sectors(spins: int, scaling: tuple[float, float]) -> tuple[DensitySector, ...]:
     """Return the sectors of a closed shell (`spins` = 1) or of two spins; `scaling` are the factors (c_os, c_ss)."""
     c_os, c_ss = scaling
     if spins == 1:
-        return (Sector(0, 0, c_os + c_ss, c_ss),)
-    return Sector(0, 0, c_ss, c_ss), Sector(1, 1, c_ss, c_ss), Sector(0, 1, c_os, 0.0)
+        return (DensitySector(0, 0, c_os + c_ss, c_ss),)
+    return DensitySector(0, 0, c_ss, c_ss), DensitySector(1, 1, c_ss, c_ss), DensitySector(0, 1, c_os, 0.0)
 
 
 def spin_energies(spins: int, sums: np.ndarray) -> SpinEnergies:

@@ -31,7 +31,7 @@ from trnqc.mp2.factors.metric import fit_all
 from trnqc.mp2.factors.ranks import spread_factors
 from trnqc.mp2.factors.shell_blocks import HalfFitted, divided
 from trnqc.mp2.reference.orbitals import ActiveOrbitals
-from trnqc.mp2.store import Scratch, SpinStore, Store
+from trnqc.mp2.store import JobStore, ScratchStore, SpinStore
 
 
 def build_factors(
@@ -39,7 +39,7 @@ def build_factors(
     auxmol: gto.Mole,
     spins: Sequence[ActiveOrbitals],
     execution: Execution,
-    store: Store | None = None,
+    store: JobStore | None = None,
     beside: int = 0,
 ) -> Factors | SpinFactors:
     """Compute the factors of a closed shell, or of both spins of an open shell.
@@ -58,7 +58,7 @@ def build_factors(
     planned = partial(plan_factors, auxmol, spins, execution, beside=beside, on_disk=kept)
     plan = ranks.at_first(planned) if kept else planned()  # Only rank 0 needs the memory of a step that goes to disk.
     if plan.on_disk and ranks.size == 1:
-        store = store or Scratch()
+        store = store or ScratchStore()
 
     def of_spin(orbitals: ActiveOrbitals, name: str) -> Factors | None:
         if not (orbitals.nocc and orbitals.nvir):
@@ -87,7 +87,7 @@ def _without_pairs(orbitals: ActiveOrbitals, other: Factors) -> Factors:
 
 
 def _on_disk(
-    mol: gto.Mole, auxmol: gto.Mole, orbitals: ActiveOrbitals, execution: Execution, store: Store | None, beside: int
+    mol: gto.Mole, auxmol: gto.Mole, orbitals: ActiveOrbitals, execution: Execution, store: JobStore | None, beside: int
 ) -> Factors:
     """Factors that rank 0 writes to a file which all ranks open."""
     mine: list[Factors] = []
@@ -108,7 +108,7 @@ def _on_disk(
 
 
 def _written(
-    mol: gto.Mole, auxmol: gto.Mole, orbitals: ActiveOrbitals, execution: Execution, store: Store, beside: int
+    mol: gto.Mole, auxmol: gto.Mole, orbitals: ActiveOrbitals, execution: Execution, store: JobStore, beside: int
 ) -> Factors:
     """Factors that this process writes to a file."""
     plan = plan_factors(auxmol, (orbitals,), execution, beside=beside, on_disk=True)

@@ -24,10 +24,10 @@ from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.metric import metric_of
 from trnqc.mp2.factors.shell_blocks import HalfFitted, divided
-from trnqc.mp2.store import Store
+from trnqc.mp2.store import JobStore
 
 
-def stored_factors(half: HalfFitted, store: Store, execution: Execution) -> tuple[RowsOnDisk, str, dict[str, float]]:
+def stored_factors(half: HalfFitted, store: JobStore, execution: Execution) -> tuple[RowsOnDisk, str, dict[str, float]]:
     """Compute the missing parts of B in a file of the store; return B[nocc, nvir, naux], a description of the
     factorisation of the metric, and wall seconds by stage. Raises StorageError if the disk is full or fails.
     """
@@ -99,7 +99,7 @@ class IntegralsOnDisk:
 
 
 def _write_integrals(
-    integrals: IntegralsOnDisk, store: Store, pool: Executor, execution: Execution
+    integrals: IntegralsOnDisk, store: JobStore, pool: Executor, execution: Execution
 ) -> dict[str, float]:
     """Compute the missing blocks. Returns wall seconds of integrals and of transformation."""
     start = time.perf_counter()

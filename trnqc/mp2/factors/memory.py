@@ -16,7 +16,7 @@ from trnqc.fitted.memory import preferred_width
 from trnqc.host.memory import gigabytes
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.partition.blocks import SETS
-from trnqc.mp2.partition.distribution import AHEAD, Distribution
+from trnqc.mp2.partition.distribution import AHEAD, RowDistribution
 from trnqc.mp2.reference.orbitals import ActiveOrbitals
 
 # Copies of a row of B that a thread holds while it fits the row: the integrals, the fitted row, and the written row.
@@ -97,7 +97,7 @@ class FactorMemory:
         buffers. Afterwards they are the rows of the rank, those received from other ranks, and `beside` bytes of the
         step that reads B.
         """
-        distribution = Distribution(self.nocc, self.nvir, self.naux, ranks)
+        distribution = RowDistribution(self.nocc, self.nvir, self.naux, ranks)
         share = -(-self.factors // distribution.shards)
         factors = 2 * share + 2 * share // ranks + self.metric + self.squares + width * self.column
         return max(factors, share + (AHEAD + 1) * distribution.width * self.row + beside)

@@ -25,7 +25,7 @@ from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.factors.metric import fit_all
 from trnqc.mp2.factors.shell_blocks import HalfFitted, divided
-from trnqc.mp2.partition.distribution import Distribution
+from trnqc.mp2.partition.distribution import RowDistribution
 from trnqc.mp2.reference.orbitals import ActiveOrbitals
 from trnqc.ranks import Ranks, dealt
 
@@ -36,7 +36,7 @@ class RowsOnRanks:
     `distribution.naux` includes linearly dependent functions, `naux` does not.
     """
 
-    def __init__(self, distribution: Distribution, ranks: Ranks, held: dict[int, np.ndarray], naux: int) -> None:
+    def __init__(self, distribution: RowDistribution, ranks: Ranks, held: dict[int, np.ndarray], naux: int) -> None:
         self.distribution, self.ranks, self.held = distribution, ranks, held
         self.shape = (distribution.nocc, distribution.nvir, naux)
 
@@ -90,7 +90,7 @@ def spread_factors(half: HalfFitted, orbitals: ActiveOrbitals, execution: Execut
     CommunicationError if another rank is lost.
     """
     ranks = execution.ranks
-    distribution = Distribution(*half.shape, ranks.size)
+    distribution = RowDistribution(*half.shape, ranks.size)
     start = time.perf_counter()
     with single_threaded_pool(execution.threads) as pool:
         ranks.at("integrals")
@@ -153,7 +153,7 @@ def _owners(count: int, columns: dict[int, np.ndarray], ranks: Ranks) -> list[in
 
 
 def _exchanged(
-    half: HalfFitted, distribution: Distribution, ranks: Ranks, columns: dict[int, np.ndarray], owners: list[int]
+    half: HalfFitted, distribution: RowDistribution, ranks: Ranks, columns: dict[int, np.ndarray], owners: list[int]
 ) -> dict[int, np.ndarray]:
     """All columns of this rank's rows, by set."""
     rows = {n: np.empty((len(distribution.sets[n]), *half.shape[1:])) for n in distribution.holds(ranks.rank)}

@@ -10,13 +10,13 @@ import numpy as np
 from pyscf import gto
 
 from trnqc.errors import InputError, UnsupportedError
-from trnqc.mp2.hybrids.recipes import Damping, Recipe
+from trnqc.mp2.hybrids.recipes import Damping, HybridRecipe
 
 Disp = bool | str | None
 """The dispersion: None for what the recipe has, False for none, "d3bj" or "VERSION:NAME", see `dispersion_energy`."""
 
 
-def dispersion_energy(mol: gto.Mole, functional: Recipe, disp: Disp = None) -> float:
+def dispersion_energy(mol: gto.Mole, functional: HybridRecipe, disp: Disp = None) -> float:
     """Compute the dispersion energy of a double hybrid, Hartree.
 
     `disp` None adds D3(BJ) where it is part of the functional's definition, False adds nothing, and "d3bj" or True adds
@@ -28,13 +28,13 @@ def dispersion_energy(mol: gto.Mole, functional: Recipe, disp: Disp = None) -> f
     return 0.0 if model is None else float(model.get_dispersion()["energy"])
 
 
-def dispersion_gradient(mol: gto.Mole, functional: Recipe, disp: Disp = None) -> np.ndarray:
+def dispersion_gradient(mol: gto.Mole, functional: HybridRecipe, disp: Disp = None) -> np.ndarray:
     """Compute the gradient of the dispersion energy, [natm, 3] in Hartree/Bohr; arguments as in `dispersion_energy`."""
     model = _model(mol, functional, disp)
     return np.zeros((mol.natm, 3)) if model is None else np.asarray(model.get_dispersion(grad=True)["gradient"])
 
 
-def _model(mol: gto.Mole, functional: Recipe, disp: Disp) -> Any:
+def _model(mol: gto.Mole, functional: HybridRecipe, disp: Disp) -> Any:
     """The package's object, or None for no dispersion."""
     if disp is False or (disp is None and not functional.with_dispersion):
         return None

@@ -16,7 +16,7 @@ from trnqc.mp2.gradient import Gradients
 from trnqc.mp2.hybrids.dispersion import Disp, dispersion_energy, dispersion_gradient
 from trnqc.mp2.hybrids.gradient import electronic_gradient, relaxation
 from trnqc.mp2.hybrids.kohn_sham import checked, energy_with, kohn_sham
-from trnqc.mp2.hybrids.recipes import DoubleHybridResult, Recipe, recipe
+from trnqc.mp2.hybrids.recipes import DoubleHybridResult, HybridRecipe, recipe
 from trnqc.mp2.reference.orbitals import SpinFrozen, chemical_core
 
 # The attributes of `DH` that `DH.set` changes. The SCF has the functional, so that another one needs another object.
@@ -45,7 +45,7 @@ class DH:
         A molecule, or PySCF's RKS or UKS object with the functional that the recipe has for the SCF. `kernel` runs it
         unless it has been run. Its grids, fitting and convergence are used as they are.
     xc
-        The double hybrid: a name of docs/double_hybrids.md, a `Recipe`, or a tuple (scf, c_os, c_ss) or
+        The double hybrid: a name of docs/double_hybrids.md, a `HybridRecipe`, or a tuple (scf, c_os, c_ss) or
         (scf, final, c_os, c_ss) of functionals in PySCF's notation and factors.
     auxbasis, frozen
         Auxiliary basis and frozen orbitals of the perturbation, as in `DFMP2`.
@@ -87,7 +87,7 @@ class DH:
     def __init__(
         self,
         mol_or_mf: Any,
-        xc: str | Recipe | tuple[Any, ...] = "B2PLYP",
+        xc: str | HybridRecipe | tuple[Any, ...] = "B2PLYP",
         auxbasis: str | dict[str, Any] | None = None,
         frozen: SpinFrozen = None,
         disp: Disp = None,

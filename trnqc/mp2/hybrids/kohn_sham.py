@@ -1,6 +1,6 @@
 """The Kohn-Sham object of a double hybrid: made for a molecule, or checked, and its energy with another functional.
 
-molecule or Kohn-Sham object, Recipe -> Kohn-Sham object with the functional of the SCF
+molecule or Kohn-Sham object, HybridRecipe -> Kohn-Sham object with the functional of the SCF
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pyscf import dft, gto, scf
 
 from trnqc.errors import InputError, UnsupportedError
 from trnqc.mp2.hybrids.expansion import SeriesFunctional, semilocal_energy
-from trnqc.mp2.hybrids.recipes import Recipe
+from trnqc.mp2.hybrids.recipes import HybridRecipe
 from trnqc.pyscf.accelerate import accelerate
 
 
-def kohn_sham(mol: gto.Mole, functional: Recipe, density_fit: bool | str) -> Any:
+def kohn_sham(mol: gto.Mole, functional: HybridRecipe, density_fit: bool | str) -> Any:
     """The accelerated SCF of a molecule with the functional that the recipe has for the SCF."""
     kind = dft.UKS if mol.spin else dft.RKS
     mf = kind(mol, xc=functional.scf)
@@ -25,7 +25,7 @@ def kohn_sham(mol: gto.Mole, functional: Recipe, density_fit: bool | str) -> Any
     return accelerate(mf)
 
 
-def checked(mf: Any, functional: Recipe) -> Any:
+def checked(mf: Any, functional: HybridRecipe) -> Any:
     """Return a Kohn-Sham object of the recipe's functional for the SCF, or raise an error if the object is another
     one.
     """

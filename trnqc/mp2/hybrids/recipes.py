@@ -26,7 +26,7 @@ class Damping:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class HybridRecipe:
     """What a double-hybrid energy consists of: E = E_DFT + c_os E_os + c_ss E_ss + E_disp.
 
     E_os and E_ss are the opposite- and same-spin parts of the MP2 energy expression, evaluated with Kohn-Sham orbitals.
@@ -64,8 +64,8 @@ class Recipe:
 # L. Goerigk and S. Grimme, J. Chem. Theory Comput. 7, 291 (2011).
 # P86 is libxc's GGA_C_P86, with the parameters of the publication (f~ = 0.19195), not P86_FT of other programs.
 # B3LYP is PySCF's, with VWN3 ("B3LYPG"), as XYG3 was defined.
-RECIPES: tuple[Recipe, ...] = (
-    Recipe(
+RECIPES: tuple[HybridRecipe, ...] = (
+    HybridRecipe(
         "B2PLYP",
         "0.53*HF + 0.47*B88, 0.73*LYP",
         0.27,
@@ -73,7 +73,7 @@ RECIPES: tuple[Recipe, ...] = (
         "S. Grimme, J. Chem. Phys. 124, 034108 (2006)",
         damping=Damping(0.64, 0.9147, 0.3065, 5.0570),
     ),
-    Recipe(
+    HybridRecipe(
         "B2GP-PLYP",
         "0.65*HF + 0.35*B88, 0.64*LYP",
         0.36,
@@ -81,7 +81,7 @@ RECIPES: tuple[Recipe, ...] = (
         "A. Karton, A. Tarnopolsky, J.-F. Lamere, G. C. Schatz and J. M. L. Martin, J. Phys. Chem. A 112, 12868 (2008)",
         damping=Damping(0.56, 0.2597, 0.0, 6.3332),
     ),
-    Recipe(
+    HybridRecipe(
         "DSD-BLYP",
         "0.71*HF + 0.29*B88, 0.54*LYP",
         0.47,
@@ -90,7 +90,7 @@ RECIPES: tuple[Recipe, ...] = (
         damping=Damping(0.57, 0.0, 0.0, 5.4),
         with_dispersion=True,
     ),
-    Recipe(
+    HybridRecipe(
         "DSD-PBEP86",
         "0.69*HF + 0.31*PBE, 0.44*P86",
         0.52,
@@ -99,28 +99,28 @@ RECIPES: tuple[Recipe, ...] = (
         damping=Damping(0.48, 0.0, 0.0, 5.6),
         with_dispersion=True,
     ),
-    Recipe(
+    HybridRecipe(
         "PBE0-2",
         "0.793701*HF + 0.206299*PBE, 0.5*PBE",
         0.5,
         0.5,
         "J.-D. Chai and S.-P. Mao, Chem. Phys. Lett. 538, 121 (2012)",
     ),
-    Recipe(
+    HybridRecipe(
         "PBE-QIDH",
         "0.6933612744*HF + 0.3066387256*PBE, 0.6666666667*PBE",
         0.3333333333,
         0.3333333333,
         "E. Bremond, J. C. Sancho-Garcia, A. J. Perez-Jimenez and C. Adamo, J. Chem. Phys. 141, 031101 (2014)",
     ),
-    Recipe(
+    HybridRecipe(
         "wB2PLYP",
         "0.53*HF + 0.47*LR_HF(0.3) + 0.47*GGA_X_ITYH, 0.73*LYP",
         0.27,
         0.27,
         "M. Casanova-Paez, M. B. Dardis and L. Goerigk, J. Chem. Theory Comput. 15, 4735 (2019)",
     ),
-    Recipe(
+    HybridRecipe(
         "XYG3",
         "B3LYPG",
         0.3211,
@@ -128,7 +128,7 @@ RECIPES: tuple[Recipe, ...] = (
         "Y. Zhang, X. Xu and W. A. Goddard III, Proc. Natl. Acad. Sci. USA 106, 4963 (2009)",
         final="0.8033*HF - 0.0140*LDA + 0.2107*B88, 0.6789*LYP",
     ),
-    Recipe(
+    HybridRecipe(
         "wB97M(2)",
         "wB97M-V",
         0.34096,
@@ -139,13 +139,13 @@ RECIPES: tuple[Recipe, ...] = (
 )
 
 
-def recipe(functional: str | Recipe | tuple[Any, ...]) -> Recipe:
+def recipe(functional: str | HybridRecipe | tuple[Any, ...]) -> HybridRecipe:
     """Look up the recipe of a functional, or make one of explicit parts.
 
     Parameters
     ----------
     functional
-        A name, in which case, hyphens, underscores and parentheses do not matter; a `Recipe`; or a tuple
+        A name, in which case, hyphens, underscores and parentheses do not matter; a `HybridRecipe`; or a tuple
         (scf, c_os, c_ss) or (scf, final, c_os, c_ss) of functionals in PySCF's notation and factors.
 
     Raises
@@ -160,7 +160,7 @@ def recipe(functional: str | Recipe | tuple[Any, ...]) -> Recipe:
     >>> recipe(("0.5*HF + 0.5*PBE, 0.875*PBE", 0.125, 0.125)).scf      # PBE0-DH
     '0.5*HF + 0.5*PBE, 0.875*PBE'
     """
-    if isinstance(functional, Recipe):
+    if isinstance(functional, HybridRecipe):
         return functional
     if isinstance(functional, str):
         for known in RECIPES:
@@ -177,12 +177,12 @@ def recipe(functional: str | Recipe | tuple[Any, ...]) -> Recipe:
             raise TypeError
         for name in (scf, *([final] if final else [])):
             _check_functional(name)
-        return Recipe("user-defined", scf, float(c_os), float(c_ss), "", final)
+        return HybridRecipe("user-defined", scf, float(c_os), float(c_ss), "", final)
     except InputError:
         raise
     except (TypeError, ValueError):
         raise InputError(
-            "a double hybrid was expected as a name, a Recipe, (scf, c_os, c_ss) or (scf, final, c_os, c_ss), "
+            "a double hybrid was expected as a name, a HybridRecipe, (scf, c_os, c_ss) or (scf, final, c_os, c_ss), "
             f"got {functional!r}"
         ) from None
 
@@ -220,7 +220,7 @@ class DoubleHybridResult:
         Dispersion energy.
     """
 
-    recipe: Recipe
+    recipe: HybridRecipe
     e_scf: float
     e_dft: float
     e_corr_os: float

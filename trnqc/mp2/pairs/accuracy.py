@@ -21,7 +21,7 @@ import numpy as np
 
 from trnqc.errors import PrecisionError
 from trnqc.host.blas import single_threaded
-from trnqc.mp2.pairs.sectors import Sector
+from trnqc.mp2.pairs.sectors import PairSector
 from trnqc.types import PairEnergies
 
 Exact = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
@@ -74,7 +74,7 @@ def require_promise(error: ErrorEstimate, energy: float, precision: str, ran_on:
 
 
 def estimate_error(
-    energies: Sequence[PairEnergies], sectors: Sequence[Sector], exact: Exact | None = None
+    energies: Sequence[PairEnergies], sectors: Sequence[PairSector], exact: Exact | None = None
 ) -> ErrorEstimate:
     """Estimate the errors of pair energies that were computed at any precision.
 
@@ -112,12 +112,12 @@ def estimate_error(
     return ErrorEstimate(error([0, 1]), error([0]), error([1]), len(picked), len(i))
 
 
-def _values(energies: PairEnergies, sector: Sector, indices: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+def _values(energies: PairEnergies, sector: PairSector, indices: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     """Opposite- and same-spin energies of the pairs of a sector, [pairs, 2]."""
     return np.stack([energies.os[indices], energies.ss[indices]], axis=1) * sector.weights
 
 
-def _exact_from(sectors: Sequence[Sector]) -> Exact:
+def _exact_from(sectors: Sequence[PairSector]) -> Exact:
     def exact(number: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         return np.array([sector_energy(sectors[n], *pair) for n, *pair in zip(number, i, j)])
 
@@ -125,7 +125,7 @@ def _exact_from(sectors: Sequence[Sector]) -> Exact:
 
 
 def sector_energy(
-    sector: Sector, i: int, j: int, row: np.ndarray | None = None, column: np.ndarray | None = None
+    sector: PairSector, i: int, j: int, row: np.ndarray | None = None, column: np.ndarray | None = None
 ) -> tuple[float, float]:
     """Return the opposite- and same-spin energy of a pair of a sector in fp64, Hartree; `row` and `column` are rows i
     and j of the factors, read from the sector if None.

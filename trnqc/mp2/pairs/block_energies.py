@@ -1,6 +1,6 @@
 """The energies of one block of pairs, and the memory that blocks need.
 
-Sector, Execution -> widest: number of orbitals in a set        PairBlock, rows of B -> block_energies
+PairSector, Execution -> widest: number of orbitals in a set        PairBlock, rows of B -> block_energies
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ import numpy as np
 
 from trnqc.errors import MemoryLimit
 from trnqc.mp2.execution import Execution
-from trnqc.mp2.pairs.sectors import Sector
+from trnqc.mp2.pairs.sectors import PairSector
 from trnqc.mp2.partition.blocks import SETS, PairBlock, default_width
 from trnqc.types import PairEnergies
 
 
-def block_bytes(width: int, sector: Sector, execution: Execution) -> int:
+def block_bytes(width: int, sector: PairSector, execution: Execution) -> int:
     """Bytes that the backend allocates for a block with `width` orbitals on each side."""
     if sector.right is None:
         return execution.pair_step().block_bytes(width, width, sector.nvir[0], sector.naux)
     return execution.pair_step().opposite_spin_bytes(width, width, sector.nvir, sector.naux)
 
 
-def held_bytes(width: int, sector: Sector, execution: Execution, in_memory: int) -> int:
+def held_bytes(width: int, sector: PairSector, execution: Execution, in_memory: int) -> int:
     """Bytes of a pair step with sets of `width` orbitals: B or sets of its rows, and the arrays of the backend.
 
     `in_memory` are the bytes of all factors of the job that are in memory; 0 if they are on disk.
@@ -30,7 +30,7 @@ def held_bytes(width: int, sector: Sector, execution: Execution, in_memory: int)
     return rows + block_bytes(width, sector, execution)
 
 
-def widest(sector: Sector, execution: Execution, in_memory: int = 0) -> int:
+def widest(sector: PairSector, execution: Execution, in_memory: int = 0) -> int:
     """The largest width, up to `default_width`, that respects the memory limit; raises MemoryLimit if one orbital
     exceeds it. Arguments are as in `held_bytes`.
     """
@@ -47,7 +47,7 @@ def widest(sector: Sector, execution: Execution, in_memory: int = 0) -> int:
 
 
 def block_energies(
-    block: PairBlock, rows: np.ndarray, columns: np.ndarray, sector: Sector, execution: Execution
+    block: PairBlock, rows: np.ndarray, columns: np.ndarray, sector: PairSector, execution: Execution
 ) -> PairEnergies:
     """Compute the energies of a block of pairs, [i1 - i0, j1 - j0]; lower-triangular for a diagonal block.
 

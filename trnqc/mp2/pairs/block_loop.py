@@ -13,13 +13,15 @@ import numpy as np
 from trnqc.fitted.rows import read_ahead
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.pairs.block_energies import block_energies
-from trnqc.mp2.pairs.sectors import Sector
+from trnqc.mp2.pairs.sectors import PairSector
 from trnqc.mp2.partition.blocks import SETS, PairBlock
-from trnqc.mp2.store import Store
+from trnqc.mp2.store import JobStore
 from trnqc.types import PairEnergies
 
 
-def pairs_by_blocks(sector: Sector, execution: Execution, width: int, store: Store | None = None) -> PairEnergies:
+def pairs_by_blocks(
+    sector: PairSector, execution: Execution, width: int, store: JobStore | None = None
+) -> PairEnergies:
     """Compute the energies of all pairs with at most SETS times `width` rows of B in memory.
 
     Parameters
@@ -56,7 +58,7 @@ def pairs_by_blocks(sector: Sector, execution: Execution, width: int, store: Sto
     return PairEnergies(os, ss, ran_on)
 
 
-def in_turn(sector: Sector, blocks: Iterable[PairBlock]) -> Iterator[tuple[PairBlock, np.ndarray, np.ndarray]]:
+def in_turn(sector: PairSector, blocks: Iterable[PairBlock]) -> Iterator[tuple[PairBlock, np.ndarray, np.ndarray]]:
     """Yield each block with its rows and columns, while the rows and columns of the next block are read."""
 
     def read(orbitals: tuple[int, int, int]) -> np.ndarray:

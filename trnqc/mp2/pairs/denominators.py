@@ -9,21 +9,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trnqc.mp2.pairs.sectors import Sector
+from trnqc.mp2.pairs.sectors import PairSector
 
 # Smallest magnitude of a denominator in Hartree (about 0.5 eV) without a warning. The amplitude of an integral of that
 # size, which is typical, then exceeds one, so that second-order perturbation theory does not apply.
 SMALLEST = 0.02
 
 
-def denominator_warnings(sectors: Sequence[Sector]) -> list[str]:
+def denominator_warnings(sectors: Sequence[PairSector]) -> list[str]:
     """Messages about orbital-energy gaps that are not positive and about denominators that nearly vanish."""
     messages = [_gap(sector) for sector in sectors if sector.right is None]
     messages += [_smallest(sector) for sector in sectors]
     return [message for message in messages if message]
 
 
-def _gap(sector: Sector) -> str:
+def _gap(sector: PairSector) -> str:
     eps_occ, eps_vir = sector.left.eps_occ, sector.left.eps_vir
     gap = eps_vir.min() - eps_occ.max()
     if gap > 0:
@@ -35,7 +35,7 @@ def _gap(sector: Sector) -> str:
     )
 
 
-def _smallest(sector: Sector) -> str:
+def _smallest(sector: PairSector) -> str:
     left, right = sector.left, sector.sides[-1]
     highest = left.eps_occ.max() + right.eps_occ.max() - left.eps_vir.min() - right.eps_vir.min()
     if highest <= -SMALLEST:  # All denominators are negative and at least as large.

@@ -1,6 +1,6 @@
 """The pair step: pair energies from factors on the chosen backend, with an estimate of their error.
 
-factors, execution -> all at once | block by block | on ranks -> finite? -> estimate_error -> PairStep
+factors, execution -> all at once | block by block | on ranks -> finite? -> estimate_error -> PairResult
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from trnqc.mp2.pairs.block_energies import widest
 from trnqc.mp2.pairs.block_loop import pairs_by_blocks
 from trnqc.mp2.pairs.denominators import denominator_warnings
 from trnqc.mp2.pairs.ranks import exact_on_ranks, pairs_on_ranks
-from trnqc.mp2.pairs.sectors import Sector, joined, sectors_of
+from trnqc.mp2.pairs.sectors import PairSector, joined, sectors_of
 from trnqc.mp2.partition.distribution import set_width
-from trnqc.mp2.store import Store
+from trnqc.mp2.store import JobStore
 from trnqc.types import PairEnergies, SpinPairEnergies
 
 # Estimated error in Hartree above which a result has a warning. Programs agree to 1e-6, and the estimate can be four
@@ -35,7 +35,7 @@ class ResultWarning(UserWarning):
 
 
 @dataclass(frozen=True, eq=False)
-class PairStep:
+class PairResult:
     """The pair energies, and how they were computed.
 
     Attributes
@@ -67,7 +67,7 @@ class PairStep:
         return self.energies.e_ss
 
 
-def run_pairs(factors: Factors | SpinFactors, execution: Execution, store: Store | None = None) -> PairStep:
+def run_pairs(factors: Factors | SpinFactors, execution: Execution, store: JobStore | None = None) -> PairResult:
     """Compute the pair energies of checked factors.
 
     All pairs of a spin case are computed at once if B is in memory and the backend's copy of it fits too, else block by
@@ -107,7 +107,7 @@ def run_pairs(factors: Factors | SpinFactors, execution: Execution, store: Store
     energies = joined(factors, sectors, parts)
     require_promise(error, energies.e_os + energies.e_ss, precision, energies.ran_on)
     warnings_ = (*doubts, *_precision_warnings(execution, error))
-    return PairStep(execution, energies, error, timings, warnings_)
+    return PairResult(execution, energies, error, timings, warnings_)
 
 
 def pair_step_bytes(spins: Sequence[tuple[int, int]], naux: int, execution: Execution) -> int:
@@ -130,7 +130,7 @@ def warn(messages: tuple[str, ...]) -> None:
 
 
 def _pair_energies(
-    sector: Sector, factors: Factors | SpinFactors, execution: Execution, store: Store | None
+    sector: PairSector, factors: Factors | SpinFactors, execution: Execution, store: JobStore | None
 ) -> PairEnergies:
     in_memory = sum(part.bytes_in_memory for part in by_spin(factors))
     if execution.ranks.size > 1:
@@ -140,14 +140,14 @@ def _pair_energies(
     return pairs_by_blocks(sector, execution, _width(sector, execution, store, in_memory), store)
 
 
-def _bytes_at_once(sector: Sector, execution: Execution) -> int:
+def _bytes_at_once(sector: PairSector, execution: Execution) -> int:
     m, n = sector.shape
     if sector.right is None:
         return execution.pair_step().block_bytes(m, 1, sector.nvir[0], sector.naux)
     return execution.pair_step().opposite_spin_bytes(m, n, sector.nvir, sector.naux)
 
 
-def _at_once(sector: Sector, execution: Execution, in_memory: int) -> PairEnergies:
+def _at_once(sector: PairSector, execution: Execution, in_memory: int) -> PairEnergies:
     left, right = sector.left, sector.sides[-1]
 
     def progress(done: int, total: int) -> None:
@@ -163,7 +163,7 @@ def _at_once(sector: Sector, execution: Execution, in_memory: int) -> PairEnergi
         return step.triangle(left.B, left.eps_occ, left.eps_vir, limit)
 
 
-def _width(sector: Sector, execution: Execution, store: Store | None, in_memory: int) -> int:
+def _width(sector: PairSector, execution: Execution, store: JobStore | None, in_memory: int) -> int:
     """Number of orbitals in a set: the number of an interrupted run, or the largest that memory and ranks allow."""
     fits = widest(sector, execution, in_memory)
     wanted = min(fits, sector.rank_width) if execution.ranks.size > 1 else fits

@@ -22,10 +22,10 @@ from trnqc.mp2.pairs.accuracy import Exact, sector_energy
 from trnqc.mp2.pairs.block_energies import block_energies
 from trnqc.mp2.pairs.block_loop import in_turn
 from trnqc.mp2.pairs.rounds import Rounds, RowSet
-from trnqc.mp2.pairs.sectors import Sector
+from trnqc.mp2.pairs.sectors import PairSector
 from trnqc.mp2.partition.blocks import PairBlock
 from trnqc.mp2.partition.distribution import AHEAD
-from trnqc.mp2.store import Store
+from trnqc.mp2.store import JobStore
 from trnqc.ranks import Pending, Ranks, dealt
 from trnqc.types import PairEnergies
 
@@ -38,7 +38,7 @@ BLOCKS_A_RECORD = 8
 class _Sums:
     """Energies of the pairs that this rank has computed, [os or ss, m, n], and how they were computed."""
 
-    sector: Sector
+    sector: PairSector
     execution: Execution
     energies: np.ndarray
     ran_on: str = ""
@@ -51,7 +51,7 @@ class _Sums:
 
 
 def pairs_on_ranks(
-    sector: Sector, execution: Execution, width_of: Callable[[], int], store: Store | None = None
+    sector: PairSector, execution: Execution, width_of: Callable[[], int], store: JobStore | None = None
 ) -> PairEnergies:
     """Compute the energies of all pairs on every rank, with digits that do not depend on the number of ranks.
 
@@ -86,7 +86,7 @@ def pairs_on_ranks(
     return PairEnergies(total[0], total[1], f"{ran_on}, blocks of {width} orbitals on {ranks.size} ranks")
 
 
-def exact_on_ranks(sectors: Sequence[Sector], ranks: Ranks) -> Exact:
+def exact_on_ranks(sectors: Sequence[PairSector], ranks: Ranks) -> Exact:
     """The function `exact` of `accuracy.estimate_error` for rows that ranks share. Ranks take turns with the pairs."""
 
     def exact(number: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:
@@ -146,7 +146,7 @@ def _messages(rounds: Rounds, sides: list[RowsOnRanks], round: int) -> tuple[dic
     return visitors, ranks.exchange(sent, received)
 
 
-def _from_disk(blocks: tuple[PairBlock, ...], sums: _Sums, store: Store | None) -> np.ndarray:
+def _from_disk(blocks: tuple[PairBlock, ...], sums: _Sums, store: JobStore | None) -> np.ndarray:
     """[os or ss, m, n] of all pairs, including those that the store has recorded."""
     sector, execution, ranks = sums.sector, sums.execution, sums.execution.ranks
     total = np.zeros_like(sums.energies)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from trnqc.mp2.partition.blocks import PairBlock, opposite_blocks, pair_blocks
-from trnqc.mp2.partition.distribution import Distribution
+from trnqc.mp2.partition.distribution import RowDistribution
 from trnqc.ranks import balanced
 
 RowSet = tuple[int, int]
@@ -36,11 +36,11 @@ class Rounds:
     Blocks do not depend on the number of ranks, and therefore digits do not either.
     """
 
-    left: Distribution
-    right: Distribution | None = None
+    left: RowDistribution
+    right: RowDistribution | None = None
 
     @cached_property
-    def sides(self) -> tuple[Distribution, ...]:
+    def sides(self) -> tuple[RowDistribution, ...]:
         """The rows of each spin that takes part."""
         return (self.left,) if self.right is None else (self.left, self.right)
 

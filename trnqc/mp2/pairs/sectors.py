@@ -19,7 +19,7 @@ from trnqc.types import PairEnergies, SpinPairEnergies
 
 
 @dataclass(frozen=True, eq=False)
-class Sector:
+class PairSector:
     """The pairs of one spin case.
 
     Attributes
@@ -91,17 +91,17 @@ class Sector:
         return pair_blocks(m, width) if self.right is None else opposite_blocks(m, n, width, width)
 
 
-def sectors_of(factors: Factors | SpinFactors) -> tuple[Sector, ...]:
+def sectors_of(factors: Factors | SpinFactors) -> tuple[PairSector, ...]:
     """The spin cases that have pairs."""
     if isinstance(factors, Factors):
-        return (Sector(factors),)
+        return (PairSector(factors),)
     alpha, beta = factors
-    cases = (Sector(alpha, name="aa"), Sector(alpha, beta, "ab"), Sector(beta, name="bb"))
+    cases = (PairSector(alpha, name="aa"), PairSector(alpha, beta, "ab"), PairSector(beta, name="bb"))
     return tuple(case for case in cases if case.pairs and min(case.nvir))
 
 
 def joined(
-    factors: Factors | SpinFactors, sectors: tuple[Sector, ...], energies: list[PairEnergies]
+    factors: Factors | SpinFactors, sectors: tuple[PairSector, ...], energies: list[PairEnergies]
 ) -> PairEnergies | SpinPairEnergies:
     """The energies of a closed shell, or of an open shell from its spin cases."""
     if isinstance(factors, Factors):

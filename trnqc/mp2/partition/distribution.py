@@ -28,7 +28,7 @@ def set_width(nocc: int, nvir: int, naux: int) -> int:
 
 
 @dataclass(frozen=True)
-class Distribution:
+class RowDistribution:
     """The rows of B[nocc, nvir, naux] over `ranks` processes. Sets do not depend on the number of ranks."""
 
     nocc: int

@@ -21,7 +21,7 @@ from pyscf.data.nist import BOHR
 from pyscf.lib.exceptions import BasisNotFoundError
 
 from trnqc.errors import MoleculeError
-from trnqc.mp2.reference.xyz import Frame, read_frames, read_xyz
+from trnqc.mp2.reference.xyz import XyzFrame, read_frames, read_xyz
 
 # The folder of the xyz files that are known by name; examples/molecules is a link to it.
 MOLECULES = Path(__file__).resolve().parent / "molecules"
@@ -94,7 +94,7 @@ def load_geometry(source: str | Path, charge: int = 0, spin: int | None = 0, uni
     """
     path = _path(source)
     symbols, coordinates = read_xyz(path, unit)
-    return _geometry(path, path.stem, Frame(symbols, coordinates, 3), charge, spin)
+    return _geometry(path, path.stem, XyzFrame(symbols, coordinates, 3), charge, spin)
 
 
 def load_geometries(
@@ -177,7 +177,7 @@ def _path(source: str | Path) -> Path:
     return path if path.is_file() else _named(str(source))
 
 
-def _geometry(path: Path, name: str, frame: Frame, charge: int, spin: int | None) -> Geometry:
+def _geometry(path: Path, name: str, frame: XyzFrame, charge: int, spin: int | None) -> Geometry:
     geometry = Geometry(name, frame.symbols, frame.coordinates, charge)
     geometry = replace(geometry, spin=geometry.electrons % 2 if spin is None else spin)
     _check_distances(geometry, path, frame.line)

@@ -21,7 +21,7 @@ _SYMBOLS = {symbol.lower(): symbol for symbol in elements.ELEMENTS[1:]}
 
 
 @dataclass(frozen=True)
-class Frame:
+class XyzFrame:
     """One geometry of an xyz file: chemical symbols, coordinates in Angstrom, and the line of its first atom."""
 
     symbols: tuple[str, ...]
@@ -46,7 +46,7 @@ def read_xyz(path: Path, unit: str = "angstrom") -> tuple[tuple[str, ...], tuple
     return frame.symbols, frame.coordinates
 
 
-def read_frames(path: Path, unit: str = "angstrom") -> tuple[Frame, ...]:
+def read_frames(path: Path, unit: str = "angstrom") -> tuple[XyzFrame, ...]:
     """Read an xyz file with one or more frames, each as `read_xyz` reads it.
 
     Extended xyz files are read too, if symbol and position are their first columns; energies, forces and other columns
@@ -54,7 +54,7 @@ def read_frames(path: Path, unit: str = "angstrom") -> tuple[Frame, ...]:
     UnsupportedError if a frame of an extended xyz file is periodic.
     """
     scale, lines = _scale(unit), _lines(path)
-    frames: list[Frame] = []
+    frames: list[XyzFrame] = []
     start = 0
     while start < len(lines) or not frames:
         try:
@@ -85,7 +85,7 @@ def _next_line(lines: list[str], start: int) -> int:
     return next((n for n in range(start, len(lines)) if lines[n].strip()), len(lines))
 
 
-def _frame(path: Path, lines: list[str], start: int, scale: float) -> tuple[Frame, int]:
+def _frame(path: Path, lines: list[str], start: int, scale: float) -> tuple[XyzFrame, int]:
     """Read the frame whose first line has the index `start`; also returns the index of the line after it."""
     count = _atom_count(path, lines, start)
     if start + 1 < len(lines):
@@ -97,7 +97,7 @@ def _frame(path: Path, lines: list[str], start: int, scale: float) -> tuple[Fram
             f"the file ends after {max(len(lines) - first, 0)}"
         )
     atoms = [_atom(path, number, line, scale) for number, line in enumerate(lines[first:end], start=first + 1)]
-    return Frame(tuple(symbol for symbol, _ in atoms), tuple(xyz for _, xyz in atoms), first + 1), end
+    return XyzFrame(tuple(symbol for symbol, _ in atoms), tuple(xyz for _, xyz in atoms), first + 1), end
 
 
 def _atom_count(path: Path, lines: list[str], start: int) -> int:

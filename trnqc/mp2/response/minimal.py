@@ -26,7 +26,7 @@ EXPONENT = 0.3
 
 
 class MinimalResponse:
-    """The approximation of `Response.rotation` for given orbitals; `exchange` is the factor of K, 1 for
+    """The approximation of `FockResponse.rotation` for given orbitals; `exchange` is the factor of K, 1 for
     Hartree-Fock.
     """
 

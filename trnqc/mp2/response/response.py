@@ -34,7 +34,7 @@ class RotationResponse(Protocol):
         ...
 
 
-class Response(RotationResponse, Protocol):
+class FockResponse(RotationResponse, Protocol):
     """The responses of the Fock matrix that the Z-vector equations and gradients need.
 
     `rough` is the response to rotations in single precision, or None if there is none.
@@ -94,7 +94,7 @@ def _orbitals_for_pyscf(spins: Sequence[SpinOrbitals]) -> tuple[np.ndarray, np.n
 
 def response_of(
     mf: Any, spins: Sequence[SpinOrbitals], threads: int, room: float = np.inf, ranks: Ranks = ALONE
-) -> Response:
+) -> FockResponse:
     """Return the response of an SCF object: from fitted integrals where they are in memory, else the general one.
 
     `room` are the bytes that half-transformed integrals may take, the same on all ranks. The ranks share products with

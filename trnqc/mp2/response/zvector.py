@@ -25,7 +25,7 @@ from trnqc.errors import InputError, NotConverged, TrnqcError
 from trnqc.host.blas import single_threaded
 from trnqc.mp2.reference.spins import SpinOrbitals
 from trnqc.mp2.response.minimal import MinimalResponse
-from trnqc.mp2.response.response import Densities, Response, RotationResponse
+from trnqc.mp2.response.response import Densities, FockResponse, RotationResponse
 from trnqc.mp2.response.rotations import Rotations
 
 
@@ -74,7 +74,7 @@ def solve_z_vector(
     densities: Densities,
     spins: Sequence[SpinOrbitals],
     rotations: Rotations,
-    response: Response,
+    response: FockResponse,
     options: ZVectorOptions = DEFAULTS,
     *,
     minimal: MinimalResponse | None = None,

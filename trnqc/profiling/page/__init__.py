@@ -124,7 +124,7 @@ def _timeline(profile: Profile, core: int) -> Markup:
     return element("div", *views, *remarks, data, class_="timeline")
 
 
-def _view(title: str, drawn: list[rows.Row], window: tuple[float, float], whole: tuple[float, float]) -> Markup:
+def _view(title: str, drawn: list[rows.LaneRow], window: tuple[float, float], whole: tuple[float, float]) -> Markup:
     buttons = [
         element("button", face, type="button", data_act=act, aria_label=f"{title}: {name}", title=name)
         for act, face, name in BUTTONS

@@ -13,7 +13,7 @@ import numpy as np
 
 from trnqc.profiling import activity, intervals, words
 from trnqc.profiling.page.markup import Markup, element, join
-from trnqc.profiling.page.rows import SHORT, TOP, Row
+from trnqc.profiling.page.rows import SHORT, TOP, LaneRow
 from trnqc.profiling.profile import Lane
 
 # Width of the picture, margins for labels on the left and for the last tick on the right, and height of the time axis,
@@ -25,7 +25,7 @@ BINS = 640
 BLOCKS = 900
 
 
-def figure(drawn: Sequence[Row], window: tuple[float, float], whole: tuple[float, float], name: str) -> Markup:
+def figure(drawn: Sequence[LaneRow], window: tuple[float, float], whole: tuple[float, float], name: str) -> Markup:
     """Return the rows, from top to bottom, as one SVG image.
 
     `window` and `whole` are start and end in ns of the shown part and of the run; screen readers read `name` aloud.
@@ -80,7 +80,7 @@ def ticks(start: float, end: float, about: int = 8) -> list[float]:
     return [k * float(step) for k in range(first, int(np.floor(end / step + 1e-9)) + 1)]
 
 
-def _row(row: Row, window: tuple[float, float]) -> Markup:
+def _row(row: LaneRow, window: tuple[float, float]) -> Markup:
     label = element("text", row.label, x=LEFT - 8, y=row.top + row.height / 2 + 4, class_="lane", text_anchor="end")
     if row.height == SHORT:
         label = element("text", row.label, x=LEFT - 8, y=row.top + 8.5, class_="lane small", text_anchor="end")
@@ -96,7 +96,7 @@ def _x(t: np.ndarray, window: tuple[float, float]) -> np.ndarray:
     return LEFT + (inside - window[0]) / (window[1] - window[0]) * (WIDTH - LEFT - RIGHT)
 
 
-def _blocks(row: Row, near: np.ndarray, window: tuple[float, float]) -> Markup:
+def _blocks(row: LaneRow, near: np.ndarray, window: tuple[float, float]) -> Markup:
     """Return the events of a row as blocks, one SVG path for each shade; the shade distinguishes instructions."""
     lane = row.lane
     left, right = _x(lane.start[near], window), _x(lane.end[near], window)
@@ -117,11 +117,11 @@ def _blocks(row: Row, near: np.ndarray, window: tuple[float, float]) -> Markup:
     return join(parts)
 
 
-def _box(x: float, width: float, row: Row) -> str:
+def _box(x: float, width: float, row: LaneRow) -> str:
     return f"M{x:.2f} {row.top:.2f}h{width:.2f}v{row.height:.2f}h-{width:.2f}z"
 
 
-def _shares(row: Row, window: tuple[float, float]) -> Markup:
+def _shares(row: LaneRow, window: tuple[float, float]) -> Markup:
     edges = np.linspace(*window, BINS + 1)
     share = intervals.coverage(activity.busy(row.lane), edges) / np.diff(edges)
     x = _x(edges, window)
@@ -131,7 +131,7 @@ def _shares(row: Row, window: tuple[float, float]) -> Markup:
     return element("path", d=f"M{x[0]:.2f} {bottom:.2f}{steps}V{bottom:.2f}Z", class_="s0")
 
 
-def data(drawn: Sequence[Row]) -> Markup:
+def data(drawn: Sequence[LaneRow]) -> Markup:
     """Return the events of the rows as JSON for the script.
 
     Times are in ns. Starts are stored as differences, which keeps the numbers short.

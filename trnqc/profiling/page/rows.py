@@ -23,7 +23,7 @@ MANY_DMA = 16
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class LaneRow:
     """One drawn lane: its top and height in pixels and its colour class."""
 
     lane: Lane
@@ -33,7 +33,7 @@ class Row:
     height: float
 
 
-def rows(profile: Profile, core: int) -> tuple[list[Row], list[str]]:
+def rows(profile: Profile, core: int) -> tuple[list[LaneRow], list[str]]:
     """Return the rows of one core, and notes on events that were merged. Events of the close-up are never merged."""
     near = close_up(profile, core)
     mine = [lane for lane in profile.lanes if lane.core == core and len(lane)]
@@ -44,7 +44,7 @@ def rows(profile: Profile, core: int) -> tuple[list[Row], list[str]]:
         notes.append(f"{len(dma)} DMA queues are drawn as one lane: the time in which any of them was busy")
         dma = [_one_lane(dma)]
     share = _share_of_each([len(lane) for lane in engines + dma])
-    drawn_rows: list[Row] = []
+    drawn_rows: list[LaneRow] = []
     top = float(TOP)
     for lane in engines + dma:
         height = SHORT if activity.is_dma(lane.engine) and len(dma) > 2 else TALL
@@ -53,7 +53,7 @@ def rows(profile: Profile, core: int) -> tuple[list[Row], list[str]]:
             which = f"{words.engine(lane.engine)}: {len(lane)} events"
             notes.append(f"{which} are drawn as {len(drawn)} blocks of the same busy time")
         colour = lane.engine if lane.engine in ENGINES else ("dma" if activity.is_dma(lane.engine) else "other")
-        drawn_rows.append(Row(drawn, _label(lane.engine), colour, top, height))
+        drawn_rows.append(LaneRow(drawn, _label(lane.engine), colour, top, height))
         top += height + (2 if height == SHORT else GAP)
     return drawn_rows, notes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from trnqc.profiling import activity, intervals, words
-from trnqc.profiling.compare import Comparison, Row
+from trnqc.profiling.compare import Comparison, ComparisonRow
 from trnqc.profiling.page.markup import Markup, element, join, table
 from trnqc.profiling.profile import ENGINES, Profile, Value
 from trnqc.profiling.utilisation import completed, roofline
@@ -178,7 +178,7 @@ def comparison(both: Comparison) -> Markup:
     return element("div", *parts, class_="compared")
 
 
-def _compared(row: Row, show: Callable[[str, float | None], str], name: str | None = None) -> list[object]:
+def _compared(row: ComparisonRow, show: Callable[[str, float | None], str], name: str | None = None) -> list[object]:
     sign = "+" if row.difference is not None and row.difference > 0 else ""
     difference = "–" if row.difference is None else f"{sign}{show(row.name, row.difference)}"
     return [

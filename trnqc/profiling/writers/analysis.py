@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from trnqc.profiling import activity
-from trnqc.profiling.compare import Comparison, Row
+from trnqc.profiling.compare import Comparison, ComparisonRow
 from trnqc.profiling.profile import Profile
 from trnqc.profiling.utilisation import completed, roofline
 
@@ -31,7 +31,7 @@ def analysis(profiles: Sequence[Profile], comparison: Comparison | None = None) 
     return json.dumps(data, indent=1, allow_nan=False) + "\n"
 
 
-def _row(row: Row) -> dict[str, float | None]:
+def _row(row: ComparisonRow) -> dict[str, float | None]:
     return {"a": row.a, "b": row.b, "difference": row.difference, "ratio": row.ratio}
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from trnqc.gen import Array, Value, Var
 from trnqc.gen.build import Builder
 from trnqc.gen.values import cast, eq, invert, le, lt, select
-from trnqc.sparse.lower.state import ONE, ZERO, Extents, State
+from trnqc.sparse.lower.state import ONE, ZERO, Extents, LoweringState
 from trnqc.sparse.lower.workspace import STATUS
 from trnqc.sparse.network.nest import Format
 from trnqc.sparse.network.network import Indices
@@ -62,7 +62,7 @@ class Appended:
         return (self.used, *counts, *map(self.coordinates, levels), VALUES, STATUS)
 
     @contextmanager
-    def around(self, b: Builder, index: str, state: State) -> Iterator[None]:
+    def around(self, b: Builder, index: str, state: LoweringState) -> Iterator[None]:
         """Add one turn of the loop over an index of the result, followed by its entry."""
         level = self.format.order.index(index)
         below = level + 1
@@ -80,14 +80,14 @@ class Appended:
             b.store(self.counts(below)[self.used[level]], entries)
             self._advance(b, level)
 
-    def before_list(self, b: Builder, indices: Indices, state: State) -> State:
+    def before_list(self, b: Builder, indices: Indices, state: LoweringState) -> LoweringState:
         """Return the state inside a loop over a sorted list of the last indices of the result."""
         listed = self.format.order.index(indices[0])
         levels = range(max(self.first, listed), self.last)
         bases = {level: b.let("base", self.used[level]) if state.bound else ZERO for level in levels}
         return replace(state, listed=listed, bases=bases)
 
-    def add(self, b: Builder, state: State, value: Value) -> None:
+    def add(self, b: Builder, state: LoweringState, value: Value) -> None:
         """Append an element at the present values of the indices."""
         with b.when(lt(self.used[self.last], CAPACITY)):
             new = b.declare("new", ZERO) if state.bases else ZERO
@@ -100,7 +100,7 @@ class Appended:
         with b.otherwise():
             b.store(STATUS[self.tensor], 1)
 
-    def add_row(self, b: Builder, state: State, row: Array, start: Value, zeros: bool) -> None:
+    def add_row(self, b: Builder, state: LoweringState, row: Array, start: Value, zeros: bool) -> None:
         """Append the elements of an array from `start` on, also `zeros` if wanted, to the last level under one parent.
 
         There must be memory for all of them, also for those that are left out. `state` is that outside the loop over
@@ -122,7 +122,7 @@ class Appended:
         with b.otherwise():
             b.store(STATUS[self.tensor], 1)
 
-    def _open(self, b: Builder, level: int, state: State, new: Value) -> None:
+    def _open(self, b: Builder, level: int, state: LoweringState, new: Value) -> None:
         """Append an entry of a level if its coordinate, or one above it, differs from that of the element before."""
         if level == self.first and _in_list(level - 1, state):
             # The list also runs over dense levels, and the count is zero under a parent at which it has just arrived.
@@ -139,25 +139,25 @@ class Appended:
             self._count(b, level, state)
             self._advance(b, level)
 
-    def _count(self, b: Builder, level: int, state: State) -> None:
+    def _count(self, b: Builder, level: int, state: LoweringState) -> None:
         """Count one more entry under the parent, if the entry of the parent is written first."""
         if level == self.first and _in_list(level - 1, state):
             b.accumulate(self.counts(level)[self._parent(state)], ONE)
         elif level - 1 in state.bases:
             b.accumulate(self.counts(level)[self.used[level - 1] - 1], ONE)
 
-    def _parent(self, state: State) -> Value:
+    def _parent(self, state: LoweringState) -> Value:
         return self.extents.offset(self.format.order[: self.first], state.bound)
 
-    def _coordinate(self, level: int, state: State) -> Value:
+    def _coordinate(self, level: int, state: LoweringState) -> Value:
         return cast(state.bound[self.format.order[level]], self.coordinates(level).dtype)
 
-    def _write_coordinate(self, b: Builder, level: int, state: State) -> None:
+    def _write_coordinate(self, b: Builder, level: int, state: LoweringState) -> None:
         b.store(self.coordinates(level)[self.used[level]], self._coordinate(level, state))
 
     def _advance(self, b: Builder, level: int) -> None:
         b.store(self.used[level], self.used[level] + 1)
 
 
-def _in_list(level: int, state: State) -> bool:
+def _in_list(level: int, state: LoweringState) -> bool:
     return level >= 0 and state.listed is not None and state.listed <= level

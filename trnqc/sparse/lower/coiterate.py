@@ -9,17 +9,19 @@ from functools import reduce
 from trnqc.gen import Value, Var
 from trnqc.gen.build import Builder
 from trnqc.gen.values import both, cast, eq, lt, maximum, minimum, select
-from trnqc.sparse.lower.state import ONE, ZERO, Extents, Operand, State
+from trnqc.sparse.lower.state import ONE, ZERO, Extents, LoweringState, OperandArrays
 
 # An operand and the number of one of its levels, over whose coordinates a loop runs.
-Driver = tuple[Operand, int]
+Driver = tuple[OperandArrays, int]
 
 # Positions beyond which a cursor that is behind searches for its place instead of taking single steps.
 NEAR = 8
 
 
 @contextmanager
-def over(b: Builder, extents: Extents, index: str, state: State, drivers: Sequence[Driver]) -> Iterator[State]:
+def over(
+    b: Builder, extents: Extents, index: str, state: LoweringState, drivers: Sequence[Driver]
+) -> Iterator[LoweringState]:
     """Add a loop over the values of an index that all drivers store under their present positions.
 
     Drivers are compressed levels over the index; without any, the loop is over all values. The block gets the state
@@ -38,7 +40,7 @@ def over(b: Builder, extents: Extents, index: str, state: State, drivers: Sequen
             yield state.bind(index, x)
 
 
-def at_position(b: Builder, index: str, state: State, driver: Driver, position: Value) -> State:
+def at_position(b: Builder, index: str, state: LoweringState, driver: Driver, position: Value) -> LoweringState:
     """Return the state in which the index has the value that an operand stores at a position of its level."""
     operand, level = driver
     x = b.let(Var(index, "i64"), cast(operand.coordinates(level)[position], "i64"))
@@ -46,10 +48,10 @@ def at_position(b: Builder, index: str, state: State, driver: Driver, position: 
 
 
 @contextmanager
-def _common(b: Builder, index: str, state: State, drivers: Sequence[Driver]) -> Iterator[State]:
+def _common(b: Builder, index: str, state: LoweringState, drivers: Sequence[Driver]) -> Iterator[LoweringState]:
     """Add a merge of sorted coordinates: a driver far behind the largest coordinate skips to it in growing strides."""
     x = Var(index, "i64")
-    cursors: list[tuple[Operand, int, Value, Value]] = []
+    cursors: list[tuple[OperandArrays, int, Value, Value]] = []
     inner = state.bind(index, x)
     for operand, level in drivers:
         begin, end = operand.segment(level, state.at[operand.number][1])
@@ -70,7 +72,7 @@ def _common(b: Builder, index: str, state: State, drivers: Sequence[Driver]) -> 
                 _advance(b, operand, level, (p, last), c, x)
 
 
-def _advance(b: Builder, operand: Operand, level: int, segment: tuple[Value, Value], c: Value, x: Value) -> None:
+def _advance(b: Builder, operand: OperandArrays, level: int, segment: tuple[Value, Value], c: Value, x: Value) -> None:
     """Move a cursor towards x: by one position if its coordinate c is smaller, further if x is more than NEAR away.
 
     Most steps are short, and choosing them without a branch is faster than predicting which cursor moves.

@@ -12,18 +12,18 @@ from trnqc.gen import Value, const
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
 from trnqc.gen.values import fma
-from trnqc.sparse.lower.state import State
-from trnqc.sparse.lower.tensors import Tensors
-from trnqc.sparse.network.loops import Leaf, Loop
+from trnqc.sparse.lower.state import LoweringState
+from trnqc.sparse.lower.tensors import ProgramTensors
+from trnqc.sparse.network.loops import NestLeaf, NestLoop
 
 # Number of vectors of partial sums.
 SUMS = 4
 
 
-def contiguous_factors(tensors: Tensors, node: Loop) -> list[int] | None:
+def contiguous_factors(tensors: ProgramTensors, node: NestLoop) -> list[int] | None:
     """Return the operands that such a loop multiplies; None for any other loop."""
     index, nest = node.index, tensors.nest
-    if not isinstance(node.body[0], Leaf) or len(node.body) > 1 or index not in tensors.extents.constants:
+    if not isinstance(node.body[0], NestLeaf) or len(node.body) > 1 or index not in tensors.extents.constants:
         return None
     if tensors.extents.sizes[index] < tensors.lanes or index in nest.indices[tensors.target(node.members[0])]:
         return None
@@ -31,7 +31,7 @@ def contiguous_factors(tensors: Tensors, node: Loop) -> list[int] | None:
     return factors if all(tensors.is_row(t, index) for t in factors) else None
 
 
-def vector_sum(b: Builder, tensors: Tensors, index: str, factors: list[int], state: State) -> Value:
+def vector_sum(b: Builder, tensors: ProgramTensors, index: str, factors: list[int], state: LoweringState) -> Value:
     """Return the sum over an index of the product of contiguous operands, given by their numbers `factors`."""
     extent, lanes = tensors.extents.sizes[index], tensors.lanes
     stride = SUMS * lanes

@@ -9,7 +9,7 @@ from typing import Literal
 from trnqc.gen import Array
 from trnqc.gen import statements as st
 from trnqc.gen.values import walk
-from trnqc.sparse.lower.tensors import Tensors
+from trnqc.sparse.lower.tensors import ProgramTensors
 from trnqc.sparse.network.nest import Nest
 
 
@@ -31,13 +31,13 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Program:
+class NestProgram:
     """The functions of a nest, in the order in which they run, and the tensors whose arrays they take.
 
     Its nest ends with a copy of the result if that has to be sorted, see `network.loops.ordered`.
     """
 
-    tensors: Tensors
+    tensors: ProgramTensors
     pieces: tuple[Piece, ...]
 
     @property

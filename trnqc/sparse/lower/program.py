@@ -22,16 +22,16 @@ from trnqc.sparse.lower import runs
 from trnqc.sparse.lower.append import CAPACITY, VALUES, Appended
 from trnqc.sparse.lower.coiterate import Driver, at_position, over
 from trnqc.sparse.lower.dot import contiguous_factors, vector_sum
-from trnqc.sparse.lower.pieces import Piece, Program, names_in
-from trnqc.sparse.lower.state import ONE, ZERO, State, resolved
-from trnqc.sparse.lower.tensors import OUT, Tensors, tensors_of
+from trnqc.sparse.lower.pieces import NestProgram, Piece, names_in
+from trnqc.sparse.lower.state import ONE, ZERO, LoweringState, resolved
+from trnqc.sparse.lower.tensors import OUT, ProgramTensors, tensors_of
 from trnqc.sparse.lower.tile import add_products, row_loops, write_rows, writes_all
 from trnqc.sparse.lower.workspace import STATUS, WorkspaceArrays
-from trnqc.sparse.network.loops import Leaf, Loop, Node, loops, ordered
+from trnqc.sparse.network.loops import NestLeaf, NestLoop, Node, loops, ordered
 from trnqc.sparse.network.nest import Nest
 
 
-def program(nest: Nest, lanes: int = 8) -> Program:
+def nest_program(nest: Nest, lanes: int = 8) -> NestProgram:
     """Return the program of a nest.
 
     Parameters
@@ -48,21 +48,21 @@ def program(nest: Nest, lanes: int = 8) -> Program:
     """
     tensors = tensors_of(ordered(nest.check()), lanes)
     pieces = (_Lowering(tensors).piece(f"part{n}", node) for n, node in enumerate(loops(tensors.nest)))
-    return Program(tensors, tuple(pieces))
+    return NestProgram(tensors, tuple(pieces))
 
 
 class _Lowering:
     """Adds the statements of one outermost loop to the builder `b`."""
 
-    def __init__(self, tensors: Tensors) -> None:
+    def __init__(self, tensors: ProgramTensors) -> None:
         self.tensors, self.nest = tensors, tensors.nest
         self.count = len(tensors.operands)
         self.b = Builder()
 
     def piece(self, name: str, node: Node) -> Piece:
-        state = State(at=dict.fromkeys(range(self.count), (0, ZERO)))
+        state = LoweringState(at=dict.fromkeys(range(self.count), (0, ZERO)))
         appends = self.appends(node) is not None
-        if isinstance(node, Leaf):
+        if isinstance(node, NestLeaf):
             with resolved(self.b, self.tensors.operands, state) as inner:
                 self.leaf(node, inner)
             return Piece(self.function(name, None), "once", 0, False, appends)
@@ -82,7 +82,7 @@ class _Lowering:
         self.turn(node, state.bind(node.index, x))
         return Piece(self.function(name, x), "index", node.index, self.divisible(node), appends)
 
-    def divisible(self, node: Loop) -> bool:
+    def divisible(self, node: NestLoop) -> bool:
         """Whether different iterations of an outermost loop write to different elements."""
         for target in map(self.tensors.target, node.members):
             if target == self.tensors.result:
@@ -126,7 +126,7 @@ class _Lowering:
 
     # Loops
 
-    def nodes(self, nodes: Iterable[Node], depth: int, state: State) -> None:
+    def nodes(self, nodes: Iterable[Node], depth: int, state: LoweringState) -> None:
         """Add the body of `depth` loops. Workspaces of one turn are cleared before they are written and after use."""
         workspaces = self.tensors.workspaces
         for node in nodes:
@@ -134,7 +134,7 @@ class _Lowering:
                 turn = target in workspaces and self.nest.fused(target) == depth and depth
                 if turn and not writes_all(self.tensors, node):
                     workspaces[target].clear(self.b)
-            if isinstance(node, Leaf):
+            if isinstance(node, NestLeaf):
                 self.leaf(node, state)
             else:
                 self.loop(node, state)
@@ -142,7 +142,7 @@ class _Lowering:
                 if t >= self.count and self.nest.fused(t) == depth and depth:
                     workspaces[t].finish(self.b)
 
-    def loop(self, node: Loop, state: State) -> None:
+    def loop(self, node: NestLoop, state: LoweringState) -> None:
         if self.by_vectors(node, state) or self.row_appended(node, state) or self.summed(node, state):
             return
         drivers = self.drivers(node, state)
@@ -158,7 +158,7 @@ class _Lowering:
         with over(self.b, self.tensors.extents, node.index, state, drivers) as inner:
             self.turn(node, inner)
 
-    def ran(self, node: Loop, state: State, drivers: Sequence[Driver]) -> bool:
+    def ran(self, node: NestLoop, state: LoweringState, drivers: Sequence[Driver]) -> bool:
         """Add a loop over stored elements that may be consecutive. Returns False for other loops."""
         if len(drivers) != 1 or not runs.is_row_target(self.tensors, node):
             return False
@@ -167,7 +167,7 @@ class _Lowering:
         runs.over_row(self.b, self.tensors, node, state, drivers[0], self.inside)
         return True
 
-    def by_vectors(self, node: Loop, state: State) -> bool:
+    def by_vectors(self, node: NestLoop, state: LoweringState) -> bool:
         """Add the loop by vectors, as sums of rows or of contiguous products. Returns False if it is neither."""
         if state.tile is not None:
             if node.index != state.tile.loops.v:
@@ -182,13 +182,13 @@ class _Lowering:
         if factors is None:
             return False
         total = vector_sum(self.b, self.tensors, node.index, factors, state)
-        self.leaf(Leaf(node.members[0]), state, total, factors)
+        self.leaf(NestLeaf(node.members[0]), state, total, factors)
         return True
 
-    def row_appended(self, node: Loop, state: State) -> bool:
+    def row_appended(self, node: NestLoop, state: LoweringState) -> bool:
         """Add the loop that copies a row of a workspace to the end of a sparse result. Returns False for others."""
         appended, tensors = self.appends(node), self.tensors
-        if appended is None or node.members != (tensors.result - self.count,) or not isinstance(node.body[0], Leaf):
+        if appended is None or node.members != (tensors.result - self.count,) or not isinstance(node.body[0], NestLeaf):
             return False
         operands = self.nest.assignments[node.members[0]].operands
         source = operands[0]
@@ -200,7 +200,7 @@ class _Lowering:
         appended.add_row(self.b, state, tensors.array(source), start, zeros=not self.nest.crowded)
         return True
 
-    def summed(self, node: Loop, state: State) -> bool:
+    def summed(self, node: NestLoop, state: LoweringState) -> bool:
         """Add the loop with its terms summed in a variable. Returns False if they belong to several elements."""
         if len(node.members) > 1:
             return False
@@ -216,7 +216,7 @@ class _Lowering:
         inner = replace(state, sums={**state.sums, target: total})
         if workspace is None or not workspace.counted:
             drivers = self.drivers(node, inner)
-            if len(drivers) == 1 and isinstance(node.body[0], Leaf):
+            if len(drivers) == 1 and isinstance(node.body[0], NestLeaf):
                 runs.summed(self.b, self.tensors, node, inner, drivers[0], target, self.inside, self.leaf)
             else:
                 self.loop(node, inner)
@@ -228,7 +228,7 @@ class _Lowering:
             self.add(target, state, total)
         return True
 
-    def summed_in_place(self, node: Loop, state: State, workspace: WorkspaceArrays) -> bool:
+    def summed_in_place(self, node: NestLoop, state: LoweringState, workspace: WorkspaceArrays) -> bool:
         """Add a loop over the elements of one operand that are summed in a variable. Returns False for others."""
         drivers = self.drivers(node, state)
         if len(drivers) != 1 or runs.contiguous(self.tensors, node, drivers[0]) is None:
@@ -239,26 +239,26 @@ class _Lowering:
         runs.summed(self.b, self.tensors, node, inner, drivers[0], target, self.inside, self.leaf)
         return True
 
-    def turn(self, node: Loop, state: State) -> None:
+    def turn(self, node: NestLoop, state: LoweringState) -> None:
         """Add one turn of a loop, in which the index has a value."""
         appended = self.appends(node)
         with appended.around(self.b, node.index, state) if appended else nullcontext():
             self.inside(node, state)
 
-    def inside(self, node: Loop, state: State) -> None:
+    def inside(self, node: NestLoop, state: LoweringState) -> None:
         operands = [self.tensors.operands[t] for t in self.operands(node) if t < self.count]
         with resolved(self.b, operands, state) as inner, ExitStack() as skips:
             for condition in self.not_zero(node, inner):
                 skips.enter_context(self.b.when(condition))
             self.nodes(node.body, node.depth + 1, inner)
 
-    def not_zero(self, node: Loop, state: State) -> Iterator[Value]:
+    def not_zero(self, node: NestLoop, state: LoweringState) -> Iterator[Value]:
         """Yield a condition for each element of a workspace that the loops inside only multiply by.
 
         Many elements of a workspace may be zero, and the loops inside then have nothing to add. Rows in registers are
         skipped together, see tile.py.
         """
-        if len(node.members) > 1 or state.tile is not None or not isinstance(node.body[0], Loop):
+        if len(node.members) > 1 or state.tile is not None or not isinstance(node.body[0], NestLoop):
             return
         for t in self.nest.assignments[node.members[0]].operands:
             workspace = self.tensors.workspaces.get(t)
@@ -270,7 +270,7 @@ class _Lowering:
     def operands(self, node: Node) -> list[int]:
         return [t for k in node.members for t in self.nest.assignments[k].operands]
 
-    def drivers(self, node: Loop, state: State) -> list[Driver]:
+    def drivers(self, node: NestLoop, state: LoweringState) -> list[Driver]:
         """Return the operands whose next level is over the index and compressed, with these levels."""
         operands = [self.tensors.operands[t] for t in self.operands(node) if t < self.count]
         levels = ((operand, state.next_level(operand, node.index)) for operand in operands)
@@ -278,7 +278,7 @@ class _Lowering:
 
     # Lists of the elements that were written to a workspace
 
-    def listed(self, node: Loop, state: State) -> tuple[WorkspaceArrays, Loop] | None:
+    def listed(self, node: NestLoop, state: LoweringState) -> tuple[WorkspaceArrays, NestLoop] | None:
         """Return a workspace whose list can replace the loops over its indices from this on, and the last of them."""
         computed = {self.tensors.target(k) for k in node.members}
         for t in self.operands(node):
@@ -286,7 +286,7 @@ class _Lowering:
             if workspace is None or t in computed or not workspace.counted or node.index not in workspace.spec.order:
                 continue
             order, inner, chain = workspace.spec.order, node, [node.index]
-            while len(chain) < len(order) and len(inner.body) == 1 and isinstance(inner.body[0], Loop):
+            while len(chain) < len(order) and len(inner.body) == 1 and isinstance(inner.body[0], NestLoop):
                 inner = inner.body[0]
                 chain.append(inner.index)
             in_order = tuple(chain) == order == self.nest.formats[-1].order[-len(order) :]
@@ -295,14 +295,16 @@ class _Lowering:
                 return workspace, inner
         return None
 
-    def before_entries(self, workspace: WorkspaceArrays, node: Loop, inside: Loop, state: State) -> State:
+    def before_entries(
+        self, workspace: WorkspaceArrays, node: NestLoop, inside: NestLoop, state: LoweringState
+    ) -> LoweringState:
         """Add the statements before a loop over a list that replaces several loops."""
         appended = self.appends(node)
         if node is inside or appended is None:
             return state
         return appended.before_list(self.b, workspace.spec.order, state)
 
-    def entry(self, node: Loop, inside: Loop, state: State) -> None:
+    def entry(self, node: NestLoop, inside: NestLoop, state: LoweringState) -> None:
         """Add the statements for one entry of a list. A list over one index is like any other loop."""
         if node is inside:
             self.turn(node, state)
@@ -311,7 +313,7 @@ class _Lowering:
 
     # Products
 
-    def leaf(self, node: Leaf, state: State, known: Value | None = None, of: Sequence[int] = ()) -> None:
+    def leaf(self, node: NestLeaf, state: LoweringState, known: Value | None = None, of: Sequence[int] = ()) -> None:
         """Add the product of the operands to the target, with factors of outer loops first.
 
         Their product can then be computed outside the inner loops. `known` is the product of the operands `of`, if it
@@ -336,7 +338,7 @@ class _Lowering:
             return self.tensors.workspaces[target].counted
         return self.tensors.appended is not None
 
-    def add(self, target: int, state: State, value: Value) -> None:
+    def add(self, target: int, state: LoweringState, value: Value) -> None:
         if target in state.sums:
             self.b.assign(state.sums[target], state.sums[target] + value)
             if target in state.seen:

@@ -17,28 +17,28 @@ from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
 from trnqc.gen.values import cast, eq, fma, lt
 from trnqc.sparse.lower.coiterate import Driver, at_position
-from trnqc.sparse.lower.state import Operand, State
-from trnqc.sparse.lower.tensors import Tensors
-from trnqc.sparse.network.loops import Leaf, Loop
+from trnqc.sparse.lower.state import LoweringState, OperandArrays
+from trnqc.sparse.lower.tensors import ProgramTensors
+from trnqc.sparse.network.loops import NestLeaf, NestLoop
 
 # Vectors of partial sums over a range, and variables of partial sums over other coordinates.
 VECTORS, PARTS = 4, 4
 
 # Adds one turn of the loop, and the product of all operands where that of some is known.
-Turn = Callable[[Loop, State], None]
-Product = Callable[[Leaf, State, Value, Sequence[int]], None]
+Turn = Callable[[NestLoop, LoweringState], None]
+Product = Callable[[NestLeaf, LoweringState, Value, Sequence[int]], None]
 
 
-def is_row_target(tensors: Tensors, node: Loop) -> bool:
+def is_row_target(tensors: ProgramTensors, node: NestLoop) -> bool:
     """Whether the loop adds to consecutive elements of an array, if the coordinates are consecutive."""
     target = tensors.target(node.members[0])
     return tensors.is_array(target) and tensors.order(target)[-1:] == (node.index,)
 
 
-def contiguous(tensors: Tensors, node: Loop, driver: Driver) -> list[int] | None:
+def contiguous(tensors: ProgramTensors, node: NestLoop, driver: Driver) -> list[int] | None:
     """Return the operands that have the index, if all are contiguous where the driver's coordinates are consecutive."""
     operand, level = driver
-    if level + 1 < len(operand.format.order) or not isinstance(node.body[0], Leaf) or len(node.members) > 1:
+    if level + 1 < len(operand.format.order) or not isinstance(node.body[0], NestLeaf) or len(node.members) > 1:
         return None
     having = [t for t in tensors.nest.assignments[node.members[0]].operands if node.index in tensors.order(t)]
     if operand.format.ones or not all(t == operand.number or tensors.is_row(t, node.index) for t in having):
@@ -46,7 +46,9 @@ def contiguous(tensors: Tensors, node: Loop, driver: Driver) -> list[int] | None
     return having
 
 
-def over_row(b: Builder, tensors: Tensors, node: Loop, state: State, driver: Driver, turn: Turn) -> None:
+def over_row(
+    b: Builder, tensors: ProgramTensors, node: NestLoop, state: LoweringState, driver: Driver, turn: Turn
+) -> None:
     """Add a loop that adds to elements of a row: over a range, or over the stored coordinates."""
     operand, level = driver
     begin, end, first, consecutive = _range(b, operand, level, state)
@@ -61,7 +63,14 @@ def over_row(b: Builder, tensors: Tensors, node: Loop, state: State, driver: Dri
 
 
 def summed(
-    b: Builder, tensors: Tensors, node: Loop, state: State, driver: Driver, target: int, turn: Turn, product: Product
+    b: Builder,
+    tensors: ProgramTensors,
+    node: NestLoop,
+    state: LoweringState,
+    driver: Driver,
+    target: int,
+    turn: Turn,
+    product: Product,
 ) -> None:
     """Add a loop that adds to the variable `state.sums[target]`."""
     operand, level = driver
@@ -75,13 +84,13 @@ def summed(
         with b.when(consecutive()):
             start = b.let("first", first())
             total = _range_sum(b, tensors, node.index, state, driver, factors, (start, begin, end - begin))
-            product(Leaf(node.members[0]), state, total, factors)
+            product(NestLeaf(node.members[0]), state, total, factors)
         with b.otherwise():
             _in_parts(b, node, state, driver, target, turn, (begin, end))
 
 
 def _range(
-    b: Builder, operand: Operand, level: int, state: State
+    b: Builder, operand: OperandArrays, level: int, state: LoweringState
 ) -> tuple[Value, Value, Callable[[], Value], Callable[[], Value]]:
     """Return the first position, the one after the last, the first coordinate, and whether they are consecutive."""
     begin, end = (b.let("bound", x) for x in operand.segment(level, state.at[operand.number][1]))
@@ -95,9 +104,9 @@ def _range(
 
 def _range_sum(
     b: Builder,
-    tensors: Tensors,
+    tensors: ProgramTensors,
     index: str,
-    state: State,
+    state: LoweringState,
     driver: Driver,
     factors: Sequence[int],
     of: tuple[Value, Value, Value],
@@ -140,7 +149,13 @@ def _range_sum(
 
 
 def _in_parts(
-    b: Builder, node: Loop, state: State, driver: Driver, target: int, turn: Turn, segment: tuple[Value, Value]
+    b: Builder,
+    node: NestLoop,
+    state: LoweringState,
+    driver: Driver,
+    target: int,
+    turn: Turn,
+    segment: tuple[Value, Value],
 ) -> None:
     """Add the loop over the positions of a segment, with consecutive terms added to different variables."""
     (operand, level), (begin, end), total = driver, segment, state.sums[target]

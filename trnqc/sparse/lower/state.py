@@ -1,6 +1,6 @@
 """The variables known at one point of a program: values of indices, positions in operands, sums in progress.
 
-They are immutable: a loop or a search returns a new `State` for the statements inside it.
+They are immutable: a loop or a search returns a new `LoweringState` for the statements inside it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from trnqc.gen import Array, Value, Var, const
 from trnqc.gen.arrays import row_major
 from trnqc.gen.build import Builder
 from trnqc.gen.values import cast, eq, lt
-from trnqc.sparse.network.loops import Loop
+from trnqc.sparse.network.loops import NestLoop
 from trnqc.sparse.network.nest import Format
 from trnqc.sparse.network.network import Indices
 
@@ -49,7 +49,7 @@ class Extents:
 
 
 @dataclass(frozen=True)
-class Operand:
+class OperandArrays:
     """The arrays of an operand in a program: positions and coordinates of compressed levels, and values."""
 
     number: int
@@ -82,7 +82,7 @@ class Operand:
         """Return the first position under a parent, and the one after the last."""
         return self.positions(level)[parent], self.positions(level)[parent + 1]
 
-    def factor(self, state: State) -> list[Value]:
+    def factor(self, state: LoweringState) -> list[Value]:
         """Return the element at the present position as a list of factors, which is empty for a 0/1 map."""
         return [] if self.format.ones else [self.values[state.at[self.number][1]]]
 
@@ -98,12 +98,12 @@ class RowLoops:
     member: int
     v: str
     row: str | None
-    sums: Loop
+    sums: NestLoop
     once: bool
 
 
 @dataclass(frozen=True)
-class Tile:
+class RowTile:
     """Registers, row by row, for a range of v from `start` on; `used` lanes of each row's last vector are used."""
 
     loops: RowLoops
@@ -119,7 +119,7 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class State:
+class LoweringState:
     """The variables known at one point of a program.
 
     Parameters
@@ -147,21 +147,21 @@ class State:
     entry: Mapping[int, Value] = field(default_factory=dict)
     bases: Mapping[int, Value] = field(default_factory=dict)
     listed: int | None = None
-    tile: Tile | None = None
+    tile: RowTile | None = None
 
-    def bind(self, index: str, value: Value) -> State:
+    def bind(self, index: str, value: Value) -> LoweringState:
         """Return the state in which an index has a value."""
         return replace(self, bound={**self.bound, index: value})
 
-    def move(self, operand: int, depth: int, position: Value) -> State:
+    def move(self, operand: int, depth: int, position: Value) -> LoweringState:
         """Return the state in which `depth` levels of an operand are resolved, to a position."""
         return replace(self, at={**self.at, operand: (depth, position)})
 
-    def at_entry(self, tensor: int, place: Value) -> State:
+    def at_entry(self, tensor: int, place: Value) -> LoweringState:
         """Return the state in which the present element of a workspace is in a slot."""
         return replace(self, entry={**self.entry, tensor: place})
 
-    def next_level(self, operand: Operand, index: str) -> int | None:
+    def next_level(self, operand: OperandArrays, index: str) -> int | None:
         """Return the level of `index` in an operand if it is the next one to be resolved and is compressed."""
         level, _ = self.at[operand.number]
         f = operand.format
@@ -169,7 +169,7 @@ class State:
 
 
 @contextmanager
-def resolved(b: Builder, operands: Iterable[Operand], state: State) -> Iterator[State]:
+def resolved(b: Builder, operands: Iterable[OperandArrays], state: LoweringState) -> Iterator[LoweringState]:
     """Resolve every level whose index, and those of the levels above it, have a value.
 
     A dense level is resolved by arithmetic. A compressed level is searched for the coordinate, and the block runs only
@@ -191,7 +191,7 @@ def resolved(b: Builder, operands: Iterable[Operand], state: State) -> Iterator[
 
 
 @contextmanager
-def _search(b: Builder, operand: Operand, level: int, parent: Value, x: Value) -> Iterator[Value]:
+def _search(b: Builder, operand: OperandArrays, level: int, parent: Value, x: Value) -> Iterator[Value]:
     """Find the position of a coordinate under a parent by bisection. The block runs only if it is stored."""
     number, stored = operand.number, operand.coordinates(level)
     begin, end = operand.segment(level, parent)

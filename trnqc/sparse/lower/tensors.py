@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trnqc.gen import Array, Value
 from trnqc.sparse.lower.append import Appended
-from trnqc.sparse.lower.state import Extents, Operand, State
+from trnqc.sparse.lower.state import Extents, LoweringState, OperandArrays
 from trnqc.sparse.lower.workspace import WorkspaceArrays
 from trnqc.sparse.network.loops import stored
 from trnqc.sparse.network.nest import Assignment, Nest
@@ -17,7 +17,7 @@ OUT = Array("out", "f64")
 
 
 @dataclass(frozen=True)
-class Tensors:
+class ProgramTensors:
     """The tensors of a program.
 
     The nest computes the result in its stored order; `lanes` are the doubles of a vector, `workspaces` are by number of
@@ -27,7 +27,7 @@ class Tensors:
     nest: Nest
     lanes: int
     extents: Extents
-    operands: tuple[Operand, ...]
+    operands: tuple[OperandArrays, ...]
     workspaces: Mapping[int, WorkspaceArrays]
     appended: Appended | None
 
@@ -70,7 +70,7 @@ class Tensors:
         """Return an element of a tensor of which all elements are stored. bound: values of the indices."""
         return self.array(tensor)[self.extents.offset(self.order(tensor), bound)]
 
-    def row(self, tensor: int, index: str, at: Value, state: State) -> tuple[Array, Value]:
+    def row(self, tensor: int, index: str, at: Value, state: LoweringState) -> tuple[Array, Value]:
         """Return the array and the position of the element at value `at` of `index`, along which it is contiguous."""
         if tensor in self.workspaces:
             return self.array(tensor), self.extents.offset(self.order(tensor), {**state.bound, index: at})
@@ -78,17 +78,17 @@ class Tensors:
         return self.array(tensor), position * self.extents.value(index) + at if level else at
 
 
-def tensors_of(nest: Nest, lanes: int) -> Tensors:
+def tensors_of(nest: Nest, lanes: int) -> ProgramTensors:
     """Return the tensors of a nest that computes its result in stored order."""
     extents = Extents(nest.network.extents, _innermost(nest))
     count = len(nest.network.inputs)
-    operands = tuple(Operand(t, f, extents) for t, f in enumerate(nest.formats[:-1]))
+    operands = tuple(OperandArrays(t, f, extents) for t, f in enumerate(nest.formats[:-1]))
     workspaces = {
         t: WorkspaceArrays(extents, t, spec, nest.fused(t) == 0) for t, spec in enumerate(nest.workspaces, count)
     }
     result = count + len(nest.workspaces)
     appended = Appended(extents, result, stored(nest)) if nest.formats[-1].sparse else None
-    return Tensors(nest, lanes, extents, operands, workspaces, appended)
+    return ProgramTensors(nest, lanes, extents, operands, workspaces, appended)
 
 
 def _innermost(nest: Nest) -> frozenset[str]:

@@ -18,22 +18,22 @@ from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
 from trnqc.gen.values import both, eq, fma, invert
-from trnqc.sparse.lower.state import RowLoops, State, Tile
-from trnqc.sparse.lower.tensors import Tensors
-from trnqc.sparse.network.loops import Loop, Node
+from trnqc.sparse.lower.state import LoweringState, RowLoops, RowTile
+from trnqc.sparse.lower.tensors import ProgramTensors
+from trnqc.sparse.network.loops import NestLoop, Node
 
 # Rows of a block, vectors of each of its rows, and vectors of a single row. With the operands' vectors and the scalars,
 # a block occupies at most three quarters of 32 vector registers.
 ROWS, WIDE, LONG = 4, 4, 12
 
 # Adds the loops R for a state with a tile; inside them it calls `add_products`.
-Sums = Callable[[Loop, State], None]
+Sums = Callable[[NestLoop, LoweringState], None]
 
 
-def row_loops(tensors: Tensors, node: Loop) -> RowLoops | None:
+def row_loops(tensors: ProgramTensors, node: NestLoop) -> RowLoops | None:
     """Return the loops from `node` on as `RowLoops`; None if they do not have the form that the module describes."""
     chain = [node]
-    while len(chain[-1].body) == 1 and isinstance(chain[-1].body[0], Loop):
+    while len(chain[-1].body) == 1 and isinstance(chain[-1].body[0], NestLoop):
         chain.append(chain[-1].body[0])
     if len(node.members) > 1 or len(chain) < 2:
         return None
@@ -51,32 +51,32 @@ def row_loops(tensors: Tensors, node: Loop) -> RowLoops | None:
     return RowLoops(member, v, row, chain[1], _writes_all(tensors, node, {v, row}))
 
 
-def writes_all(tensors: Tensors, node: Node) -> bool:
+def writes_all(tensors: ProgramTensors, node: Node) -> bool:
     """Whether these loops write every element of a workspace once in a turn, so that it need not be cleared."""
-    loops = row_loops(tensors, node) if isinstance(node, Loop) else None
+    loops = row_loops(tensors, node) if isinstance(node, NestLoop) else None
     return loops is not None and loops.once
 
 
-def _writes_all(tensors: Tensors, node: Loop, written: set[str]) -> bool:
+def _writes_all(tensors: ProgramTensors, node: NestLoop, written: set[str]) -> bool:
     target = tensors.target(node.members[0])
     if target not in tensors.workspaces or node.depth != tensors.nest.fused(target) or not node.depth:
         return False
     return set(tensors.order(target)) == written
 
 
-def _contiguous(tensors: Tensors, member: int, v: str) -> bool:
+def _contiguous(tensors: ProgramTensors, member: int, v: str) -> bool:
     """Whether some operands have the index, and all of these store it contiguously."""
     rows = [t for t in tensors.nest.assignments[member].operands if v in tensors.order(t)]
     return v in tensors.extents.constants and bool(rows) and all(tensors.is_row(t, v) for t in rows)
 
 
-def _stored_alike(tensors: Tensors, member: int, row: str) -> bool:
+def _stored_alike(tensors: ProgramTensors, member: int, row: str) -> bool:
     """Whether all operands with this index are arrays, so that sums have the same iterations for all its values."""
     operands = tensors.nest.assignments[member].operands
     return all(tensors.is_array(t) for t in operands if row in tensors.order(t))
 
 
-def write_rows(b: Builder, tensors: Tensors, loops: RowLoops, state: State, sums: Sums) -> None:
+def write_rows(b: Builder, tensors: ProgramTensors, loops: RowLoops, state: LoweringState, sums: Sums) -> None:
     """Add the loops over all ranges and rows, around those that `sums` adds."""
     for start, vectors, used in _ranges(b, tensors, loops.v, LONG if loops.row is None else WIDE):
         if loops.row is None:
@@ -91,7 +91,7 @@ def write_rows(b: Builder, tensors: Tensors, loops: RowLoops, state: State, sums
             _write_tile(b, tensors, _tile(b, loops, start, vectors, used, 1), inner, sums)
 
 
-def _ranges(b: Builder, tensors: Tensors, v: str, most: int) -> Iterator[tuple[Value, int, int]]:
+def _ranges(b: Builder, tensors: ProgramTensors, v: str, most: int) -> Iterator[tuple[Value, int, int]]:
     """Yield (start, vectors, lanes used of the last) inside a loop over ranges of equal length, and for the rest."""
     extent, lanes = tensors.extents.sizes[v], tensors.lanes
     vectors = -(-extent // lanes)
@@ -109,15 +109,15 @@ def _ranges(b: Builder, tensors: Tensors, v: str, most: int) -> Iterator[tuple[V
         yield const(whole, "i64"), -(-rest // lanes), (rest - 1) % lanes + 1
 
 
-def _tile(b: Builder, loops: RowLoops, start: Value, vectors: int, used: int, rows: int) -> Tile:
+def _tile(b: Builder, loops: RowLoops, start: Value, vectors: int, used: int, rows: int) -> RowTile:
     """Return registers that are zero."""
     registers = b.array("held", "f64", (rows * vectors,), lanes=True)
     for n in range(rows * vectors):
         b.store(registers[n], 0.0)
-    return Tile(loops, start, vectors, used, rows, registers)
+    return RowTile(loops, start, vectors, used, rows, registers)
 
 
-def _write_tile(b: Builder, tensors: Tensors, tile: Tile, state: State, sums: Sums) -> None:
+def _write_tile(b: Builder, tensors: ProgramTensors, tile: RowTile, state: LoweringState, sums: Sums) -> None:
     """Compute the sums of a tile, and add them to the target."""
     sums(tile.loops.sums, replace(state, tile=tile))
     target = tensors.target(tile.loops.member)
@@ -131,7 +131,7 @@ def _write_tile(b: Builder, tensors: Tensors, tile: Tile, state: State, sums: Su
             b.add(st.Pack(array, at, registers, const(n, "i64"), 1, 1, lanes))
 
 
-def _bound(tensors: Tensors, tile: Tile, state: State, row: int, vector: int) -> Mapping[str, Value]:
+def _bound(tensors: ProgramTensors, tile: RowTile, state: LoweringState, row: int, vector: int) -> Mapping[str, Value]:
     """Return the values of the indices at the first element of a vector."""
     bound = {**state.bound, tile.loops.v: tile.start + vector * tensors.lanes}
     if tile.loops.row is not None and row:
@@ -146,7 +146,7 @@ def _vector(b: Builder, stem: str, array: Array, at: Value, lanes: int) -> Value
     return vector[0]
 
 
-def add_products(b: Builder, tensors: Tensors, tile: Tile, state: State) -> None:
+def add_products(b: Builder, tensors: ProgramTensors, tile: RowTile, state: LoweringState) -> None:
     """Add the statements inside the loops R: each vector of the range times the scalar of each row."""
     v, row = tile.loops.v, tile.loops.row
     operands = tensors.nest.assignments[tile.loops.member].operands
@@ -168,7 +168,12 @@ def add_products(b: Builder, tensors: Tensors, tile: Tile, state: State) -> None
 
 
 def _add_scaled(
-    b: Builder, tensors: Tensors, tile: Tile, state: State, vectors: Sequence[int], factors: Sequence[list[Value]]
+    b: Builder,
+    tensors: ProgramTensors,
+    tile: RowTile,
+    state: LoweringState,
+    vectors: Sequence[int],
+    factors: Sequence[list[Value]],
 ) -> None:
     """Add the products of the operands `vectors` and the factors of each row to the registers."""
     scalars = [b.let(b.fresh("scale", "f64"), reduce(mul, values)) if values else const(1.0) for values in factors]
@@ -181,9 +186,9 @@ def _add_scaled(
 
 def _add_vectors(
     b: Builder,
-    tensors: Tensors,
-    tile: Tile,
-    state: State,
+    tensors: ProgramTensors,
+    tile: RowTile,
+    state: LoweringState,
     vectors: Sequence[int],
     scalars: Sequence[Value],
     factors: Sequence[list[Value]],
@@ -200,7 +205,9 @@ def _add_vectors(
             b.store(total, fma(product, scalar, total) if factors[row] else total + product)
 
 
-def _start(tensors: Tensors, tile: Tile, state: State, tensor: int, row: int, vector: int) -> tuple[Array, Value]:
+def _start(
+    tensors: ProgramTensors, tile: RowTile, state: LoweringState, tensor: int, row: int, vector: int
+) -> tuple[Array, Value]:
     """Return where a vector of an operand begins. Positions in operands are positions for the first row of the tile."""
     if tile.rows > 1 and tile.loops.row in tensors.order(tensor):
         offset = tensors.extents.offset(tensors.order(tensor), _bound(tensors, tile, state, row, vector))
@@ -208,7 +215,7 @@ def _start(tensors: Tensors, tile: Tile, state: State, tensor: int, row: int, ve
     return tensors.row(tensor, tile.loops.v, tile.start + vector * tensors.lanes, state)
 
 
-def _mostly_zero(tensors: Tensors, tile: Tile) -> bool:
+def _mostly_zero(tensors: ProgramTensors, tile: RowTile) -> bool:
     """Whether a scalar is read from a workspace, many elements of which may be zero."""
     return any(
         t in tensors.workspaces and tensors.order(t) and tile.loops.v not in tensors.order(t)

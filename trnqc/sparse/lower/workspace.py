@@ -16,7 +16,7 @@ from trnqc.gen import Array, Value, Var, const
 from trnqc.gen.build import Builder
 from trnqc.gen.values import both, cast, eq, invert, lt
 from trnqc.sparse.lower.heapsort import heapsort
-from trnqc.sparse.lower.state import ONE, ZERO, Extents, State
+from trnqc.sparse.lower.state import ONE, ZERO, Extents, LoweringState
 from trnqc.sparse.network.nest import Workspace
 
 # One number for every tensor: 1 if its hash table, or the memory of the result, was too small.
@@ -119,7 +119,7 @@ class WorkspaceArrays:
             b.store(self.array[place], 0.0)
             b.store(self.keys[place] if self.hashed else self.mark[place], FREE if self.hashed else 0)
 
-    def add(self, b: Builder, state: State, value: Value) -> None:
+    def add(self, b: Builder, state: LoweringState, value: Value) -> None:
         """Add a value to the element at the present values of the indices."""
         if not self.spec.order:
             _set(b, self.scalar, self.scalar + value)
@@ -143,7 +143,7 @@ class WorkspaceArrays:
         _set(b, self.count, self.count + 1)
 
     @contextmanager
-    def read(self, b: Builder, state: State, strict: bool) -> Iterator[Value]:
+    def read(self, b: Builder, state: LoweringState, strict: bool) -> Iterator[Value]:
         """Read the element at the present values of the indices.
 
         strict: the block does not run if nothing was added to the element.
@@ -163,7 +163,7 @@ class WorkspaceArrays:
             yield self.array[offset] if self.spec.order else self.scalar
 
     @contextmanager
-    def over(self, b: Builder, state: State, sort: bool) -> Iterator[State]:
+    def over(self, b: Builder, state: LoweringState, sort: bool) -> Iterator[LoweringState]:
         """Add a loop over the entries of the list, inside which all indices of the workspace have a value.
 
         sort: whether the list is sorted before.
@@ -187,7 +187,7 @@ class WorkspaceArrays:
         with b.otherwise():
             b.call(heapsort(by_key=False), self.touched, self.count)
 
-    def at_entry(self, b: Builder, entry: Value, state: State) -> State:
+    def at_entry(self, b: Builder, entry: Value, state: LoweringState) -> LoweringState:
         """Return the state in which the indices have the values of an entry of the list."""
         place = b.let("place", self.touched[entry])
         key = self.keys[place] if self.hashed else place

@@ -23,7 +23,7 @@ LARGEST_NUMBER = 2**62
 
 
 @dataclass(frozen=True)
-class Leaf:
+class NestLeaf:
     """An assignment inside all of its loops."""
 
     member: int
@@ -34,7 +34,7 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Loop:
+class NestLoop:
     """One loop of the tree, with `depth` loops around it and the loops and assignments directly inside, in order."""
 
     index: str
@@ -43,7 +43,7 @@ class Loop:
     body: tuple[Node, ...]
 
 
-Node = Leaf | Loop
+Node = NestLeaf | NestLoop
 
 
 def loops(nest: Nest) -> tuple[Node, ...]:
@@ -111,11 +111,11 @@ def _nodes(nest: Nest, members: Sequence[int], depth: int) -> tuple[Node, ...]:
     nodes: list[Node] = []
     for group in _groups(nest, members, depth):
         if len(group) == 1 and len(nest.assignments[group[0]].loops) == depth:
-            nodes.append(Leaf(group[0]))
+            nodes.append(NestLeaf(group[0]))
             continue
         for chain in _chains(nest, group):
             index = nest.assignments[chain[0]].loops[depth]
-            nodes.append(Loop(index, depth, chain, _nodes(nest, chain, depth + 1)))
+            nodes.append(NestLoop(index, depth, chain, _nodes(nest, chain, depth + 1)))
     return tuple(nodes)
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from trnqc.sparse.network.loops import Leaf, Node, loops, ordered
+from trnqc.sparse.network.loops import NestLeaf, Node, loops, ordered
 from trnqc.sparse.network.nest import Nest
 
 
 @dataclass(frozen=True)
-class Assign:
+class IndexAssignment:
     """target += or = product of operands, each with its indices in the order in which it is stored."""
 
     target: str
@@ -57,7 +57,7 @@ class Sequence:
         return f"sequence({', '.join(map(str, self.statements))})"
 
 
-Statement = Assign | Forall | Where | Sequence
+Statement = IndexAssignment | Forall | Where | Sequence
 
 
 def notation(nest: Nest) -> Statement:
@@ -73,7 +73,7 @@ def notation(nest: Nest) -> Statement:
 def _statements(nest: Nest, nodes: tuple[Node, ...], depth: int) -> list[Statement]:
     return [
         _assign(nest, node.member)
-        if isinstance(node, Leaf)
+        if isinstance(node, NestLeaf)
         else Forall(node.index, _joined(nest, node.body, depth + 1))
         for node in nodes
     ]
@@ -87,14 +87,14 @@ def _joined(nest: Nest, nodes: tuple[Node, ...], depth: int) -> Statement:
     return joined
 
 
-def _assign(nest: Nest, member: int) -> Assign:
+def _assign(nest: Nest, member: int) -> IndexAssignment:
     n = len(nest.network.inputs)
     a = nest.assignments[member]
     target = _with_indices(nest, a.target)
     kept = nest.formats[-1].order if a.target == n + len(nest.assignments) - 1 else nest.workspaces[member].order
     outer = a.loops[: nest.fused(a.target)] if member < len(nest.workspaces) else ()
     summed = set(a.loops) - set(kept) - set(outer)
-    return Assign(target, tuple(_with_indices(nest, t) for t in a.operands), bool(summed))
+    return IndexAssignment(target, tuple(_with_indices(nest, t) for t in a.operands), bool(summed))
 
 
 def name(nest: Nest, tensor: int) -> str:
@@ -130,9 +130,9 @@ def listing(nest: Nest) -> str:
 
 
 def _lines(statement: Statement) -> Iterator[str]:
-    if isinstance(statement, Assign):
+    if isinstance(statement, IndexAssignment):
         yield str(statement)
-    elif isinstance(statement, Forall) and isinstance(statement.body, Assign):
+    elif isinstance(statement, Forall) and isinstance(statement.body, IndexAssignment):
         yield f"for {statement.index}: {statement.body}"
     elif isinstance(statement, Forall):
         yield f"for {statement.index}:"

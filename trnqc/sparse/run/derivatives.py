@@ -22,7 +22,7 @@ from trnqc.arrays import is_tensor, untransformed
 from trnqc.errors import OperandError
 from trnqc.expression.subscripts import is_index
 from trnqc.sparse.network.network import Indices
-from trnqc.sparse.run.operands import Operands, same
+from trnqc.sparse.run.operands import NetworkOperands, same
 from trnqc.sparse.tensors.convert import as_tensor, example
 from trnqc.sparse.tensors.patterns import Pattern, pattern_of
 from trnqc.sparse.tensors.storage import SparseTensor, from_dense
@@ -49,7 +49,7 @@ class Slot:
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class NetworkJob:
     """A network over tensors of PyTorch, or a derivative of one.
 
     `planner`, `trnqc.sparse.plan`, plans derivatives, which `plans` keeps by network once needed. `plan` and `packed`
@@ -64,7 +64,7 @@ class Job:
     plans: dict[Any, Plan]
     threads: int
     plan: Plan | None = None
-    packed: Operands | None = None
+    packed: NetworkOperands | None = None
     ready: np.ndarray | None = None
 
     @property
@@ -107,7 +107,7 @@ class Job:
         result = self.plans[key].run(*operands, threads=self.threads)
         return _dense(result) if pattern is None else pattern.sampled(result)
 
-    def without(self, slot: int, dtype: torch.dtype) -> Job:
+    def without(self, slot: int, dtype: torch.dtype) -> NetworkJob:
         """Return the network of the derivative by a slot. Its first operand is the derivative by the result."""
         mine = self.slots[slot]
         others = (self.out, *(s for t, s in enumerate(self.slots) if t != slot))
@@ -118,7 +118,7 @@ class Job:
         slots, out = (*others, *ones), Slot(mine.labels, mine.pattern)
         return replace(self, slots=slots, out=out, dtype=dtype, plan=None, packed=None, ready=None)
 
-    def batched(self, count: int, which: Sequence[bool]) -> Job:
+    def batched(self, count: int, which: Sequence[bool]) -> NetworkJob:
         """Return the network with one more index, which the result and the variables chosen by `which` have."""
         letter = next(x for x in map(chr, range(ord("a"), 0x110000)) if is_index(x) and x not in self.extents)
 
@@ -132,7 +132,7 @@ class Job:
         return replace(self, slots=slots, out=widened(self.out), extents=extents, plan=None, packed=None, ready=None)
 
 
-def differentiable(plan: Plan, operands: Sequence[Any], packed: Operands | None, threads: int) -> torch.Tensor:
+def differentiable(plan: Plan, operands: Sequence[Any], packed: NetworkOperands | None, threads: int) -> torch.Tensor:
     """Compute the result of a plan as a tensor of PyTorch with its derivatives.
 
     At least one operand is a tensor of PyTorch; `packed` are the same operands if they are packed already. Raises
@@ -146,11 +146,11 @@ def differentiable(plan: Plan, operands: Sequence[Any], packed: Operands | None,
     slots, tensors = tuple(slot for slot, _ in parts), [x for _, x in parts if x is not None]
     assert plan.planner is not None
     out, extents, dtype = Slot(plan.network.output), plan.network.extents, _result_type(operands)
-    job = Job(slots, out, extents, dtype, plan.planner, plan.derivatives, threads)
+    job = NetworkJob(slots, out, extents, dtype, plan.planner, plan.derivatives, threads)
     (device,) = devices
     if plan.dense or not plan.network.output:
         return (
-            Contraction.apply(replace(job, plan=plan, packed=packed), *tensors)  # type: ignore[no-untyped-call]
+            NetworkFunction.apply(replace(job, plan=plan, packed=packed), *tensors)  # type: ignore[no-untyped-call]
             if tensors
             else _constant(job, plan, packed, device)
         )
@@ -158,11 +158,11 @@ def differentiable(plan: Plan, operands: Sequence[Any], packed: Operands | None,
     assert isinstance(result, SparseTensor)
     pattern, ready = pattern_of(result)
     job = replace(job, out=Slot(job.out.labels, pattern), ready=ready)
-    values = Contraction.apply(job, *tensors) if tensors else torch.as_tensor(ready, dtype=job.dtype, device=device)  # type: ignore[no-untyped-call]
+    values = NetworkFunction.apply(job, *tensors) if tensors else torch.as_tensor(ready, dtype=job.dtype, device=device)  # type: ignore[no-untyped-call]
     return assembled(values, torch.as_tensor(pattern.coordinates, device=device), pattern.shape)
 
 
-def _constant(job: Job, plan: Plan, packed: Operands, device: torch.device) -> torch.Tensor:
+def _constant(job: NetworkJob, plan: Plan, packed: NetworkOperands, device: torch.device) -> torch.Tensor:
     return torch.as_tensor(_dense(plan.computed(packed, job.threads)), dtype=job.dtype, device=device)
 
 
@@ -180,11 +180,11 @@ def _slot(labels: Indices, operand: Any, tensor: SparseTensor) -> tuple[Slot, to
     return Slot(labels, Pattern(tuple(operand.shape), indices)), values
 
 
-class Contraction(torch.autograd.Function):
+class NetworkFunction(torch.autograd.Function):
     """The autograd function of a job: its variables -> the result, or the values of a sparse result at its pattern."""
 
     @staticmethod
-    def forward(job: Job, *tensors: torch.Tensor) -> torch.Tensor:
+    def forward(job: NetworkJob, *tensors: torch.Tensor) -> torch.Tensor:
         return torch.as_tensor(job.numbers(tensors)).to(device=tensors[0].device, dtype=job.dtype, copy=True)
 
     @staticmethod
@@ -201,7 +201,7 @@ class Contraction(torch.autograd.Function):
         for n, slot in enumerate(job.variables):
             if gradient is not None and ctx.needs_input_grad[n + 1]:
                 others = [x for m, x in enumerate(tensors) if m != n]
-                gradients[n] = Contraction.apply(job.without(slot, tensors[n].dtype), gradient, *others)  # type: ignore[no-untyped-call]
+                gradients[n] = NetworkFunction.apply(job.without(slot, tensors[n].dtype), gradient, *others)  # type: ignore[no-untyped-call]
         return None, *gradients
 
     @staticmethod
@@ -213,14 +213,14 @@ class Contraction(torch.autograd.Function):
         with forward_ad._set_fwd_grad_enabled(True):
             tensors = [forward_ad.unpack_dual(x).primal for x in ctx.saved_tensors]
             terms = [
-                Contraction.apply(job, *(tangent if m == n else x for m, x in enumerate(tensors)))  # type: ignore[no-untyped-call]
+                NetworkFunction.apply(job, *(tangent if m == n else x for m, x in enumerate(tensors)))  # type: ignore[no-untyped-call]
                 for n, tangent in enumerate(tangents)
                 if tangent is not None
             ]
             return reduce(torch.add, terms)
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], job: Job, *tensors: torch.Tensor) -> tuple[torch.Tensor, int]:
+    def vmap(info: Any, in_dims: tuple[Any, ...], job: NetworkJob, *tensors: torch.Tensor) -> tuple[torch.Tensor, int]:
         if job.ready is not None:
             raise OperandError("a sparse result has no batches: under torch.func.vmap ask for out='dense'")
         dims, count = in_dims[1:], info.batch_size
@@ -229,7 +229,7 @@ class Contraction(torch.autograd.Function):
         batch_first = [
             x if dim is None or pattern is None else x.reshape(-1) for x, dim, pattern in zip(first, dims, patterns)
         ]
-        values = Contraction.apply(job.batched(count, [dim is not None for dim in dims]), *batch_first)  # type: ignore[no-untyped-call]
+        values = NetworkFunction.apply(job.batched(count, [dim is not None for dim in dims]), *batch_first)  # type: ignore[no-untyped-call]
         return values if job.out.pattern is None else values.reshape(count, -1), 0
 
 

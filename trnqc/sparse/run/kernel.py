@@ -24,8 +24,8 @@ from trnqc.host.memory import require_memory
 from trnqc.host.threads import in_parallel, parts_of
 from trnqc.jit import NUMPY, Library, Recipe, find_compiler, library
 from trnqc.jit.compile import Compilation, c_library
-from trnqc.sparse.lower.pieces import Piece, Program
-from trnqc.sparse.lower.program import program
+from trnqc.sparse.lower.pieces import NestProgram, Piece
+from trnqc.sparse.lower.program import nest_program
 from trnqc.sparse.lower.tensors import OUT
 from trnqc.sparse.lower.workspace import FREE, STATUS, WorkspaceArrays
 from trnqc.sparse.network.nest import Format, Nest
@@ -48,7 +48,7 @@ Arguments = dict[str, Any]
 
 
 @cache
-def compiled(nest: Nest) -> Kernel:
+def compiled(nest: Nest) -> NestKernel:
     """Return the kernel of a nest, one object in a process. It is compiled, or read from the cache, at its first call.
 
     Raises
@@ -56,14 +56,14 @@ def compiled(nest: Nest) -> Kernel:
     ProgramError
         If the nest does not compute its network.
     """
-    return Kernel(program(nest, find_compiler().lanes()))
+    return NestKernel(nest_program(nest, find_compiler().lanes()))
 
 
 @dataclass(eq=False)
-class Kernel:
+class NestKernel:
     """A program that can be called; `loaded` is its library if it was compiled together with others."""
 
-    program: Program
+    program: NestProgram
     loaded: Library | None = None
     _sizes: dict[int, int] = field(default_factory=dict)
 
@@ -139,7 +139,9 @@ def _check(t: int, tensor: SparseTensor, wanted: Format, labels: Indices, shape:
 class _Call:
     """One call of a kernel: its workspaces, and the parts of the result."""
 
-    def __init__(self, kernel: Kernel, operands: Sequence[SparseTensor], arguments: Arguments, threads: int) -> None:
+    def __init__(
+        self, kernel: NestKernel, operands: Sequence[SparseTensor], arguments: Arguments, threads: int
+    ) -> None:
         self.kernel, self.operands, self.threads = kernel, operands, threads
         self.program, self.nest, self.tensors = kernel.program, kernel.program.nest, kernel.program.tensors
         self.shape = self.nest.network.shape(self.nest.formats[-1].order)

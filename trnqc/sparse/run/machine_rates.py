@@ -26,7 +26,7 @@ from trnqc.host.files import locked, write_aside
 from trnqc.host.memory import data_caches
 from trnqc.host.rates import rates_file, read_rates
 from trnqc.jit import find_compiler
-from trnqc.sparse.search.rates import Rates
+from trnqc.sparse.search.rates import WorkRates
 from trnqc.sparse.search.shipped_rates import shipped_rates
 from trnqc.version import __version__
 
@@ -56,7 +56,7 @@ _processes: list[subprocess.Popen[bytes]] = []
 
 
 @cache
-def machine_rates() -> Rates:
+def machine_rates() -> WorkRates:
     """Return the rates of this machine, see the module; the defaults without a C compiler, as then no nest can run.
 
     Raises
@@ -71,8 +71,8 @@ def machine_rates() -> Rates:
     try:
         typical, path = _typical_rates(), _kept_file()
     except CompilerError:
-        return Rates()
-    rates = read_rates(path, Rates)
+        return WorkRates()
+    rates = read_rates(path, WorkRates)
     if rates is not None and is_plausible(rates, typical):
         return rates
     if word == "wait":
@@ -82,7 +82,7 @@ def machine_rates() -> Rates:
     return typical
 
 
-def measure_and_keep(attempts: int = ATTEMPTS) -> Rates | None:
+def measure_and_keep(attempts: int = ATTEMPTS) -> WorkRates | None:
     """Measure the rates of this machine, and keep them in the user's cache directory.
 
     Returns the rates, also if another process has kept them meanwhile, or None if other programs disturbed all
@@ -92,7 +92,7 @@ def measure_and_keep(attempts: int = ATTEMPTS) -> Rates | None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with locked(path.with_suffix(".lock")):
-            kept = read_rates(path, Rates)
+            kept = read_rates(path, WorkRates)
             if kept is not None and is_plausible(kept, typical):
                 return kept
             rates = _measure(typical, attempts)
@@ -104,9 +104,9 @@ def measure_and_keep(attempts: int = ATTEMPTS) -> Rates | None:
         return _measure(typical, attempts)
 
 
-def is_plausible(rates: Rates, typical: Rates) -> bool:
+def is_plausible(rates: WorkRates, typical: WorkRates) -> bool:
     """Return whether all rates are finite, and the rates in TYPICAL within FACTOR of their typical values."""
-    numbers = [getattr(rates, field.name) for field in fields(Rates) if field.name != "source"]
+    numbers = [getattr(rates, field.name) for field in fields(WorkRates) if field.name != "source"]
     if not all(isinstance(x, (int, float)) and math.isfinite(x) and x >= 0 for x in numbers):
         return False
     return all(
@@ -121,7 +121,7 @@ def main() -> None:
     measure_and_keep()
 
 
-def _measure(typical: Rates, attempts: int) -> Rates | None:
+def _measure(typical: WorkRates, attempts: int) -> WorkRates | None:
     from trnqc.sparse.run.measured_rates import measured_rates
 
     for attempt in range(attempts):
@@ -132,7 +132,7 @@ def _measure(typical: Rates, attempts: int) -> Rates | None:
     return None
 
 
-def _typical_rates() -> Rates:
+def _typical_rates() -> WorkRates:
     """Return the shipped rates for the vectors of this machine, with the sizes of its caches."""
     rates, caches = shipped_rates(find_compiler().vector_bytes), data_caches()
     second = USABLE * caches["L2"] if "L2" in caches else rates.second_cache

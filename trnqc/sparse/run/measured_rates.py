@@ -18,21 +18,21 @@ import numpy as np
 
 from trnqc.host.blas import blas_threads
 from trnqc.jit import Recipe, find_compiler, library
-from trnqc.sparse.lower.program import program
+from trnqc.sparse.lower.program import nest_program
 from trnqc.sparse.network.network import network
 from trnqc.sparse.network.tree import Tree
 from trnqc.sparse.run.dense import by_matrices, multiply_adds
-from trnqc.sparse.run.kernel import Kernel
+from trnqc.sparse.run.kernel import NestKernel
 from trnqc.sparse.run.probes import Probe, empty_probe, probes
-from trnqc.sparse.search.cost import Model
+from trnqc.sparse.search.cost import CostModel
 from trnqc.sparse.search.estimate import estimate
-from trnqc.sparse.search.rates import Rates
+from trnqc.sparse.search.rates import WorkRates
 from trnqc.sparse.search.statistics import Statistics
 
-# Fields of `Rates` that are not fitted: texts, sizes, and the rate of matrix products, which is measured directly.
+# Fields of `WorkRates` that are not fitted: texts, sizes, and the rate of matrix products, which is measured directly.
 NOT_FITTED = ("source", "matrix_product", "first_cache", "second_cache")
 # Rates that are fitted to the times of the probes.
-FITTED = tuple(field.name for field in fields(Rates) if field.name not in NOT_FITTED)
+FITTED = tuple(field.name for field in fields(WorkRates) if field.name not in NOT_FITTED)
 # Weight of the defaults' proportions relative to one probe: they decide only what the probes do not.
 STEADINESS = 0.2
 # Least-squares solutions of the fit, each with the weights of the one before.
@@ -46,7 +46,7 @@ DISTURBED = 0.1
 PAIRS: Tree = ((0, 1), 2)
 
 
-def measured_rates(known: Rates) -> Rates | None:
+def measured_rates(known: WorkRates) -> WorkRates | None:
     """Measure the rates of this machine, in about a second of CPU time, a third of it in the compiler.
 
     `known` has the sizes of this machine's caches. Returns None if something disturbed the measurement, see DISTURBED.
@@ -86,7 +86,7 @@ def fitted(work: np.ndarray, seconds: np.ndarray) -> dict[str, float]:
     """
     from scipy.optimize import nnls
 
-    defaults = np.array([getattr(Rates(), name) for name in FITTED])
+    defaults = np.array([getattr(WorkRates(), name) for name in FITTED])
     count = len(defaults)
     terms = np.hstack([work * defaults, np.zeros((len(seconds), 1))])
     steady = STEADINESS * np.hstack([np.eye(count), -np.ones((count, 1))])
@@ -98,27 +98,27 @@ def fitted(work: np.ndarray, seconds: np.ndarray) -> dict[str, float]:
     return dict(zip(FITTED, (defaults * factors[:count]).tolist()))
 
 
-def _work(probe: Probe, known: Rates) -> list[float]:
+def _work(probe: Probe, known: WorkRates) -> list[float]:
     """Return the amount of work of every fitted kind that the cost model counts in a probe."""
     statistics = Statistics(probe.nest.network, probe.operands)
     amounts = []
     for one in FITTED:
         rates: dict[str, Any] = {name: float(name == one) for name in FITTED}
-        amounts.append(estimate(probe.nest, Model(statistics, replace(known, **rates))).seconds)
+        amounts.append(estimate(probe.nest, CostModel(statistics, replace(known, **rates))).seconds)
     return amounts
 
 
 def _compiled(probes: Sequence[Probe]) -> list[Callable[[], object]]:
     """Return a call of each probe. They are compiled together, and equal functions only once."""
     lanes = find_compiler().lanes()
-    programs = [program(probe.nest, lanes) for probe in probes]
+    programs = [nest_program(probe.nest, lanes) for probe in probes]
     functions = dict.fromkeys(piece.function for each in programs for piece in each.pieces)
     named = {function: replace(function, name=f"probe{n}") for n, function in enumerate(functions)}
     loaded = library(Recipe.of(*named.values(), name="rates"))
 
     def call(n: int) -> Callable[[], object]:
         pieces = tuple(replace(piece, function=named[piece.function]) for piece in programs[n].pieces)
-        kernel = Kernel(replace(programs[n], pieces=pieces), loaded)
+        kernel = NestKernel(replace(programs[n], pieces=pieces), loaded)
         return lambda: kernel(probes[n].operands)
 
     return [call(n) for n in range(len(probes))]

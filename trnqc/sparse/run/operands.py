@@ -19,11 +19,11 @@ from trnqc.sparse.network.network import Indices, Network
 from trnqc.sparse.tensors.storage import SparseTensor
 
 
-class Operands:
+class NetworkOperands:
     """The tensors of one network, in the order of its operands, and their packed copies.
 
     Raises OperandError for other shapes. Copies are kept as long as their tensor is alive. After an array was changed
-    in place, new Operands are needed. The copies were packed in `seconds` and take `bytes`.
+    in place, new NetworkOperands are needed. The copies were packed in `seconds` and take `bytes`.
     """
 
     def __init__(self, network: Network, tensors: Sequence[SparseTensor]) -> None:
@@ -40,9 +40,9 @@ class Operands:
         self.bytes = 0
         self._kept: WeakKeyDictionary[SparseTensor, dict[Any, SparseTensor]] = WeakKeyDictionary()
 
-    def exchanged(self, tensors: Sequence[SparseTensor]) -> Operands:
+    def exchanged(self, tensors: Sequence[SparseTensor]) -> NetworkOperands:
         """Return operands of the same network with other tensors. Both share the copies that they keep."""
-        other = Operands(self.network, tensors)
+        other = NetworkOperands(self.network, tensors)
         other._kept = self._kept
         return other
 

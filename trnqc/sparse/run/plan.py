@@ -21,10 +21,10 @@ from trnqc.sparse.network.notation import layouts, listing, notation
 from trnqc.sparse.network.tree import Tree
 from trnqc.sparse.run.coordinates import by_coordinates, say_no_compiler
 from trnqc.sparse.run.dense import by_matrices
-from trnqc.sparse.run.kernel import Kernel, compiled
-from trnqc.sparse.run.operands import Operands, packed, same
+from trnqc.sparse.run.kernel import NestKernel, compiled
+from trnqc.sparse.run.operands import NetworkOperands, packed, same
 from trnqc.sparse.search.estimate import Estimate
-from trnqc.sparse.search.named_nests import Step
+from trnqc.sparse.search.named_nests import NestStep
 from trnqc.sparse.tensors.convert import as_tensor
 from trnqc.sparse.tensors.storage import FLOAT64, SparseTensor, floating, rounded
 
@@ -64,9 +64,9 @@ class Plan:
     network: Network
     form: str
     tree: Tree
-    steps: tuple[Step, ...]
+    steps: tuple[NestStep, ...]
     dense: bool
-    operands: Operands
+    operands: NetworkOperands
     estimate: Estimate | None = None
     notes: tuple[str, ...] = ()
     arguments: tuple[Any, ...] = ()
@@ -120,7 +120,7 @@ class Plan:
         packed = self.exchanged(arguments) if operands else self.operands
         return _typed(self.computed(packed, threads), result_type(arguments))
 
-    def computed(self, operands: Operands, threads: int) -> SparseTensor | np.ndarray:
+    def computed(self, operands: NetworkOperands, threads: int) -> SparseTensor | np.ndarray:
         """Compute the result in float64: an array if `dense`, else a sparse tensor."""
         reason = lacks_compiler() if self.steps else ""
         if reason:
@@ -135,7 +135,7 @@ class Plan:
         tensor = as_tensor(result)
         return tensor if tensor.ndim == 0 or "compressed" in tensor.kinds else _compressed(tensor)
 
-    def _nests(self, operands: Operands, threads: int) -> SparseTensor | np.ndarray:
+    def _nests(self, operands: NetworkOperands, threads: int) -> SparseTensor | np.ndarray:
         results: list[SparseTensor | np.ndarray] = list(operands.tensors)
         for step, kernel in zip(self.steps, self.kernels()):
             inputs = [
@@ -147,7 +147,7 @@ class Plan:
             results.append(kernel(inputs, threads))
         return results[-1]
 
-    def exchanged(self, operands: Sequence[Any]) -> Operands:
+    def exchanged(self, operands: Sequence[Any]) -> NetworkOperands:
         """Return other operands in the place of the plan's. Raises OperandError."""
         if same(operands) != self.network.same:
             raise OperandError(
@@ -156,7 +156,7 @@ class Plan:
             )
         return self.operands.exchanged(tensors(operands))
 
-    def _matrices(self, operands: Operands, threads: int) -> np.ndarray:
+    def _matrices(self, operands: NetworkOperands, threads: int) -> np.ndarray:
         arrays = []
         for t, labels in enumerate(self.network.inputs):
             kinds: list[Kind] = ["dense"] * len(labels)
@@ -166,7 +166,7 @@ class Plan:
         with blas_threads(threads):
             return by_matrices(self.network, self.tree, arrays)
 
-    def kernels(self) -> list[Kernel]:
+    def kernels(self) -> list[NestKernel]:
         """Return the kernels of all steps, which are compiled, or read from the user's cache, at their first call."""
         return [compiled(step.nest) for step in self.steps]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from trnqc.sparse.network.loops import LARGEST_LISTED, LARGEST_NUMBER, in_order
 from trnqc.sparse.network.nest import Format, Kind
 from trnqc.sparse.network.network import Indices
-from trnqc.sparse.search.rates import Rates
+from trnqc.sparse.search.rates import WorkRates
 from trnqc.sparse.search.statistics import Pattern, Statistics, product
 
 # Bytes of a cache line.
@@ -63,10 +63,10 @@ class Enclosing:
     depths: tuple[tuple[Access, int], ...] = ()
 
 
-class Model:
+class CostModel:
     """Costs of the loops of one network, from its statistics and the rates of a machine."""
 
-    def __init__(self, statistics: Statistics, rates: Rates) -> None:
+    def __init__(self, statistics: Statistics, rates: WorkRates) -> None:
         self.statistics = statistics
         self.extents = statistics.extents
         self.rates = rates

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from trnqc.sparse.network.loops import scattered
 from trnqc.sparse.network.nest import Format, Kind, Nest
 from trnqc.sparse.network.network import Indices
-from trnqc.sparse.search.cost import Access, Enclosing, Model
+from trnqc.sparse.search.cost import Access, CostModel, Enclosing
 from trnqc.sparse.search.statistics import product
 
 
@@ -27,7 +27,7 @@ class Estimate:
         return f"{self.seconds * 1e3:.3g} ms, {self.work:.3g} multiply-adds, workspaces {self.bytes} B"
 
 
-def estimate(nest: Nest, model: Model) -> Estimate:
+def estimate(nest: Nest, model: CostModel) -> Estimate:
     """Return the cost of a nest with formats and workspaces."""
     walk = Walk(nest, model)
     seconds, work = walk.shared_seconds + model.result_seconds(*walk.result), 0.0
@@ -47,7 +47,7 @@ class Walk:
     includes clearing workspaces in shared loops.
     """
 
-    def __init__(self, nest: Nest, model: Model) -> None:
+    def __init__(self, nest: Nest, model: CostModel) -> None:
         self.nest, self.model = nest, model
         self.count = len(nest.network.inputs)
         self.leaves: list[tuple[int, ...]] = [(t,) for t in range(self.count)]

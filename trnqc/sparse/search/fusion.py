@@ -25,7 +25,7 @@ STEPS_PER_SECOND = 4_000_000
 
 
 @dataclass(frozen=True)
-class Fusion:
+class LoopFusion:
     """The loops that contractions, run in this sequence, share with their readers, outermost first.
 
     `order` is the largest number of indices of a workspace.
@@ -96,7 +96,7 @@ class Fusions:
                     both = [*escape, z3.Not(self._fused[maker, y])]
                     self._solver.add(z3.Or([*both, before[k][y, x], before[maker][x, y]]))
 
-    def smallest_first(self, limit: int, seconds: float) -> Iterator[Fusion]:
+    def smallest_first(self, limit: int, seconds: float) -> Iterator[LoopFusion]:
         """Yield at most `limit` different fusions by increasing order; fewer if `seconds` do not suffice."""
         self._solver.set("rlimit", int(seconds * STEPS_PER_SECOND))
         most = max((len(self.contractions[k].kept) for k in self.makers), default=0)
@@ -116,7 +116,7 @@ class Fusions:
             self._solver.pop()
             self._solver.add(excluded)
 
-    def _read(self, order: int) -> tuple[Fusion, Any]:
+    def _read(self, order: int) -> tuple[LoopFusion, Any]:
         """Return the solver's model as a fusion, and the clause that excludes all models of this fusion."""
         z3, model = self._z3, self._solver.model()
         differences = [z3.BoolVal(False, ctx=self._context)]
@@ -135,4 +135,4 @@ class Fusions:
             fused.append(tuple(inside))
         numbers = range(len(self.contractions))
         sequence = sorted(numbers, key=lambda k: sum(holds(self._sequence[j, k]) for j in numbers if j != k))
-        return Fusion(order, tuple(sequence), tuple(fused)), z3.Or(differences)
+        return LoopFusion(order, tuple(sequence), tuple(fused)), z3.Or(differences)

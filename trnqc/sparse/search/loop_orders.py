@@ -13,10 +13,10 @@ from trnqc.sparse.network.loops import scattered
 from trnqc.sparse.network.nest import Assignment, Nest
 from trnqc.sparse.network.network import Indices
 from trnqc.sparse.network.tree import Tree, contractions
-from trnqc.sparse.search.cost import Access, Enclosing, Model
+from trnqc.sparse.search.cost import Access, CostModel, Enclosing
 from trnqc.sparse.search.estimate import Walk, over_list
 from trnqc.sparse.search.formats import Choices, Formats, sharing
-from trnqc.sparse.search.fusion import Fusion, Fusions
+from trnqc.sparse.search.fusion import Fusions, LoopFusion
 
 # Number of loops of an assignment up to which all orders are tried.
 EVERY_ORDER = 5
@@ -39,7 +39,7 @@ class Nests:
         Storage of result and workspaces.
     """
 
-    def __init__(self, model: Model, formats: Formats, tree: Tree, choices: Choices) -> None:
+    def __init__(self, model: CostModel, formats: Formats, tree: Tree, choices: Choices) -> None:
         self.model, self.formats, self.network = model, formats, formats.network
         self.count = len(self.network.inputs)
         self.nodes = contractions(self.network, tree)
@@ -49,7 +49,7 @@ class Nests:
         self._compressed: dict[frozenset[int], frozenset[str]] = {}
         self._orders: dict[tuple[object, ...], tuple[Indices, ...]] = {}
 
-    def fusions(self, limit: int, seconds: float) -> Iterator[Fusion]:
+    def fusions(self, limit: int, seconds: float) -> Iterator[LoopFusion]:
         """Yield fusions by increasing order; the one without shared loops if there is one contraction or no time."""
         any_fusion = False
         if len(self.nodes) > 1:
@@ -58,15 +58,15 @@ class Nests:
                 yield fusion
         if not any_fusion:
             order = max((len(node.kept) for node in self.nodes[:-1]), default=0)
-            yield Fusion(order, tuple(range(len(self.nodes))), ((),) * (len(self.nodes) - 1))
+            yield LoopFusion(order, tuple(range(len(self.nodes))), ((),) * (len(self.nodes) - 1))
 
-    def of(self, fusion: Fusion) -> Iterator[Nest]:
+    def of(self, fusion: LoopFusion) -> Iterator[Nest]:
         """Yield the best nests of a fusion for each choice of storage."""
         nest = self._assigned(fusion)
         for choices in self.choices:
             yield from self._ordered(self.formats.lay_out(nest, choices), choices)
 
-    def _assigned(self, fusion: Fusion) -> Nest:
+    def _assigned(self, fusion: LoopFusion) -> Nest:
         """Return the assignments in sequence, each with its shared loops outermost and the others in any order."""
         numbers = {t: t for t in range(self.count)}
         numbers |= {self.count + k: self.count + at for at, k in enumerate(fusion.sequence)}
@@ -84,12 +84,12 @@ class Nests:
         )
         return Nest(self.network, tuple(assignments), shared, (), ())
 
-    def _carried(self, fusion: Fusion, k: int) -> Indices:
+    def _carried(self, fusion: LoopFusion, k: int) -> Indices:
         """Return the longest sequence of outermost loops that an intermediate requires of contraction k."""
         at = fusion.sequence.index(k)
         return max((fused for fused, first, last in self._spans(fusion) if first <= at <= last), key=len, default=())
 
-    def _spans(self, fusion: Fusion) -> Iterator[tuple[Indices, int, int]]:
+    def _spans(self, fusion: LoopFusion) -> Iterator[tuple[Indices, int, int]]:
         """Yield the fused loops of every intermediate and the positions of its maker and its reader in the sequence."""
         for maker, fused in enumerate(fusion.fused):
             reader = next(r for r, node in enumerate(self.nodes) if self.count + maker in node.operands)

@@ -23,14 +23,16 @@ LARGEST = 2**22
 
 
 @dataclass(frozen=True)
-class Step:
+class NestStep:
     """One nest of a plan, and the numbers of its operands: operands of the plan first, then the results of steps."""
 
     nest: Nest
     operands: tuple[int, ...]
 
 
-def form(name: str, network: Network, tree: Tree, full: Collection[int] = (), sparse: bool = True) -> tuple[Step, ...]:
+def form(
+    name: str, network: Network, tree: Tree, full: Collection[int] = (), sparse: bool = True
+) -> tuple[NestStep, ...]:
     """Return the steps of a form, with operands `full` stored dense; intermediates of unfused forms are always sparse.
 
     ``"nary"``: one nest over all indices, those of the result outermost, so that elements are computed in order and no
@@ -39,7 +41,7 @@ def form(name: str, network: Network, tree: Tree, full: Collection[int] = (), sp
     is summed in a workspace. Raises ExpressionError for another name.
     """
     if name == "nary":
-        return (Step(nary(network, full=full, sparse=sparse), tuple(range(len(network.inputs)))),)
+        return (NestStep(nary(network, full=full, sparse=sparse), tuple(range(len(network.inputs)))),)
     if name in NAMES:
         return unfused(network, tree, full, sparse, rows=name == "unfused-rows")
     raise ExpressionError(f"a form is one of {', '.join(NAMES)}; found {name!r}")
@@ -97,7 +99,7 @@ def fused(
     return replace(nest, workspaces=workspaces, formats=formats(nest, full, sparse)).check()
 
 
-def unfused(network: Network, tree: Tree, full: Collection[int], sparse: bool, rows: bool) -> tuple[Step, ...]:
+def unfused(network: Network, tree: Tree, full: Collection[int], sparse: bool, rows: bool) -> tuple[NestStep, ...]:
     """Return one step for each contraction, whose result is stored in the order in which the next step reads it.
 
     With `rows`, the summed loops are around the innermost index of the result (``"unfused-rows"``); see `form`.
@@ -117,7 +119,7 @@ def unfused(network: Network, tree: Tree, full: Collection[int], sparse: bool, r
         part = _part(network, node, labels, orders[k])
         dense = [place for place, t in enumerate(node.operands) if t in full]
         whole = tuple(range(len(node.operands)))
-        steps.append(Step(fused(part, whole, [loops[k]], dense, sparse or k < len(nodes) - 1), node.operands))
+        steps.append(NestStep(fused(part, whole, [loops[k]], dense, sparse or k < len(nodes) - 1), node.operands))
     return tuple(steps)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Rates:
+class WorkRates:
     """Seconds for one unit of each kind of work, on one core.
 
     The defaults were fitted to nests on one core of an AMD EPYC (Zen 4, AVX-512). They are the reference of the fit in

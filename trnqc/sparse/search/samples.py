@@ -22,7 +22,7 @@ ROWS, ELEMENTS = 2**19, 2**23
 Coordinates = dict[str, np.ndarray]
 
 
-class Stored(Protocol):
+class StoredOperand(Protocol):
     """An operand, such as a `SparseTensor`."""
 
     def to_coo(self) -> tuple[np.ndarray, np.ndarray]:
@@ -32,7 +32,7 @@ class Stored(Protocol):
 class Samples:
     """Samples of the coordinates of products of a network's operands."""
 
-    def __init__(self, network: Network, operands: Sequence[Stored]) -> None:
+    def __init__(self, network: Network, operands: Sequence[StoredOperand]) -> None:
         self._network, self._extents, self._operands = network, network.extents, operands
         self._rows: dict[int, Coordinates] = {}
 

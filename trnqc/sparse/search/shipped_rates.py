@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from trnqc.sparse.search.rates import Rates
+from trnqc.sparse.search.rates import WorkRates
 
-# Bytes of a vector -> rates of a machine with such vectors, in seconds as documented in `Rates`: medians of four
+# Bytes of a vector -> rates of a machine with such vectors, in seconds as documented in `WorkRates`: medians of four
 # measurements by `run.measured_rates` on one core of an Intel Xeon (Sapphire Rapids), gcc 12.2, on 2026-11-22; with
 # AVX-512, and with AVX-512 disabled (CC="gcc -mno-avx512f" OPENBLAS_CORETYPE=Haswell).
 SHIPPED = {
-    64: Rates(
+    64: WorkRates(
         source="shipped with trnqc, of an Intel Xeon (Sapphire Rapids) with AVX-512",
         dense_turn=3.8e-10,
         compressed_turn=1.14e-09,
@@ -33,7 +33,7 @@ SHIPPED = {
         far_scattered_update=1.12e-10,
         matrix_product=4.22e-11,
     ),
-    32: Rates(
+    32: WorkRates(
         source="shipped with trnqc, of an Intel Xeon (Sapphire Rapids) with AVX2",
         dense_turn=3.73e-10,
         compressed_turn=6.79e-10,
@@ -61,6 +61,6 @@ SHIPPED = {
 }
 
 
-def shipped_rates(vector_bytes: int) -> Rates:
+def shipped_rates(vector_bytes: int) -> WorkRates:
     """Return the rates of the measured machine whose vectors are closest in length to `vector_bytes`."""
     return SHIPPED[min(SHIPPED, key=lambda length: abs(length - vector_bytes))]

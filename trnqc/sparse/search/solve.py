@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from trnqc.sparse.network.nest import Nest
 from trnqc.sparse.network.network import Network
 from trnqc.sparse.network.tree import Contraction, Tree, contractions, greedy, trees
-from trnqc.sparse.search.cost import Model
+from trnqc.sparse.search.cost import CostModel
 from trnqc.sparse.search.estimate import Estimate, estimate
 from trnqc.sparse.search.formats import Choices, Formats, Out
 from trnqc.sparse.search.loop_orders import Nests, listed
-from trnqc.sparse.search.rates import Rates
+from trnqc.sparse.search.rates import WorkRates
 from trnqc.sparse.search.statistics import Counted, Statistics
 
 # Number of operands up to which all trees of pairs are tried, and up to which trees with wider nodes are tried too.
@@ -63,7 +63,7 @@ class Candidate:
 def candidates(
     network: Network,
     operands: Sequence[Counted],
-    rates: Rates,
+    rates: WorkRates,
     *,
     tree: Tree | None = None,
     out: Out = "auto",
@@ -98,7 +98,7 @@ def candidates(
     def seconds_left() -> float:
         return began + time_limit + statistics.seconds - time.thread_time()
 
-    model, formats = Model(statistics, rates), Formats(statistics)
+    model, formats = CostModel(statistics, rates), Formats(statistics)
     choices = Choices(out=out, dense_workspace=dense_workspace)
     compared: dict[Nest, Candidate] = {}
     left = FUSIONS
@@ -120,7 +120,7 @@ def candidates(
     return tuple(sorted(compared.values(), key=lambda candidate: candidate.rank))
 
 
-def _trees(statistics: Statistics, tree: Tree | None, rates: Rates) -> list[tuple[Tree, float]]:
+def _trees(statistics: Statistics, tree: Tree | None, rates: WorkRates) -> list[tuple[Tree, float]]:
     """Return trees with the seconds of their multiply-adds alone, the fastest first."""
     count = len(statistics.network.inputs)
 

@@ -19,7 +19,7 @@ from trnqc.eri.compiled import programs
 from trnqc.errors import UnsupportedError
 from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.xc.ao import AtomicOrbitals
-from trnqc.xc.blocks import Block, Blocks
+from trnqc.xc.blocks import Blocks, PointBlock
 from trnqc.xc.hessian.block_densities import ORDER, SECOND, THIRD, VARIABLES, BlockDensities, half_potentials
 from trnqc.xc.programs import point_programs
 from trnqc.xc.response import functional_of
@@ -92,7 +92,7 @@ class HessianQuadrature:
         blocks = Blocks.of(self.mol, *self.grid, self.functional.order + 2)
         total = np.zeros((self.mol.natm, self.mol.natm, 3, 3))
 
-        def one(block: Block, ao: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        def one(block: PointBlock, ao: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             atoms, starts = self._atoms_of(block)
             densities, weighted, kernel = self.evaluated(blocks, block, ao)
             by_atoms = densities.by_atoms(starts)
@@ -114,7 +114,7 @@ class HessianQuadrature:
         recipe, lanes = point_programs.weighted(), programs.lanes()
         weigh = getattr(programs.build([recipe])[recipe.name], recipe.name)
 
-        def one(block: Block, ao: np.ndarray) -> tuple[Block, np.ndarray, np.ndarray, np.ndarray]:
+        def one(block: PointBlock, ao: np.ndarray) -> tuple[PointBlock, np.ndarray, np.ndarray, np.ndarray]:
             atoms, starts = self._atoms_of(block)
             densities, weighted, kernel = self.evaluated(blocks, block, ao)
             by_atoms = np.einsum("svtug,axtug->saxvg", kernel, densities.by_atoms(starts), optimize=True)
@@ -135,11 +135,13 @@ class HessianQuadrature:
             total[:, atom, :, :, begin:end] -= rows[:, :, begin:end].swapaxes(2, 3)
         return total
 
-    def _atoms_of(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+    def _atoms_of(self, block: PointBlock) -> tuple[np.ndarray, np.ndarray]:
         """Return the atoms of a block's functions, and the first function of each."""
         return np.unique(self._atoms[block.functions], return_index=True)
 
-    def evaluated(self, blocks: Blocks, block: Block, ao: np.ndarray) -> tuple[BlockDensities, np.ndarray, np.ndarray]:
+    def evaluated(
+        self, blocks: Blocks, block: PointBlock, ao: np.ndarray
+    ) -> tuple[BlockDensities, np.ndarray, np.ndarray]:
         """Return the densities of a block, and the first and second derivatives of the energy times the weights."""
         own = self.dms[:, block.functions[:, None], block.functions]
         densities = BlockDensities(ao, own, self.functional.variables)
@@ -147,14 +149,14 @@ class HessianQuadrature:
         weights = blocks.weights[block.span]
         return densities, v * weights, f * weights
 
-    def over(self, aos: AtomicOrbitals, one: Callable[[Block, np.ndarray], T]) -> Iterator[T]:
+    def over(self, aos: AtomicOrbitals, one: Callable[[PointBlock, np.ndarray], T]) -> Iterator[T]:
         """Yield one(block, its AO values) for every block with functions, computed on threads, in order.
 
         Few results wait at any time.
         """
         local = threading.local()
 
-        def run(block: Block) -> T:
+        def run(block: PointBlock) -> T:
             if not hasattr(local, "buffer"):
                 local.buffer = aos.buffer()
             return one(block, aos(block, local.buffer))

@@ -14,7 +14,7 @@ import numpy as np
 
 from trnqc.eri.compiled import programs
 from trnqc.xc.ao import AtomicOrbitals
-from trnqc.xc.blocks import Block, Blocks
+from trnqc.xc.blocks import Blocks, PointBlock
 from trnqc.xc.hessian.block_densities import VARIABLES
 from trnqc.xc.hessian.quadrature import HessianQuadrature
 from trnqc.xc.programs import point_programs
@@ -54,7 +54,7 @@ class PotentialResponse:
         """
         totals = [np.zeros(u.shape) for u in changes]
 
-        def one(block: Block, ao: np.ndarray) -> tuple[Block, list[np.ndarray]]:
+        def one(block: PointBlock, ao: np.ndarray) -> tuple[PointBlock, list[np.ndarray]]:
             orbitals = [np.matmul(c[block.functions].T, ao) for c in self.occupied]
             own = [u[:, block.functions] for u in changes]
             step = max(1, TOGETHER // (ao.shape[1] * block.points))

@@ -65,7 +65,7 @@ def parameters(dtype: str) -> tuple[Value | Array, ...]:
     )
 
 
-def program(cls: ShellClass, order: int, dtype: str = "f64") -> Recipe:
+def ao_program(cls: ShellClass, order: int, dtype: str = "f64") -> Recipe:
     """Return the recipe of a class for derivatives up to an order; its groups are the tasks."""
     name = f"ao_{'cartesian' if cls.cartesian else 'spherical'}_{cls.l}_{order}_{dtype}"
     signature = Signature.declared(name, parameters(dtype), ("ao",))

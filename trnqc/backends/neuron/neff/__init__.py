@@ -1,6 +1,6 @@
 """Our compiled programs (NEFF files) in the vendor's caches: list them, compile them in advance, and remove them.
 
-    kernel, shape        --programs.program------->  Program and its key     source, target, tiles, versions, flags
+    kernel, shape        --programs.neff_program-->  NeffProgram, its key     source, target, tiles, versions, flags
     environment          --caches.vendor_caches--->  the vendor's caches     PyTorch/XLA and native torch
     a cache              --caches.entries--------->  its entries             compiled or unfinished, size, age
     a program            --warming.warm----------->  private caches          on a device, or by the compiler alone

@@ -51,7 +51,7 @@ class VendorCache:
 
 
 @dataclass(frozen=True)
-class Entry:
+class CachedGraph:
     """One compiled graph.
 
     Attributes
@@ -113,7 +113,7 @@ def _native(environment: Mapping[str, str]) -> VendorCache:
     return VendorCache("native", NATIVE_ROOT, "the vendor's default")
 
 
-def entries(cache: VendorCache) -> list[Entry]:
+def entries(cache: VendorCache) -> list[CachedGraph]:
     """All entries of a cache in the order of their paths. Empty if it does not exist, is remote or cannot be read."""
     root = Path(cache.root).absolute()
     if cache.remote or not root.is_dir():
@@ -141,7 +141,7 @@ def redirected(environment: Mapping[str, str], place: Path) -> dict[str, str]:
     return native | {"NEURON_COMPILE_CACHE_URL": str(place / "xla"), "NEURON_CC_FLAGS": shlex.join(flags)}
 
 
-def _entry(path: Path) -> Entry | None:
+def _entry(path: Path) -> CachedGraph | None:
     """The entry at a path, or None if another process has just removed it."""
     try:
         files = [path] if path.is_file() else [p for p in path.iterdir() if p.is_file()]
@@ -155,4 +155,4 @@ def _entry(path: Path) -> Entry | None:
     except OSError:
         return None
     compiler = path.parent.name.removeprefix("neuronxcc-") if path.is_dir() else ""
-    return Entry(path, compiler, "locked" if locked else state, sum(sizes), modified, has_kernel)
+    return CachedGraph(path, compiler, "locked" if locked else state, sum(sizes), modified, has_kernel)

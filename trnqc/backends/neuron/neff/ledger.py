@@ -21,8 +21,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from nki_kernels.descriptors import kernels
-from trnqc.backends.neuron.neff.caches import Entry, VendorCache, entries, vendor_caches
-from trnqc.backends.neuron.neff.programs import Program
+from trnqc.backends.neuron.neff.caches import CachedGraph, VendorCache, entries, vendor_caches
+from trnqc.backends.neuron.neff.programs import NeffProgram
 from trnqc.host.files import cache_directory, locked, write_aside
 from trnqc.tuning.sources import kernel_hash
 
@@ -34,7 +34,7 @@ SCHEMA = "trnqc.neff/2"
 class Claim:
     """An entry that a program has produced, and the digests of its files by name."""
 
-    program: Program
+    program: NeffProgram
     path: Path
     files: dict[str, str]
 
@@ -44,7 +44,7 @@ def directory() -> Path:
     return cache_directory() / "neff"
 
 
-def claim(program: Program, place: Path) -> list[Path]:
+def claim(program: NeffProgram, place: Path) -> list[Path]:
     """Place what was compiled into private caches in the vendor's caches, and claim it for a program.
 
     Parameters
@@ -71,7 +71,7 @@ def claim(program: Program, place: Path) -> list[Path]:
     return new
 
 
-def _published(place: Path) -> Iterator[tuple[Entry, Path]]:
+def _published(place: Path) -> Iterator[tuple[CachedGraph, Path]]:
     """Place compiled entries of private caches in the shared ones, and yield those that were not there, with paths."""
     for cache in vendor_caches():
         own = place.absolute() / cache.kind
@@ -130,7 +130,7 @@ def _read(path: Path) -> list[Claim]:
         body = json.loads(path.read_text(encoding="utf-8"))
         if body["schema"] != SCHEMA:
             return []
-        owner = Program(**body["program"])
+        owner = NeffProgram(**body["program"])
         return [Claim(owner, Path(e["path"]), dict(e["files"])) for e in body["entries"]]
     except FileNotFoundError:
         return []
@@ -139,7 +139,7 @@ def _read(path: Path) -> list[Claim]:
         return []
 
 
-def owners() -> dict[Path, Program]:
+def owners() -> dict[Path, NeffProgram]:
     """The program of each entry that is ours and has not changed."""
     claims = (claim for path in sorted(directory().glob("*.json")) for claim in _read(path))
     return {claim.path: claim.program for claim in claims if _unchanged(claim)}
@@ -185,7 +185,7 @@ def clear(kernel: str = "", stale_only: bool = False) -> list[tuple[Claim, str]]
     return outcomes
 
 
-def _stale(program: Program) -> bool:
+def _stale(program: NeffProgram) -> bool:
     kernel = kernels().get(program.kernel)
     return kernel is None or kernel_hash(kernel) != program.source
 

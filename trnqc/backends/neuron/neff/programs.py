@@ -14,7 +14,7 @@ from trnqc.tuning.sources import kernel_hash
 
 
 @dataclass(frozen=True)
-class Program:
+class NeffProgram:
     """A kernel with everything on which its compilation depends.
 
     Attributes
@@ -50,7 +50,7 @@ class Program:
         return f"{self.kernel} {shape}, {self.precision}, {self.target}: {tiles}"
 
 
-def program(kernel: str, shape: Values, precision: str, target: str) -> Program:
+def neff_program(kernel: str, shape: Values, precision: str, target: str) -> NeffProgram:
     """The program that a launch compiles for a kernel, its extents by name, a precision and a generation of the chip.
 
     Raises
@@ -60,4 +60,4 @@ def program(kernel: str, shape: Values, precision: str, target: str) -> Program:
     """
     descriptor, depends = check(kernel, shape, precision, target), device_identity()
     constants = dict(choose(kernel, shape, precision, target, depends).constants)
-    return Program(kernel, kernel_hash(descriptor), target, precision, dict(shape), constants, depends)
+    return NeffProgram(kernel, kernel_hash(descriptor), target, precision, dict(shape), constants, depends)

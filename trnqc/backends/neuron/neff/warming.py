@@ -26,7 +26,7 @@ from trnqc.backends.neuron import packages
 from trnqc.backends.neuron.device import open_device
 from trnqc.backends.neuron.neff import ledger
 from trnqc.backends.neuron.neff.caches import option, redirected
-from trnqc.backends.neuron.neff.programs import Program
+from trnqc.backends.neuron.neff.programs import NeffProgram
 from trnqc.backends.nki.launch import launch as launch_kernel
 from trnqc.backends.nki.vendor import synchronize
 from trnqc.errors import CompilerError
@@ -38,7 +38,7 @@ TIMEOUT = 3600.0
 """The time limit in seconds of each command of the tool."""
 
 
-def warm(program: Program) -> list[Path]:
+def warm(program: NeffProgram) -> list[Path]:
     """Compile a program into the vendor's caches.
 
     Returns
@@ -72,7 +72,7 @@ def warm(program: Program) -> list[Path]:
         return ledger.claim(program, Path(place))
 
 
-def _no_compiler(program: Program, devices: tuple[str, ...]) -> str:
+def _no_compiler(program: NeffProgram, devices: tuple[str, ...]) -> str:
     machine = f"its devices are {chip_target() or machine_target()}" if devices else "it has no /dev/neuron* device"
     return (
         f"{program.words()} cannot be compiled on this machine: {machine}, and the vendor's {TOOL} is not on PATH. "
@@ -80,7 +80,7 @@ def _no_compiler(program: Program, devices: tuple[str, ...]) -> str:
     )
 
 
-def _require_target(program: Program) -> None:
+def _require_target(program: NeffProgram) -> None:
     """Refuse flags under which the compiler would not compile for the target, or a launch would not find the result."""
     flags = os.environ.get("NEURON_CC_FLAGS", "")
     named, _ = option(flags, "target")
@@ -107,7 +107,7 @@ def _run(command: list[str], environment: Mapping[str, str]) -> None:
         raise CompilerError(f"`{name}` ended with status {process.returncode}:\n{last}")
 
 
-def launch(program: Program) -> None:
+def launch(program: NeffProgram) -> None:
     """Launch the program once on zeros, on the device of this machine or for the graph that the tool collects."""
     device, kernel = open_device(), kernels()[program.kernel]
     zeros = kernel.example(program.shape, program.precision, program.constants, device.cores, np.zeros)
@@ -117,4 +117,4 @@ def launch(program: Program) -> None:
 
 
 if __name__ == "__main__":
-    launch(Program(**json.loads(sys.argv[1])))
+    launch(NeffProgram(**json.loads(sys.argv[1])))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trnqc.cg.cpu.modes import uuu, uvv, uvw
-from trnqc.cg.cpu.target import Target
+from trnqc.cg.cpu.target import ProductTarget
 from trnqc.cg.cpu.vectors import index
 from trnqc.cg.problem.modes import MODES
 from trnqc.cg.programs.directions import Direction
@@ -21,15 +21,15 @@ from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
 
 
-def any_in(target: Target) -> bool:
+def any_in(target: ProductTarget) -> bool:
     """Whether a problem has paths of other modes than uvu."""
     return bool(target.paths(*MODES.keys() - {"uvu"}))
 
 
-def call(b: Builder, target: Target, direction: Direction, rows: Mapping[str, st.View]) -> None:
+def call(b: Builder, target: ProductTarget, direction: Direction, rows: Mapping[str, st.View]) -> None:
     """Call the functions of an edge's paths of other modes than uvu, which add to z, gx and gy in memory."""
     if target.paths("uvw"):
-        b.call(uvw.function(uvw.Edges(target), direction.of_edge), index(1), *rows.values())
+        b.call(uvw.function(uvw.EdgeGroup(target), direction.of_edge), index(1), *rows.values())
     for group in uuu.groups(target):
         b.call(uuu.function(group, direction.of_edge), *rows.values())
     for path in target.paths("uvv", "uvuv"):

@@ -11,7 +11,7 @@ from functools import cache
 
 from trnqc.cg.cpu.vectors import vectors
 from trnqc.cg.problem.coefficients import sparse
-from trnqc.cg.programs.coupling import Coupling, Degrees, contracted, coupled
+from trnqc.cg.programs.coupling import CouplingMatrix, Degrees, contracted, coupled
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
@@ -63,10 +63,10 @@ def gradients(degrees: Degrees, dtype: str) -> st.Function:
     return b.function(f"product_gradients_{'_'.join(map(str, degrees))}", (pw, *SIZES, y, x, h, gx, gy))
 
 
-def _coupling(b: Builder, degrees: Degrees, pw: Value, y: Array, v: Value) -> Coupling:
+def _coupling(b: Builder, degrees: Degrees, pw: Value, y: Array, v: Value) -> CouplingMatrix:
     """Form A from channel v of y as variables."""
     ys = {j: b.let("y", pw * y[v * APART + STEP * j]) for j in range(2 * degrees[1] + 1)}
-    return Coupling({ik: (b.let("a", value), 1) for ik, value in coupled(degrees, ys).items()}, y.dtype)
+    return CouplingMatrix({ik: (b.let("a", value), 1) for ik, value in coupled(degrees, ys).items()}, y.dtype)
 
 
 def _components(b: Builder, array: Array, numbers: Iterable[int], place: Value, step: Value | int) -> dict[int, Value]:

@@ -12,9 +12,9 @@ from trnqc.cg.cpu.modes import elementwise
 from trnqc.cg.cpu.modes.combining import Combination
 from trnqc.cg.cpu.modes.elementwise import Planes, planes_of
 from trnqc.cg.cpu.slots import Channels
-from trnqc.cg.cpu.target import Target
+from trnqc.cg.cpu.target import ProductTarget
 from trnqc.cg.cpu.vectors import declare_shared, index, memory, vectors
-from trnqc.cg.problem.instructions import Instruction
+from trnqc.cg.problem.instructions import PathInstruction
 from trnqc.cg.problem.modes import MODES
 from trnqc.cg.programs import composed
 from trnqc.cg.programs.directions import Direction
@@ -24,11 +24,11 @@ from trnqc.gen.build import Builder
 
 
 @dataclass(frozen=True)
-class Group:
+class PathGroup:
     """Paths that read the same pairs of channels of the same slots of x and y."""
 
-    target: Target
-    paths: tuple[Instruction, ...]
+    target: ProductTarget
+    paths: tuple[PathInstruction, ...]
 
     def _number(self, operand: str) -> int:
         """Return the number of the slot of x or y."""
@@ -57,21 +57,21 @@ class Group:
         """Return the slot of x or y in memory."""
         return st.view(rows[operand][self.target.problem.irreps_of(operand).slices[self._number(operand)].start])
 
-    def combination(self, path: Instruction) -> Combination:
+    def combination(self, path: PathInstruction) -> Combination:
         channels = self.target.channels(self.target.problem.irreps_out[path.i_out])
         mixes = MODES[path.connection_mode].result == "w"
         return Combination(mixes, path.has_weight, self.target.problem.shared_weights, self.pairs, channels)
 
 
-def groups(target: Target) -> Iterator[Group]:
+def groups(target: ProductTarget) -> Iterator[PathGroup]:
     """Yield the groups of a problem."""
-    paths: dict[tuple[int, int, str], list[Instruction]] = {}
+    paths: dict[tuple[int, int, str], list[PathInstruction]] = {}
     for path in target.paths("uuu", "uuw", "uvu<v", "u<vw"):
         paths.setdefault((path.i_in1, path.i_in2, MODES[path.connection_mode].pairs), []).append(path)
-    return (Group(target, tuple(group)) for group in paths.values())
+    return (PathGroup(target, tuple(group)) for group in paths.values())
 
 
-def function(group: Group, direction: Direction) -> st.Function:
+def function(group: PathGroup, direction: Direction) -> st.Function:
     """Return the function of the paths of a group for one edge.
 
     It adds to the output, gx and gy in memory. It writes gw, or adds to it if edges share weights.
@@ -101,8 +101,8 @@ class _Path:
     """The steps of `composed` for one path."""
 
     b: Builder
-    group: Group
-    path: Instruction
+    group: PathGroup
+    path: PathInstruction
     combination: Combination
     direction: Direction
     rows: dict[str, Array]
@@ -152,7 +152,7 @@ class _Path:
         return st.view(self.rows[name][self.group.target.problem.slices3[self.path.i_out].start])
 
 
-def _load(b: Builder, group: Group, name: str, rows: dict[str, Array]) -> Array:
+def _load(b: Builder, group: PathGroup, name: str, rows: dict[str, Array]) -> Array:
     """Load the channels of x or y that are multiplied into planes."""
     channels, dtype = group.channels(name), group.target.dtype
     to = declare_shared(b, f"{name}s", group.planes(name).size, dtype)
@@ -163,7 +163,7 @@ def _load(b: Builder, group: Group, name: str, rows: dict[str, Array]) -> Array:
     return to
 
 
-def _add(b: Builder, group: Group, name: str, gradient: Array, rows: dict[str, Array]) -> None:
+def _add(b: Builder, group: PathGroup, name: str, gradient: Array, rows: dict[str, Array]) -> None:
     """Add the gradient of the channels that are multiplied to gx or gy in memory."""
     channels = group.channels(name)
     slot = gradient

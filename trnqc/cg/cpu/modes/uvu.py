@@ -12,18 +12,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache, partial
 
-from trnqc.cg.cpu.target import Shape
+from trnqc.cg.cpu.target import PathShape
 from trnqc.cg.cpu.vectors import ZERO, load_vector, memory, store_vector, vectors
-from trnqc.cg.programs.coupling import Coupling, contracted, coupled
+from trnqc.cg.programs.coupling import CouplingMatrix, contracted, coupled
 from trnqc.cg.programs.directions import Direction
-from trnqc.cg.programs.uvu import Channel, Update
+from trnqc.cg.programs.uvu import Update, UvuChannel
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder, dot
 
 
 @cache
-def function(shape: Shape, direction: Direction, adds: bool = False) -> st.Function:
+def function(shape: PathShape, direction: Direction, adds: bool = False) -> st.Function:
     """Return the function of a path in a direction.
 
     Its parameters are the path weight and the operands that `parameters` lists.
@@ -45,7 +45,7 @@ def function(shape: Shape, direction: Direction, adds: bool = False) -> st.Funct
     return b.function(f"uvu_{direction.name}{'_add' * adds}_{shape.name}", (pw, *operands.values()))
 
 
-def parameters(shape: Shape, direction: Direction, adds: bool) -> dict[str, Array]:
+def parameters(shape: PathShape, direction: Direction, adds: bool) -> dict[str, Array]:
     """Return the operands of `function` in the order of its parameters: y, x, w, gz, output, gx, gy and gw."""
     weights = [*direction.reading("w")] * shape.weighted
     names = [*direction.reading("y"), *direction.reading("x"), *weights]
@@ -65,22 +65,22 @@ class _Writer:
     """Writes the statements of one path."""
 
     b: Builder
-    shape: Shape
+    shape: PathShape
     direction: Direction
     operands: dict[str, Array]
     pw: Value
-    couplings: dict[str, Coupling] = field(default_factory=dict)
+    couplings: dict[str, CouplingMatrix] = field(default_factory=dict)
 
-    def coupling(self, y: Array) -> Coupling:
+    def coupling(self, y: Array) -> CouplingMatrix:
         """Form A from y and store it in an array."""
         b, s = self.b, self.shape
         values = coupled(s.degrees, {j: b.let("y", y[j * s.step] * self.pw) for j in range(s.dims[1])})
         array = b.array("a", s.dtype, (max(1, len(values)),))
         for n, value in enumerate(values.values()):
             b.store(array[n], value)
-        return Coupling({pair: (array[n], 1) for n, pair in enumerate(values)}, s.dtype)
+        return CouplingMatrix({pair: (array[n], 1) for n, pair in enumerate(values)}, s.dtype)
 
-    def channel(self, block: Value, n: int, part: Iterable[int], needs_gz: bool) -> Channel:
+    def channel(self, block: Value, n: int, part: Iterable[int], needs_gz: bool) -> UvuChannel:
         """Load the operands of a block of `n` channels, with the components of x in `part`."""
         b, s = self.b, self.shape
         d1, _, d3 = s.dims
@@ -92,7 +92,7 @@ class _Writer:
         names = self.direction.reading("w") if s.weighted else ()
         first = block * (s.lanes * s.mul2)
         weights = {name: load_vector(b, self.operands[name], first, n, s.mul2) for name in names}
-        return Channel(b, self.direction, self.couplings, x, weights, d3, gz)
+        return UvuChannel(b, self.direction, self.couplings, x, weights, d3, gz)
 
     def outputs(self, block: Value, n: int, adds: bool) -> None:
         """Add one block of z to scratch, or write it to memory."""

@@ -13,10 +13,10 @@ from functools import cached_property
 
 from trnqc.cg.cpu.modes import uvu
 from trnqc.cg.cpu.slots import Channels, add, load
-from trnqc.cg.cpu.target import Shape, Target
+from trnqc.cg.cpu.target import PathShape, ProductTarget
 from trnqc.cg.cpu.vectors import clear, declare_vectors, memory
 from trnqc.cg.problem.coefficients import clebsch_gordan
-from trnqc.cg.problem.instructions import Instruction
+from trnqc.cg.problem.instructions import PathInstruction
 from trnqc.cg.problem.modes import MODES
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs.directions import Direction
@@ -31,8 +31,8 @@ U = Var("u", "i64")
 class Exchanged:
     """A path of mode uvv or uvuv as a uvu path with x and y exchanged."""
 
-    target: Target
-    path: Instruction
+    target: ProductTarget
+    path: PathInstruction
 
     @property
     def problem(self) -> TPProblem:
@@ -44,7 +44,7 @@ class Exchanged:
         return MODES[self.path.connection_mode].result == "pair"
 
     @cached_property
-    def shape(self) -> Shape:
+    def shape(self) -> PathShape:
         """The shape of the uvu path of one channel of x."""
         l1, l2, l3 = self.problem.degrees(self.path)
         mul1, mul2 = self.path.path_shape

@@ -15,10 +15,10 @@ from functools import cached_property
 
 from trnqc.cg.cpu.modes import mixing, pairs
 from trnqc.cg.cpu.modes.mixing import Mixing
-from trnqc.cg.cpu.slots import Slots, add, load
-from trnqc.cg.cpu.target import Target
+from trnqc.cg.cpu.slots import PathSlots, add, load
+from trnqc.cg.cpu.target import ProductTarget
 from trnqc.cg.cpu.vectors import ZERO, clear, declare_vectors, index, memory, shared, vectors
-from trnqc.cg.problem.instructions import Instruction
+from trnqc.cg.problem.instructions import PathInstruction
 from trnqc.cg.problem.modes import MODES
 from trnqc.cg.problem.problem import TPProblem
 from trnqc.cg.programs import composed
@@ -34,10 +34,10 @@ COUNT = Var("count", "i64")
 
 
 @dataclass(frozen=True)
-class Edges:
+class EdgeGroup:
     """The uvw paths of up to `most` edges that are computed together; `COUNT` is their actual number."""
 
-    target: Target
+    target: ProductTarget
     most: int = 1
 
     @property
@@ -45,15 +45,15 @@ class Edges:
         return self.target.problem
 
     @cached_property
-    def paths(self) -> tuple[Instruction, ...]:
+    def paths(self) -> tuple[PathInstruction, ...]:
         return self.target.paths("uvw")
 
     @cached_property
-    def slots(self) -> dict[str, Slots]:
+    def slots(self) -> dict[str, PathSlots]:
         """The slots of x that paths read and of z that they add to; in scratch [edge, block, component]."""
         return {kind: self.target.slots(kind, self.paths, self.most) for kind in "xz"}
 
-    def mixing(self, path: Instruction) -> Mixing:
+    def mixing(self, path: PathInstruction) -> Mixing:
         dim, shared_weights = self.problem.irreps_out[path.i_out].ir.dim, self.problem.shared_weights
         mul1, mul2, mul3 = path.path_shape
         return Mixing(mul1, mul2, mul3, dim, self.most, self.target.lanes, self.target.dtype, shared_weights)
@@ -68,7 +68,7 @@ class Edges:
                 yield n
 
 
-def function(edges: Edges, direction: Direction) -> st.Function:
+def function(edges: EdgeGroup, direction: Direction) -> st.Function:
     """Return the function of all uvw paths of `COUNT` edges.
 
     The rows of an operand follow one another; shared weights have one row. The function adds to the output, gx and gy.
@@ -104,7 +104,7 @@ def function(edges: Edges, direction: Direction) -> st.Function:
 
 
 def _move_slots(
-    b: Builder, edges: Edges, name: str, row: Array, scratch: Array, move: Callable[..., st.Function]
+    b: Builder, edges: EdgeGroup, name: str, row: Array, scratch: Array, move: Callable[..., st.Function]
 ) -> None:
     """Call `load` or `add` for all slots of x or z of all edges."""
     slots = edges.slots[name[-1]]
@@ -114,19 +114,19 @@ def _move_slots(
             b.call(move(slot), start, st.view(scratch[n * slot.size + slots.place[number]]))
 
 
-def computes_several(target: Target) -> bool:
+def computes_several(target: ProductTarget) -> bool:
     """Return whether `of_several_edges` computes a batch: all paths are uvw, and edges share their weights."""
     paths = target.paths("uvw")
     return target.problem.shared_weights and bool(paths) and target.paths(*MODES) == paths
 
 
-def of_several_edges(target: Target, direction: Direction, share: Value) -> st.Function:
+def of_several_edges(target: ProductTarget, direction: Direction, share: Value) -> st.Function:
     """Return the program of a batch that computes several edges together.
 
     The parameters are the operands, `share` if gw is written, and the first and last edge of a range; unlike the
     program of `batch`, this one has no group.
     """
-    problem, edges = target.problem, Edges(target, TOGETHER)
+    problem, edges = target.problem, EdgeGroup(target, TOGETHER)
     b, (begin, end) = Builder(), (Var(name, "i64") for name in ("begin", "end"))
     rows = {name: memory(name, target.dtype) for name in direction.operands}
     with b.loop("e", end, begin=begin, step=TOGETHER) as e:
@@ -147,8 +147,8 @@ class _Path:
     """The steps of `composed` for one path: operands are rows in memory, slots and products are in scratch."""
 
     b: Builder
-    edges: Edges
-    path: Instruction
+    edges: EdgeGroup
+    path: PathInstruction
     direction: Direction
     rows: dict[str, Array]
     scratch: dict[str, Array]

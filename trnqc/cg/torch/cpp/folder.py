@@ -35,7 +35,7 @@ VERSION = 2
 
 
 @dataclass(frozen=True)
-class Entry:
+class IndexedKernel:
     """A kernel of the index, with its compiled file and the five sizes of its problem, which kernels.h describes."""
 
     name: str
@@ -90,7 +90,7 @@ def write_kernels(model: nn.Module, folder: str | Path, *, dtype: str = "", trai
     return folder / LIBRARY
 
 
-def _entries(model: nn.Module, dtype: str, training: bool) -> Iterator[Entry]:
+def _entries(model: nn.Module, dtype: str, training: bool) -> Iterator[IndexedKernel]:
     for module in model.modules():
         if isinstance(module, ProductModule):
             yield from _of_product(module, dtype, training)
@@ -98,7 +98,7 @@ def _entries(model: nn.Module, dtype: str, training: bool) -> Iterator[Entry]:
             yield from _of_contraction(module.problem, dtype, training)
 
 
-def _of_product(module: ProductModule, dtype: str, training: bool) -> Iterator[Entry]:
+def _of_product(module: ProductModule, dtype: str, training: bool) -> Iterator[IndexedKernel]:
     names: Iterable[str] = ("forward", "backward", *["double_backward"] * training)
     if isinstance(module, TensorProductConv):
         names = [name + "_kahan" * module.kahan for key in names for name in CONVOLUTIONS[key]]
@@ -106,16 +106,16 @@ def _of_product(module: ProductModule, dtype: str, training: bool) -> Iterator[E
     engine = compiled_engine(problem, dtype, torch.get_num_threads())
     sizes = (*problem.dims, problem.weight_numel, int(problem.shared_weights))
     for name in names:
-        yield Entry(name, dtype, engine.build(name).path, sizes, text_of(problem))
+        yield IndexedKernel(name, dtype, engine.build(name).path, sizes, text_of(problem))
 
 
-def _of_contraction(problem: ContractionProblem, dtype: str, training: bool) -> Iterator[Entry]:
+def _of_contraction(problem: ContractionProblem, dtype: str, training: bool) -> Iterator[IndexedKernel]:
     engine = contraction_engine(problem, dtype, torch.get_num_threads())
     sizes = (*problem.dims, len(problem.terms), problem.channels, engine.lanes)
     for directions in range(1 + training):
         for kind in ("value", "gradient", *["gradients"] * training):
             name = kernel_name(kind, directions)
-            yield Entry(name, dtype, engine.build(kind, directions).path, sizes, contraction_text(problem))
+            yield IndexedKernel(name, dtype, engine.build(kind, directions).path, sizes, contraction_text(problem))
 
 
 def _dtype(model: nn.Module) -> str:

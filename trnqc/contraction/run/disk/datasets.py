@@ -10,7 +10,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from trnqc.contraction.memory.disk_passes import Pass
+from trnqc.contraction.memory.disk_passes import DiskPass
 from trnqc.contraction.run.operands import require_finite
 from trnqc.host.files import replacing
 
@@ -26,7 +26,7 @@ CACHE = 2**18
 RESULT = "result"
 
 
-class Stored:
+class StoredDataset:
     """A dataset as a function operand of a schedule. Its tiles are read straight into the arena, piece by piece."""
 
     def __init__(self, dataset: h5py.Dataset, name: str, check_finite: bool = False) -> None:
@@ -48,7 +48,7 @@ class Stored:
                 require_finite(np, target[here], self.name)
 
 
-class Sink:
+class DatasetSink:
     """A dataset as the result of a schedule."""
 
     def __init__(self, dataset: h5py.Dataset) -> None:
@@ -88,7 +88,7 @@ def allocated(path: Path, shape: tuple[int, ...], dtype: Any, chunks: tuple[int,
     return opened(path, "r+")
 
 
-def chunks_of(one: Pass, readers: Sequence[Pass]) -> tuple[int, ...] | None:
+def chunks_of(one: DiskPass, readers: Sequence[DiskPass]) -> tuple[int, ...] | None:
     """Return the blocks in which an array is both written and read; None if these are contiguous anyway."""
     tiles = tuple(min(lengths) for lengths in zip(*(x.tiles(one.target) for x in (one, *readers)), strict=True))
     first = next((axis for axis, n in enumerate(tiles) if n > 1), len(tiles))

@@ -21,9 +21,9 @@ import numpy as np
 
 from trnqc.contraction.cost.rates import machine_rates
 from trnqc.contraction.estimate import SLOW, quick_seconds
-from trnqc.contraction.memory.disk_passes import MOVE_COST, Pass, Passes, plan_passes
+from trnqc.contraction.memory.disk_passes import MOVE_COST, DiskPass, DiskPasses, plan_passes
 from trnqc.contraction.memory.schedule import ElementLimit
-from trnqc.contraction.run.disk.datasets import RESULT, Sink, Stored, allocated, chunks_of, opened
+from trnqc.contraction.run.disk.datasets import RESULT, DatasetSink, StoredDataset, allocated, chunks_of, opened
 from trnqc.contraction.run.disk.journal import Journal, fingerprint
 from trnqc.contraction.run.loop_nest import run_schedule, workspace_of
 from trnqc.contraction.run.operands import require_finite
@@ -57,7 +57,7 @@ def einsum_stored(
     if check_finite:
         for name, array in arrays.items():
             require_finite(np, array, name)
-    functions: dict[str, Any] = {name: Stored(x, name, check_finite) for name, x in datasets.items()}
+    functions: dict[str, Any] = {name: StoredDataset(x, name, check_finite) for name, x in datasets.items()}
     functions |= {name: x.astype(dtype, copy=False) for name, x in arrays.items()}
     limit = None if memory_limit is None else (memory_limit - min(HDF5, memory_limit // 2)) // dtype.itemsize
     on_disk = not (out is None or isinstance(out, np.ndarray))
@@ -98,7 +98,7 @@ def _check_out(out: Any, shape: tuple[int, ...], dtype: Any, operands: Mapping[s
         raise InputError(f"out is the dataset of operand {same[0]}, which is read while it is written: take another")
 
 
-def _warn(plan: Passes, free: Passes, memory_limit: int | None) -> None:
+def _warn(plan: DiskPasses, free: DiskPasses, memory_limit: int | None) -> None:
     """Issue a SlowPlanWarning if the passes take much longer than passes without a limit."""
     rates = machine_rates()
     taken, least = (
@@ -114,7 +114,7 @@ def _warn(plan: Passes, free: Passes, memory_limit: int | None) -> None:
         warnings.warn(message, SlowPlanWarning, stacklevel=6)
 
 
-def _on_disk(plan: Passes, functions: dict[str, Any], out: Any, dtype: Any, key: str) -> Any:
+def _on_disk(plan: DiskPasses, functions: dict[str, Any], out: Any, dtype: Any, key: str) -> Any:
     """Run the passes in a work directory and return `out`."""
     final = None if isinstance(out, h5py.Dataset) else Path(out)
     beside = final or Path(out.file.filename + out.name.replace("/", "."))
@@ -127,7 +127,7 @@ def _on_disk(plan: Passes, functions: dict[str, Any], out: Any, dtype: Any, key:
                 continue
             with ExitStack() as files:
                 temporaries = {
-                    name: Stored(files.enter_context(opened(journal.file(name), "r"))[RESULT], name)
+                    name: StoredDataset(files.enter_context(opened(journal.file(name), "r"))[RESULT], name)
                     for name in one.read
                     if name not in functions
                 }
@@ -143,7 +143,7 @@ def _on_disk(plan: Passes, functions: dict[str, Any], out: Any, dtype: Any, key:
 
 
 def _run(
-    one: Pass, operands: Mapping[str, Any], dataset: h5py.Dataset, journal: Journal, workspace: np.ndarray
+    one: DiskPass, operands: Mapping[str, Any], dataset: h5py.Dataset, journal: Journal, workspace: np.ndarray
 ) -> None:
     """Run one pass, continuing after the turns that the journal records."""
     needed = {leaf.name: operands[leaf.name] for leaf in one.schedule.fusion.tree.leaves}
@@ -153,7 +153,7 @@ def _run(
             dataset.file.flush()
             journal.turn(number)
 
-    run_schedule(one.schedule, needed, Sink(dataset), first=journal.turns, turned=turned, workspace=workspace)
+    run_schedule(one.schedule, needed, DatasetSink(dataset), first=journal.turns, turned=turned, workspace=workspace)
     dataset.file.flush()
 
 

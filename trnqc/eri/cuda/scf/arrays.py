@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.backends.cuda.products import Gpu, Matrix
+from trnqc.backends.cuda.products import DeviceMatrix, Gpu
 from trnqc.jit.device import DeviceArray
 
 
@@ -52,26 +52,26 @@ class Arrays:
         self.device.release(*self._memories.values())
         self._memories = {}
 
-    def square(self, name: str, spin: int = 0, slot: int = 0) -> Matrix:
+    def square(self, name: str, spin: int = 0, slot: int = 0) -> DeviceMatrix:
         """Return the matrix of a spin. slot: which of several arrays for all spins."""
-        return Matrix(self[name], self.n, self.n, self.n, slot * self.whole + spin * self.n**2)
+        return DeviceMatrix(self[name], self.n, self.n, self.n, slot * self.whole + spin * self.n**2)
 
-    def block(self, name: str, rows: int, columns: int) -> Matrix:
+    def block(self, name: str, rows: int, columns: int) -> DeviceMatrix:
         """Return a matrix of another shape in the memory of an array."""
-        return Matrix(self[name], rows, columns, columns)
+        return DeviceMatrix(self[name], rows, columns, columns)
 
-    def rows(self, name: str, count: int, elements: int, start: int = 0) -> Matrix:
+    def rows(self, name: str, count: int, elements: int, start: int = 0) -> DeviceMatrix:
         """Return an array as so many rows of so many elements."""
-        return Matrix(self[name], count, elements, elements, start)
+        return DeviceMatrix(self[name], count, elements, elements, start)
 
-    def columns(self, name: str, spin: int, begin: int, end: int) -> Matrix:
+    def columns(self, name: str, spin: int, begin: int, end: int) -> DeviceMatrix:
         """Return some columns of the matrix of a spin."""
-        return Matrix(self[name], self.n, end - begin, self.n, spin * self.n**2 + begin)
+        return DeviceMatrix(self[name], self.n, end - begin, self.n, spin * self.n**2 + begin)
 
-    def multiply(self, left: Matrix, right: Matrix, out: Matrix, **options: Any) -> None:
+    def multiply(self, left: DeviceMatrix, right: DeviceMatrix, out: DeviceMatrix, **options: Any) -> None:
         """Queue a product; see `Products.multiply`."""
         self.gpu.products.multiply(left, right, out, **options)
 
-    def dot(self, rows: Matrix, one: Matrix, out: str, place: int) -> None:
+    def dot(self, rows: DeviceMatrix, one: DeviceMatrix, out: str, place: int) -> None:
         """Queue the products of rows with another row, which go to `out` from a place on."""
-        self.multiply(rows, one, Matrix(self[out], rows.rows, 1, 1, place), transpose=(False, True))
+        self.multiply(rows, one, DeviceMatrix(self[out], rows.rows, 1, 1, place), transpose=(False, True))

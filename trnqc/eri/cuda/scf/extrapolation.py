@@ -8,7 +8,7 @@ import numpy as np
 from pyscf import lib
 
 
-class Coefficients(lib.diis.DIIS):
+class DiisCoefficients(lib.diis.DIIS):
     """PySCF's DIIS, whose vectors are unit vectors: what it extrapolates are the coefficients of the vectors elsewhere.
 
     Parameters

@@ -14,30 +14,30 @@ from dataclasses import dataclass
 import numpy as np
 
 from trnqc.backends.cuda.libraries import with_libraries
-from trnqc.backends.cuda.products import Gpu, Matrix
-from trnqc.eri.cuda.builder import JKBuilder
+from trnqc.backends.cuda.products import DeviceMatrix, Gpu
+from trnqc.eri.cuda.builder import CudaJKBuilder
 from trnqc.eri.cuda.scf.arrays import Arrays
-from trnqc.eri.cuda.scf.extrapolation import Coefficients
+from trnqc.eri.cuda.scf.extrapolation import DiisCoefficients
 from trnqc.eri.cuda.scf.potential import Potential
-from trnqc.eri.cuda.scf.programs import Programs
+from trnqc.eri.cuda.scf.programs import ScfPrograms
 from trnqc.eri.cuda.scf.sums import Summation, Sums
 from trnqc.errors import NotConverged
 from trnqc.jit.device import Argument
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
+class ScfDevice:
     """Where the matrices of an SCF are: a builder's only device, with its libraries and programs."""
 
-    builder: JKBuilder
+    builder: CudaJKBuilder
     gpu: Gpu
-    programs: Programs
+    programs: ScfPrograms
 
     @classmethod
-    def of(cls, builder: JKBuilder) -> Place:
+    def of(cls, builder: CudaJKBuilder) -> ScfDevice:
         """Open the libraries of the device. Raises BackendUnavailable if one is missing."""
         gpu = with_libraries(builder.devices[0])
-        return cls(builder, gpu, Programs(gpu.device))
+        return cls(builder, gpu, ScfPrograms(gpu.device))
 
     @property
     def words(self) -> str:
@@ -89,7 +89,7 @@ class Matrices:
         If the device has too little memory.
     """
 
-    def __init__(self, place: Place, problem: Problem, diis: Coefficients | None) -> None:
+    def __init__(self, place: ScfDevice, problem: Problem, diis: DiisCoefficients | None) -> None:
         self._problem, self._diis, self._run = problem, diis, place.programs
         self._label = place.gpu.solvers.eigen_label
         n, spins = len(problem.hcore), len(problem.occupied)
@@ -176,7 +176,7 @@ class Matrices:
         a.device.write(a["weights"], weights)
         a.multiply(a.rows("weights", 1, count), a.rows("focks", count, a.whole), a.rows("fock", 1, a.whole))
 
-    def _diagonalise(self, fock: Matrix, spin: int) -> None:
+    def _diagonalise(self, fock: DeviceMatrix, spin: int) -> None:
         a, vectors = self._arrays, self._arrays.square("vectors", spin)
         a.multiply(fock, a.square("x"), a.square("work"))
         a.multiply(a.square("x"), a.square("work"), vectors, transpose=(True, False))

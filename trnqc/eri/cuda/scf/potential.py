@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from trnqc.eri.cuda.builder import JKBuilder
-from trnqc.eri.cuda.scf.programs import Programs
+from trnqc.eri.cuda.builder import CudaJKBuilder
+from trnqc.eri.cuda.scf.programs import ScfPrograms
 from trnqc.eri.shells.pairs import pair_orbitals
 from trnqc.jit.device import Argument, DeviceArray
 
@@ -35,7 +35,7 @@ class Potential:
         If the device has too little memory.
     """
 
-    def __init__(self, builder: JKBuilder, programs: Programs, count: int, share: float) -> None:
+    def __init__(self, builder: CudaJKBuilder, programs: ScfPrograms, count: int, share: float) -> None:
         self._programs, self._device, self._count, self._share = programs, programs.device, count, share
         self._n, begins = builder.mol.nao_nr(), np.asarray(builder.mol.ao_loc_nr(), np.int64)
         self._shells, self._widest = len(begins) - 1, int(np.diff(begins).max(initial=0))

@@ -22,7 +22,7 @@ from trnqc.gen.statements import Function
 from trnqc.gen.values import Value, Var, const, lane, le, lt, maximum, minimum, select
 from trnqc.jit import Recipe, Signature
 from trnqc.jit.cubin_builder import CubinBuilder
-from trnqc.jit.device import Argument, Built, Device
+from trnqc.jit.device import Argument, BuiltKernel, Device
 
 # Lanes of a group, and of the only group of `largest`, whose lanes share all blocks.
 LANES, MOST_LANES = 128, 1024
@@ -47,12 +47,12 @@ PARAMETERS: dict[str, tuple[tuple[Value | Array, ...], tuple[str, ...]]] = {
 """The parameters of each program without its groups, and the arrays that it writes."""
 
 
-class Programs:
+class ScfPrograms:
     """The programs of a device, compiled when they are first launched on it, on its first stream."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self._built: dict[str, Built] = {}
+        self._built: dict[str, BuiltKernel] = {}
 
     def __call__(self, name: str, elements: int, **arguments: Argument) -> None:
         """Launch a program for so many elements, which `largest` shares among the lanes of one group."""
@@ -62,12 +62,12 @@ class Programs:
         groups = 1 if name == "largest" else -(-elements // built.lanes)
         self.device.launch(built, groups, arguments | {"elements": elements})
 
-    def _build(self, name: str) -> Built:
+    def _build(self, name: str) -> BuiltKernel:
         self._built[name] = build(self.device, name)
         return self._built[name]
 
 
-def build(device: Device | CubinBuilder, name: str) -> Built:
+def build(device: Device | CubinBuilder, name: str) -> BuiltKernel:
     """Build a program for a device, or where kernels are only compiled."""
     lanes = min(MOST_LANES if name == "largest" else LANES, device.most_lanes)
     return device.build(recipe(name, lanes), lanes)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trnqc.eri.cuda.scf.arrays import Arrays
-from trnqc.eri.cuda.scf.programs import Programs
+from trnqc.eri.cuda.scf.programs import ScfPrograms
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class Summation:
         Occupied orbitals of each spin, or of both.
     """
 
-    def __init__(self, arrays: Arrays, programs: Programs, occupied: tuple[int, ...]) -> None:
+    def __init__(self, arrays: Arrays, programs: ScfPrograms, occupied: tuple[int, ...]) -> None:
         self._arrays, self._programs, self._occupied = arrays, programs, occupied
         spins = len(occupied)
         # Where each sum is: energies and gradients by spin, and at last the products of errors.

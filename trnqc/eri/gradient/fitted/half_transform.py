@@ -26,7 +26,7 @@ BYTES = 1.28e8
 AGREEMENT = 1e-8
 
 
-class Integrals:
+class ComputedRows:
     """Rows (rs|P), r >= s, computed when they are read."""
 
     fitted = False
@@ -89,7 +89,7 @@ def rows_of(fitting: Any, omega: float | None = None) -> np.ndarray | None:
 
 
 def half_transformed(
-    source: Integrals | FittedRows, spins: Sequence[SpinDensities], densities: Sequence[np.ndarray], threads: int
+    source: ComputedRows | FittedRows, spins: Sequence[SpinDensities], densities: Sequence[np.ndarray], threads: int
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Transform and project all rows.
 

@@ -17,7 +17,7 @@ from pyscf import gto
 
 from trnqc.eri.fitting.fitted_integrals import metric_factor
 from trnqc.eri.gradient.fitted.densities import DensityPair, SpinDensities, by_spin
-from trnqc.eri.gradient.fitted.half_transform import FittedRows, Integrals, half_transformed
+from trnqc.eri.gradient.fitted.half_transform import ComputedRows, FittedRows, half_transformed
 from trnqc.eri.gradient.fitted.products import BlockProducts
 from trnqc.errors import InputError, MemoryLimit
 from trnqc.host.memory import gigabytes
@@ -65,7 +65,7 @@ class FittedWeights:
         if rows is not None and rows.shape != (naux, nao * (nao + 1) // 2):
             raise InputError(f"expected fitted integrals [{naux}, {nao * (nao + 1) // 2}], found {list(rows.shape)}")
         metric = metric_factor(mol, auxmol)
-        source = Integrals(mol, auxmol) if rows is None else FittedRows(rows)
+        source = ComputedRows(mol, auxmol) if rows is None else FittedRows(rows)
         half, projections = half_transformed(source, spins, pair.totals, threads)
         if not source.fitted:
             half = [metric.fit(array, COLUMNS, threads) for array in half]

@@ -11,7 +11,7 @@ from pyscf import gto, lib
 
 from trnqc.eri.gradient.fitted.densities import DensityPair
 from trnqc.eri.gradient.fitted.weights import FittedWeights
-from trnqc.eri.hessian.fitted.coefficients import Coefficients
+from trnqc.eri.hessian.fitted.coefficients import FittedCoefficients
 from trnqc.eri.hessian.fitted.constant_weights import three_centre_hessian, two_centre_hessian
 from trnqc.eri.hessian.fitted.energy import products_of_changes
 from trnqc.eri.hessian.fitted.fock import fock_derivatives
@@ -118,11 +118,11 @@ class FittedHessian:
         coefficients = self._coefficients(orbitals, with_k)
         return fock_derivatives(self._derivatives, coefficients, with_j, with_k, self._threads)
 
-    def _coefficients(self, orbitals: Sequence[np.ndarray], with_k: bool) -> Coefficients:
+    def _coefficients(self, orbitals: Sequence[np.ndarray], with_k: bool) -> FittedCoefficients:
         needed = 2 * 8.0 * self.auxmol.nao_nr() * sum(x.size for x in orbitals) * with_k
         if needed > self._memory:
             raise MemoryLimit(
                 f"fitted integrals of the occupied orbitals take {gigabytes(needed)}, allowed are "
                 f"{gigabytes(self._memory)}: raise max_memory"
             )
-        return Coefficients.of(self._derivatives, orbitals, with_k, self._threads)
+        return FittedCoefficients.of(self._derivatives, orbitals, with_k, self._threads)

@@ -15,7 +15,7 @@ import numpy as np
 from pyscf import gto
 
 from trnqc.eri.gradient.fitting_blocks import FittingBlock, blocks_of, segmented
-from trnqc.eri.gradient.three_centre_pass import CUTOFF, Bra, Task, ThreeCentrePass, compiled_kernels
+from trnqc.eri.gradient.three_centre_pass import CUTOFF, Bra, ThreeCentrePass, ThreeCentreTask, compiled_kernels
 from trnqc.eri.hessian.energy import completed
 from trnqc.eri.hessian.fitted.integral_derivatives import IntegralDerivatives
 from trnqc.eri.operators import Operator
@@ -97,13 +97,15 @@ def _weights_of_block(derivatives: IntegralDerivatives, weights: Weights, block:
         yield (axis @ right).reshape(axis.shape[0], -1, n)
 
 
-def _tasks(pairs: ShellPairs, atoms: np.ndarray, block: FittingBlock, operator: str) -> Iterator[tuple[int, Task]]:
+def _tasks(
+    pairs: ShellPairs, atoms: np.ndarray, block: FittingBlock, operator: str
+) -> Iterator[tuple[int, ThreeCentreTask]]:
     """Yield the pairs of each atom with each class of fitting shells."""
     own = atoms[_derivative(pairs)]
     for atom in np.unique(own):
         begin, end = np.searchsorted(own, [atom, atom + 1]).tolist()
         for ket in block.shells:
-            yield int(atom), Task.of(pairs, ket, operator, begin, end)
+            yield int(atom), ThreeCentreTask.of(pairs, ket, operator, begin, end)
 
 
 class _ByAtoms:
@@ -112,7 +114,7 @@ class _ByAtoms:
     def __init__(self, one: ThreeCentrePass, aux_atoms: np.ndarray, natm: int) -> None:
         self._pass, self._aux_atoms, self._natm = one, aux_atoms, natm
 
-    def __call__(self, numbered: tuple[int, Task]) -> tuple[int, np.ndarray]:
+    def __call__(self, numbered: tuple[int, ThreeCentreTask]) -> tuple[int, np.ndarray]:
         """Return the atom of u', and the derivatives by v and by P, [2, natm, 3]."""
         atom, task = numbered
         end, by_pair, by_shell = self._pass(task)

@@ -11,7 +11,7 @@ import numpy as np
 from pyscf import lib
 
 from trnqc.eri.fitting.fitted_integrals import COLUMNS
-from trnqc.eri.hessian.fitted.coefficients import Coefficients
+from trnqc.eri.hessian.fitted.coefficients import FittedCoefficients
 from trnqc.eri.hessian.fitted.integral_derivatives import IntegralDerivatives
 from trnqc.host.thread_pool import single_threaded_pool
 
@@ -20,7 +20,7 @@ PARTS = 32
 
 
 def products_of_changes(
-    derivatives: IntegralDerivatives, coefficients: Coefficients, with_k: bool, memory: float, threads: int
+    derivatives: IntegralDerivatives, coefficients: FittedCoefficients, with_k: bool, memory: float, threads: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute sum_PQ u^A_P V^-1_PQ u^B_Q of the Coulomb energy, and the sum of such terms over pairs of orbitals,
     [natm, natm, 3, 3] in Hartree/Bohr^2.

@@ -18,14 +18,14 @@ import numpy as np
 from pyscf import lib
 
 from trnqc.eri.fitting.fitted_integrals import COLUMNS
-from trnqc.eri.gradient.fitted.half_transform import Integrals
-from trnqc.eri.hessian.fitted.coefficients import Coefficients
+from trnqc.eri.gradient.fitted.half_transform import ComputedRows
+from trnqc.eri.hessian.fitted.coefficients import FittedCoefficients
 from trnqc.eri.hessian.fitted.integral_derivatives import IntegralDerivatives
 from trnqc.host.thread_pool import single_threaded_pool
 
 
 def fock_derivatives(
-    derivatives: IntegralDerivatives, coefficients: Coefficients, with_j: bool, with_k: bool, threads: int
+    derivatives: IntegralDerivatives, coefficients: FittedCoefficients, with_j: bool, with_k: bool, threads: int
 ) -> tuple[Any, Any]:
     """Compute the derivatives of J of the sum of the densities, [natm, 3, nao, nao], and of K of each density,
     [n, natm, 3, nao, nao], in Hartree/Bohr.
@@ -55,7 +55,7 @@ def fock_derivatives(
 
 
 def _of_changes(
-    derivatives: IntegralDerivatives, coefficients: Coefficients, changes: np.ndarray, threads: int
+    derivatives: IntegralDerivatives, coefficients: FittedCoefficients, changes: np.ndarray, threads: int
 ) -> np.ndarray:
     """Return sum_P (uv|P) [V^-1 u^A]_P, [natm, 3, nao, nao], from the derivatives of (P|ij) D_ij, [naux, natm, 3]."""
     for atom in derivatives.fitting_atoms:
@@ -66,7 +66,7 @@ def _of_changes(
     solved = coefficients.metric.solve(changes, COLUMNS, threads).reshape(len(changes), -1)
     mol, auxmol, omega = derivatives.mol, derivatives.auxmol, derivatives.omega
     with mol.with_range_coulomb(omega), auxmol.with_range_coulomb(omega):
-        integrals = Integrals(mol, auxmol)
+        integrals = ComputedRows(mol, auxmol)
     with single_threaded_pool(threads) as pool:
         parts = pool.map(lambda part: solved[slice(*part)].T @ integrals(*part), integrals.ranges)
         packed = sum(parts, start=np.zeros(1))
@@ -78,7 +78,7 @@ class _Work:
     """The sums over integrals of one atom. All are by the electron's coordinate, of the opposite sign."""
 
     derivatives: IntegralDerivatives
-    coefficients: Coefficients
+    coefficients: FittedCoefficients
     with_j: bool
     with_k: bool
 

@@ -25,7 +25,7 @@ from trnqc.host.thread_pool import single_threaded_pool
 PARTS = 8
 
 
-class FittedResponse:
+class FittedOrbitalResponse:
     """J' C - x K' C for packed fitted integrals B_Q [naux, nao (nao + 1) / 2], as a term of `OrbitalResponse`.
 
     `occupied` are the orbitals [nao, nocc] of each spin, and `memory` the bytes of this object. Raises MemoryLimit if

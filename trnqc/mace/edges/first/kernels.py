@@ -10,15 +10,15 @@ from trnqc.host.arrays import empty
 from trnqc.jit import NUMPY, Recipe, find_compiler, library
 from trnqc.mace.edges.first import programs
 from trnqc.mace.edges.graph import BLOCK
-from trnqc.mace.edges.networks.block import Weights
+from trnqc.mace.edges.networks.block import WeightsProgram
 from trnqc.mace.edges.networks.network import network_weights, parameters
-from trnqc.mace.edges.paths import Layout, last_layer, layout_of
-from trnqc.mace.edges.scratch import Scratch, weights_scratch
+from trnqc.mace.edges.paths import PathLayout, last_layer, layout_of
+from trnqc.mace.edges.scratch import ShareScratch, weights_scratch
 from trnqc.mace.edges.splines.tables import SplineTables
 from trnqc.mace.edges.splines.weights import SplineWeights
 from trnqc.mace.edges.splines.weights import pack as pack_table
-from trnqc.mace.gemm import Tile, pack
-from trnqc.mace.model import Convolution, Network, RadialBasis
+from trnqc.mace.gemm import RegisterTile, pack
+from trnqc.mace.model import Convolution, RadialBasis, RadialNetwork
 
 # Largest number of elements in a structure. The cost for a node grows with it: with more elements than about 15, it
 # would exceed that of a product for each of some 70 edges.
@@ -39,7 +39,7 @@ def applies(convolution: Convolution, elements: int) -> bool:
     return len(network.layers) > 1 and linear and scalars and once and elements <= ELEMENTS
 
 
-def hidden_network(network: Network) -> Network:
+def hidden_network(network: RadialNetwork) -> RadialNetwork:
     """The network up to the last hidden layer."""
     return replace(network, layers=network.layers[:-1])
 
@@ -63,9 +63,9 @@ class FirstConvolution:
         splines: SplineTables | None = None,
         which: int = 0,
     ) -> None:
-        tile = Tile.of(find_compiler(), dtype)
+        tile = RegisterTile.of(find_compiler(), dtype)
         network, self.dtype = convolution.weights, NUMPY[dtype]
-        self.layout: Layout = layout_of(convolution.problem, tile.lanes)
+        self.layout: PathLayout = layout_of(convolution.problem, tile.lanes)
         width = network.layers[-1].weight.shape[0]
         self.hidden = tile.vectors_of(width)
         self.source, weights = _source(hidden_network(network), basis, width, tile, dtype, splines, which)
@@ -105,19 +105,19 @@ class FirstConvolution:
             "kind": self.kind,
         }
 
-    def _scratch(self, copies: int) -> Scratch:
+    def _scratch(self, copies: int) -> ShareScratch:
         return weights_scratch(self.source, self.hidden, self.layout.dims[1], self.layout.lanes, copies)
 
 
 def _source(
-    network: Network,
+    network: RadialNetwork,
     basis: RadialBasis,
     width: int,
-    tile: Tile,
+    tile: RegisterTile,
     dtype: str,
     splines: SplineTables | None,
     which: int,
-) -> tuple[Weights, np.ndarray]:
+) -> tuple[WeightsProgram, np.ndarray]:
     """The way to compute the hidden layer, and its parameters as vectors."""
     if splines is not None:
         rows, elements = splines.knots.rows, splines.elements
@@ -129,7 +129,7 @@ def _source(
 
 
 def _matrices(
-    convolution: Convolution, layout: Layout, sent: np.ndarray, hidden: int, tile: Tile
+    convolution: Convolution, layout: PathLayout, sent: np.ndarray, hidden: int, tile: RegisterTile
 ) -> tuple[np.ndarray, np.ndarray]:
     """The packed matrices of all paths, and their transposes."""
     weight, _ = last_layer(convolution.problem, convolution.weights, layout)

@@ -19,10 +19,10 @@ from trnqc.gen.values import fma, minimum
 from trnqc.mace.edges import lane_sums
 from trnqc.mace.edges.geometry.programs import EDGES, ELEMENTS, INTERVALS, RECEIVERS, SENDERS
 from trnqc.mace.edges.loops import GRAPH, SHARE, SHARES, STARTS, blocks, clear, nodes
-from trnqc.mace.edges.networks.block import PAIRS, Weights
-from trnqc.mace.edges.paths import Layout
+from trnqc.mace.edges.networks.block import PAIRS, WeightsProgram
+from trnqc.mace.edges.paths import PathLayout
 from trnqc.mace.edges.scratch import weights_scratch
-from trnqc.mace.gemm import Tile, product
+from trnqc.mace.gemm import RegisterTile, product
 
 __all__ = ["NODES", "STARTS", "forward", "reverse"]
 
@@ -32,7 +32,7 @@ NODES = 12
 KINDS, KIND = Var("kinds", "i64"), Array("kind", "i64")
 
 
-def forward(layout: Layout, source: Weights, hidden: int, tile: Tile) -> st.Function:
+def forward(layout: PathLayout, source: WeightsProgram, hidden: int, tile: RegisterTile) -> st.Function:
     """Return the program of z[receiver] = sum over edges, whose shares write rows of their own.
 
     Features have one component; `source` is the last hidden layer, with `hidden` vectors of outputs. Its parameters are
@@ -42,7 +42,7 @@ def forward(layout: Layout, source: Weights, hidden: int, tile: Tile) -> st.Func
     return _Program(layout, source, hidden, tile, slopes=False).forward()
 
 
-def reverse(layout: Layout, source: Weights, hidden: int, tile: Tile) -> st.Function:
+def reverse(layout: PathLayout, source: WeightsProgram, hidden: int, tile: RegisterTile) -> st.Function:
     """Return the program of the gradients of the harmonics and lengths.
 
     Its parameters are those of `forward` with ``slopes``, the gradient ``g_z`` in place of z, and the results
@@ -54,7 +54,9 @@ def reverse(layout: Layout, source: Weights, hidden: int, tile: Tile) -> st.Func
 class _Program:
     """A program under construction."""
 
-    def __init__(self, layout: Layout, source: Weights, hidden: int, tile: Tile, slopes: bool) -> None:
+    def __init__(
+        self, layout: PathLayout, source: WeightsProgram, hidden: int, tile: RegisterTile, slopes: bool
+    ) -> None:
         self.layout, self.source, self.hidden, self.tile = layout, source, hidden, tile
         self.b, self.copies = Builder(), 1 + slopes
         self.harmonics, dtype = layout.dims[1], source.dtype
@@ -95,7 +97,7 @@ class _Program:
                 self._weights(first, rows)
                 with nodes(b, first, count) as (node, start, end), b.loop("row", end, begin=start) as row:
                     self._gradient(first, rows, row, self._place(first + row, node - begin))
-                add = lane_sums.program(size, dtype, self.layout.lanes, self.source.edges)
+                add = lane_sums.lane_sums_program(size, dtype, self.layout.lanes, self.source.edges)
                 b.call(add, count, self.own["kept"], self.own["part"], st.view(g_y[first, 0]), st.view(g_r[first]))
         return b.function("first_layer_gradient", self.params(self.g_z, g_y, g_r), group=SHARE)
 

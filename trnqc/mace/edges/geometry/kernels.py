@@ -1,6 +1,6 @@
 """The compiled programs of the geometry of edges as functions of NumPy arrays.
 
-Arrays of edges have `Edges.rows` rows, a few more than edges.
+Arrays of edges have `SortedEdges.rows` rows, a few more than edges.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from trnqc.host.threads import in_parallel
 from trnqc.jit import NUMPY, CompiledFunction, Recipe, find_compiler, library
 from trnqc.mace.edges.geometry import programs
 from trnqc.mace.edges.geometry.knots import Knots
-from trnqc.mace.edges.graph import Edges
+from trnqc.mace.edges.graph import SortedEdges
 from trnqc.mace.model import RadialBasis
 
 Basis = RadialBasis | Knots
@@ -37,7 +37,7 @@ class EdgeValues:
     intervals: np.ndarray
 
 
-class Geometry:
+class GeometryKernels:
     """The programs of `geometry` for a basis: `functions`, forward and reverse, with `lanes` edges a group.
 
     `basis` is the radial functions for exact networks, or the intervals of splines; `degree` the highest degree of the
@@ -56,7 +56,7 @@ class Geometry:
         transform = basis.transform if isinstance(basis, RadialBasis) else None
         self.radii = np.zeros(1) if transform is None else np.ascontiguousarray(transform.radii, np.float64)
 
-    def forward(self, edges: Edges, threads: int = 1) -> EdgeValues:
+    def forward(self, edges: SortedEdges, threads: int = 1) -> EdgeValues:
         """Compute the values of the edges that the layers read."""
         rows, size = edges.rows, self.basis.size
         columns = {"harmonics": programs.harmonics_size(self.degree), "radial": size, "slopes": size, "cutoff": 2}
@@ -73,7 +73,7 @@ class Geometry:
 
     def reverse(
         self,
-        edges: Edges,
+        edges: SortedEdges,
         values: EdgeValues,
         g_harmonics: np.ndarray,
         g_lengths: np.ndarray,

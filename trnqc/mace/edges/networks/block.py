@@ -15,7 +15,7 @@ from trnqc.gen import statements as st
 from trnqc.gen.values import minimum
 from trnqc.mace.edges.geometry.programs import EDGES, ELEMENTS, INTERVALS, RECEIVERS, SENDERS
 
-# First edge of the block, and number of its rows, a multiple of `Weights.multiple`.
+# First edge of the block, and number of its rows, a multiple of `WeightsProgram.multiple`.
 FIRST, ROWS = Var("first_edge", "i64"), Var("rows", "i64")
 # For each pair of elements of receiver and sender, the number of its table of weights.
 PAIRS = Array("pairs", "i64")
@@ -23,7 +23,7 @@ PAIRS = Array("pairs", "i64")
 ROW_EDGES = Array("row_edges", "i64")
 
 
-class Weights(Protocol):
+class WeightsProgram(Protocol):
     """A way to compute weights."""
 
     @property

@@ -9,8 +9,8 @@ import numpy as np
 
 from trnqc.gen import statements as st
 from trnqc.mace.edges.networks import program
-from trnqc.mace.gemm import Tile, pack
-from trnqc.mace.model import Network
+from trnqc.mace.gemm import RegisterTile, pack
+from trnqc.mace.model import RadialNetwork
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class NetworkWeights:
     norms: tuple[float | None, ...]
     elements: int
     cutoff: bool
-    tile: Tile
+    tile: RegisterTile
     dtype: str
     edges: int
 
@@ -77,10 +77,12 @@ class NetworkWeights:
 
     def program(self, slopes: bool, listed: bool = False) -> st.Function:
         """The program of a block, with the parameters of `block.params`."""
-        return program.Program(self, slopes, listed).function()
+        return program.NetworkProgram(self, slopes, listed).function()
 
 
-def network_weights(network: Network, columns: int, cutoff: bool, tile: Tile, dtype: str, edges: int) -> NetworkWeights:
+def network_weights(
+    network: RadialNetwork, columns: int, cutoff: bool, tile: RegisterTile, dtype: str, edges: int
+) -> NetworkWeights:
     """The shape of a network whose last layer has `columns` outputs."""
     layers = network.layers
     widths = (layers[0].weight.shape[0], *(layer.weight.shape[1] for layer in layers[:-1]), columns)
@@ -97,7 +99,7 @@ def network_weights(network: Network, columns: int, cutoff: bool, tile: Tile, dt
     )
 
 
-def parameters(shape: NetworkWeights, network: Network, last: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
+def parameters(shape: NetworkWeights, network: RadialNetwork, last: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
     """Return the parameters of a network as vectors, in the order of `NetworkWeights.offsets`.
 
     Weights and bias of the last layer are `last` and `bias`, with the columns of the outputs.
@@ -115,7 +117,7 @@ def parameters(shape: NetworkWeights, network: Network, last: np.ndarray, bias: 
     return np.concatenate(parts).astype({"f32": np.float32, "f64": np.float64}[shape.dtype])
 
 
-def _rows(table: np.ndarray, tile: Tile) -> np.ndarray:
+def _rows(table: np.ndarray, tile: RegisterTile) -> np.ndarray:
     """Rows of a table as vectors, padded with zeros."""
     vectors = tile.vectors_of(table.shape[1])
     padded = np.zeros((len(table), vectors * tile.lanes))

@@ -16,7 +16,7 @@ from trnqc.gen.values import sqrt
 
 
 @dataclass(frozen=True)
-class Row:
+class PaddedRow:
     """A row in memory, whose lanes beyond its width are zero; `below` is the first vector of its derivative, if any."""
 
     b: Builder

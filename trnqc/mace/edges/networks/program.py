@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trnqc.mace.edges.networks.network import NetworkWeights
 
 
-class Program:
+class NetworkProgram:
     """The program under construction."""
 
     def __init__(self, shape: NetworkWeights, slopes: bool, listed: bool) -> None:
@@ -91,7 +91,7 @@ class Program:
                 with b.loop("v", vectors) as v:
                     b.store(sums[first + v], sums[first + v] + self._added(n, row, v))
             below = b.let("below", first + ROWS * vectors) if self.slopes else None
-            norm = normalisation.Row(b, sums, first, below, vectors, s.widths[n + 1], s.tile.lanes)
+            norm = normalisation.PaddedRow(b, sums, first, below, vectors, s.widths[n + 1], s.tile.lanes)
             norm.write(epsilon, *(st.view(self.parameters[parts[name]]) for name in ("gain", "offset")))
 
     def _activate(self, n: int) -> None:

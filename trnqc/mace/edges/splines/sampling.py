@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import scipy.special
 
-from trnqc.mace.model import Layer, Network, RadialBasis
+from trnqc.mace.model import Layer, RadialBasis, RadialNetwork
 
 # Values and derivatives by the length of the edge, two arrays of one shape.
 Sampled = tuple[np.ndarray, np.ndarray]
 
 
 def sampled_density(
-    network: Network, basis: RadialBasis, radial: Sampled, cutoff: Sampled, pair: tuple[int, int]
+    network: RadialNetwork, basis: RadialBasis, radial: Sampled, cutoff: Sampled, pair: tuple[int, int]
 ) -> Sampled:
     """Return tanh(d^2) of the output d of a network. See `sampled` for the arguments."""
     d, slope = _outputs(network, radial, pair)
@@ -20,7 +20,9 @@ def sampled_density(
     return _cut(basis, t, (1 - t * t) * 2 * d * slope, cutoff)
 
 
-def sampled(network: Network, basis: RadialBasis, radial: Sampled, cutoff: Sampled, pair: tuple[int, int]) -> Sampled:
+def sampled(
+    network: RadialNetwork, basis: RadialBasis, radial: Sampled, cutoff: Sampled, pair: tuple[int, int]
+) -> Sampled:
     """Return the outputs of a network, times the cutoff function where the basis asks for that.
 
     Radial functions are [samples, size]; `pair` are the elements of receiver and sender.
@@ -28,7 +30,7 @@ def sampled(network: Network, basis: RadialBasis, radial: Sampled, cutoff: Sampl
     return _cut(basis, *_outputs(network, radial, pair), cutoff)
 
 
-def _outputs(network: Network, radial: Sampled, pair: tuple[int, int]) -> Sampled:
+def _outputs(network: RadialNetwork, radial: Sampled, pair: tuple[int, int]) -> Sampled:
     z, dz = radial
     for n, layer in enumerate(network.layers):
         z, dz = z @ layer.weight, dz @ layer.weight

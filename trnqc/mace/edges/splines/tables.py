@@ -12,12 +12,12 @@ from functools import partial
 import numpy as np
 
 from trnqc.errors import InputError
-from trnqc.mace.edges.geometry.kernels import Geometry
+from trnqc.mace.edges.geometry.kernels import GeometryKernels
 from trnqc.mace.edges.geometry.knots import Knots
-from trnqc.mace.edges.graph import Edges
+from trnqc.mace.edges.graph import SortedEdges
 from trnqc.mace.edges.splines.fitting import Fit, factors, fit, refit
 from trnqc.mace.edges.splines.sampling import Sampled, sampled, sampled_density
-from trnqc.mace.model import Density, Network, RadialBasis
+from trnqc.mace.model import NodeDensity, RadialBasis, RadialNetwork
 
 # Smallest tolerance for each type: sums of eight products have this relative error by rounding alone.
 LEAST = {"f32": 2e-7, "f64": 1e-13}
@@ -53,7 +53,7 @@ class SplineTables:
 
 
 def spline_tables(
-    functions: Sequence[Network | Density],
+    functions: Sequence[RadialNetwork | NodeDensity],
     basis: RadialBasis,
     elements: Sequence[int],
     count: int,
@@ -71,7 +71,7 @@ def spline_tables(
             "larger tolerance, float64, or radial='exact'"
         )
     pairs, numbers = _pairs(functions, basis, sorted(set(elements)), count)
-    geometry = Geometry(basis, 0, "f64")
+    geometry = GeometryKernels(basis, 0, "f64")
     curves = [[partial(_curves, geometry, basis, function, pair) for pair in pairs] for function in functions]
     knots = Knots(basis.r_max, 0)
     fits: list[list[Fit]] = []
@@ -92,10 +92,10 @@ def _with(knots: Knots, known: Fit, curves: Curves) -> Fit:
 
 
 def _pairs(
-    functions: Sequence[Network | Density], basis: RadialBasis, elements: Sequence[int], count: int
+    functions: Sequence[RadialNetwork | NodeDensity], basis: RadialBasis, elements: Sequence[int], count: int
 ) -> tuple[list[tuple[int, int]], np.ndarray]:
     """Pairs of elements that have different weights, and the number of each pair of elements among them."""
-    networks = [f.network if isinstance(f, Density) else f for f in functions]
+    networks = [f.network if isinstance(f, NodeDensity) else f for f in functions]
     ordered = any(network.sender is not None for network in networks)
     if not ordered and basis.transform is None:
         return [(0, 0)], np.zeros(1, np.int64)
@@ -109,21 +109,25 @@ def _pairs(
 
 
 def _curves(
-    geometry: Geometry, basis: RadialBasis, function: Network | Density, pair: tuple[int, int], r: np.ndarray
+    geometry: GeometryKernels,
+    basis: RadialBasis,
+    function: RadialNetwork | NodeDensity,
+    pair: tuple[int, int],
+    r: np.ndarray,
 ) -> Sampled:
     """The weights or the density of an edge at lengths r, and their derivatives."""
     vectors = np.zeros((len(r), 3))
     vectors[:, 0] = r
     zeros, starts = np.zeros(len(r), np.int64), np.array([0, len(r), len(r)])
-    values = geometry.forward(Edges(starts, zeros + 1, zeros, vectors, np.array(pair)))
+    values = geometry.forward(SortedEdges(starts, zeros + 1, zeros, vectors, np.array(pair)))
     count = len(r)
     radial = values.radial[:count], values.slopes[:count]
     cutoff = values.cutoff[:count, 0], values.cutoff[:count, 1]
-    if isinstance(function, Density):
+    if isinstance(function, NodeDensity):
         return sampled_density(function.network, basis, radial, cutoff, pair)
     return sampled(function, basis, radial, cutoff, pair)
 
 
-def with_last_layer(network: Network, weight: np.ndarray, bias: np.ndarray | None) -> Network:
+def with_last_layer(network: RadialNetwork, weight: np.ndarray, bias: np.ndarray | None) -> RadialNetwork:
     """The network with other weights in its last layer."""
     return replace(network, layers=(*network.layers[:-1], replace(network.layers[-1], weight=weight, bias=bias)))
