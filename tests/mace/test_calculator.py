@@ -19,7 +19,9 @@ from ase.calculators.fd import calculate_numerical_forces, calculate_numerical_s
 
 from tests.mace.descriptions import CASES, description  # noqa: E402
 from tests.mace.test_evaluate import PERIODIC, structure  # noqa: E402
+from trnqc.errors import InputError  # noqa: E402
 from trnqc.mace import Calculator, save  # noqa: E402
+from trnqc.mace.calculator import _system  # noqa: E402
 
 
 def atoms(periodic: tuple[bool, ...] = PERIODIC) -> ase.Atoms:
@@ -76,6 +78,38 @@ def test_a_file_gives_the_same_and_clusters_have_no_stress(tmp_path):
     cluster.get_forces()
     with pytest.raises(PropertyNotImplementedError):
         cluster.get_stress()
+
+
+def test_a_committee_has_means_and_variances_of_its_members(tmp_path):
+    """As mace-torch's: variances are divided by the number of members, and those of the stress are [3, 3]."""
+    members, system = [description(seed=seed) for seed in range(3)], atoms()
+    for n, member in enumerate(members):
+        save(member, tmp_path / f"run_{n}.npz")
+    alone = [Calculator(member, dtype="float64").evaluator(*_system(system), virials=True) for member in members]
+    energies, forces = [np.array([getattr(one, name) for one in alone]) for name in ("energy", "forces")]
+    stress = np.array([one.virial for one in alone]) / system.get_volume()
+    for given in (members, str(tmp_path / "run_*.npz"), [tmp_path / f"run_{n}.npz" for n in range(3)]):
+        system.calc = Calculator(given, dtype="float64")
+        assert system.get_potential_energy() == pytest.approx(energies.mean(), rel=1e-14)
+        np.testing.assert_allclose(system.get_forces(), forces.mean(axis=0), rtol=1e-13, atol=1e-13)
+        np.testing.assert_allclose(system.get_stress(voigt=False), stress.mean(axis=0), rtol=1e-13)
+        results = system.calc.results
+        np.testing.assert_allclose(results["energies"], np.mean([one.energies for one in alone], axis=0), rtol=1e-13)
+        for name, values in (("energy", energies), ("forces", forces), ("stress", stress)):
+            np.testing.assert_array_equal(results[f"{name}_comm"], values)
+            np.testing.assert_allclose(results[f"{name}_var"], ((values - values.mean(0)) ** 2).sum(0) / 3, rtol=1e-11)
+    assert system.calc.get_property("energy_var", system) == pytest.approx(np.var(energies), rel=1e-11)
+    assert isinstance(results["energy_var"], float)
+    np.testing.assert_allclose(system.get_stresses().sum(axis=0), system.get_stress(), rtol=1e-11)
+    system.calc = Calculator(members[:1], dtype="float64")
+    system.get_potential_energy()
+    assert not [name for name in system.calc.results if name.endswith(("_comm", "_var"))]
+
+
+def test_a_committee_without_members_is_refused(tmp_path):
+    for nothing in ([], str(tmp_path / "no_*.npz")):
+        with pytest.raises(InputError, match="expected at least one model; found none"):
+            Calculator(nothing)
 
 
 def test_the_example_conserves_energy_without_pytorch(tmp_path):

@@ -51,6 +51,19 @@ def test_stresses_of_atoms_are_those_of_the_model():
     np.testing.assert_allclose(atoms.get_stresses(), expected, rtol=0, atol=1e-10 * np.abs(expected).max())
 
 
+def test_a_committee_has_the_results_of_mace_torch():
+    modules, atoms = [random_model("MP-0"), random_model("MPA-0")], structure()
+    atoms.calc = MACECalculator(models=modules, device="cpu", default_dtype="float64")
+    atoms.get_forces()
+    expected = atoms.calc.results
+    atoms.calc = Calculator(modules, dtype="float64")
+    atoms.get_forces()
+    assert set(expected) - set(atoms.calc.results) == {"node_energy"}
+    for name in set(expected) - {"node_energy"}:
+        scale = np.abs(expected[name]).max()
+        np.testing.assert_allclose(atoms.calc.results[name], expected[name], rtol=0, atol=1e-10 * scale, err_msg=name)
+
+
 @pytest.mark.parametrize("periodic", [False, (True, True, False)])
 def test_clusters_and_slabs(periodic):
     module, atoms = random_model("MP-0"), structure(periodic)
