@@ -17,8 +17,9 @@ pytest.importorskip("vesin", reason="needs vesin")
 from ase.calculators.calculator import PropertyNotImplementedError  # noqa: E402
 from ase.calculators.fd import calculate_numerical_forces, calculate_numerical_stress  # noqa: E402
 
+from tests.mace import oracle  # noqa: E402
 from tests.mace.descriptions import CASES, description  # noqa: E402
-from tests.mace.test_evaluate import PERIODIC, structure  # noqa: E402
+from tests.mace.test_evaluate import PERIODIC, TOLERANCES, structure  # noqa: E402
 from trnqc.errors import InputError  # noqa: E402
 from trnqc.mace import Calculator, save  # noqa: E402
 from trnqc.mace.calculator import _system  # noqa: E402
@@ -110,6 +111,39 @@ def test_a_committee_without_members_is_refused(tmp_path):
     for nothing in ([], str(tmp_path / "no_*.npz")):
         with pytest.raises(InputError, match="expected at least one model; found none"):
             Calculator(nothing)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("case", ["residual", "nonlinear", "density", "three layers", "one layer"])
+def test_descriptors_are_the_features_of_the_oracle(case, dtype):
+    model, system = description(**CASES[case]), atoms()
+    calc = Calculator(model, dtype=dtype, threads=2)
+    *before, last = oracle.features(model, *_system(system))
+    channels = model.products[0].linear.irreps_out[0].mul
+    everything = np.concatenate([*before, last[:, :channels]], axis=1)
+    scalars = np.concatenate([h[:, :channels] for h in (*before, last)], axis=1)
+    found, limit = calc.get_descriptors(system, invariants_only=False), TOLERANCES[dtype] * np.abs(everything).max()
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, everything, rtol=0, atol=limit)
+    np.testing.assert_allclose(calc.get_descriptors(system), scalars, rtol=0, atol=limit)
+    width = before[0].shape[1] if before else channels
+    first = calc.get_descriptors(system, invariants_only=False, num_layers=1)
+    np.testing.assert_array_equal(first, found[:, :width])
+    np.testing.assert_array_equal(calc.get_descriptors(system, num_layers=1), found[:, :channels])
+
+
+def test_descriptors_of_committees_of_the_last_atoms_and_of_too_many_layers():
+    system = atoms()
+    system.calc = Calculator([description(seed=seed) for seed in range(2)], dtype="float64")
+    with pytest.raises(InputError, match="has not calculated any yet"):
+        system.calc.get_descriptors()
+    forces = system.get_forces()
+    both = system.calc.get_descriptors()
+    assert isinstance(both, list) and len(both) == 2 and np.abs(both[0] - both[1]).max() > 0.1
+    np.testing.assert_array_equal(system.get_forces(), forces)
+    for count in (0, 3, -2):
+        with pytest.raises(InputError, match=f"num_layers: expected -1 or 1 to 2, .* found {count}"):
+            system.calc.get_descriptors(system, num_layers=count)
 
 
 def test_the_example_conserves_energy_without_pytorch(tmp_path):

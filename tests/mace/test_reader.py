@@ -64,6 +64,15 @@ def test_a_committee_has_the_results_of_mace_torch():
         np.testing.assert_allclose(atoms.calc.results[name], expected[name], rtol=0, atol=1e-10 * scale, err_msg=name)
 
 
+@pytest.mark.parametrize("options", [{}, {"invariants_only": False}, {"num_layers": 1}])
+@pytest.mark.parametrize("family", ["MP-0", "MPA-0"])
+def test_descriptors_are_those_of_mace_torch(family, options):
+    module, atoms = random_model(family), structure()
+    expected = MACECalculator(models=[module], device="cpu", default_dtype="float64").get_descriptors(atoms, **options)
+    found = Calculator(module, dtype="float64").get_descriptors(atoms, **options)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12 * np.abs(expected).max())
+
+
 @pytest.mark.parametrize("periodic", [False, (True, True, False)])
 def test_clusters_and_slabs(periodic):
     module, atoms = random_model("MP-0"), structure(periodic)

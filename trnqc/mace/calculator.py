@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.errors import BackendUnavailable
+from trnqc.errors import BackendUnavailable, InputError
 from trnqc.mace.convolutions import SPLINE_TOLERANCE
+from trnqc.mace.derived import descriptors
 from trnqc.mace.evaluate import SKIN, Evaluator, Result
 from trnqc.mace.model import Model
 from trnqc.mace.source import descriptions
@@ -112,6 +113,45 @@ class Calculator(Base):
         members = [evaluator(*system, virials="stresses" in properties) for evaluator in self.evaluators]
         volume = abs(np.linalg.det(self.atoms.cell)) if self.atoms.pbc.all() else None
         self.results |= _results([_properties(member, volume) for member in members])
+
+    def get_descriptors(
+        self, atoms: Any = None, invariants_only: bool = True, num_layers: int = -1
+    ) -> np.ndarray | list[np.ndarray]:
+        """Return the features of the atoms after the layers, one beside the other, as mace-torch's calculator does.
+
+        Parameters
+        ----------
+        atoms : ase.Atoms, optional
+            By default the atoms of the last calculation.
+        invariants_only : bool
+            Whether to return scalars only. Otherwise the features of the last layer are its scalars, and those of the
+            other layers are in e3nn's order, [channel][component] for each irrep.
+        num_layers : int
+            How many layers from the first one on; -1 for all.
+
+        Returns
+        -------
+        numpy.ndarray or list of numpy.ndarray
+            [N, features], in the precision of `dtype`; a list with one array for each member of a committee.
+
+        Raises
+        ------
+        InputError
+            If the model does not have that many layers, or there are no atoms.
+        """
+        system = _system(self._atoms(atoms))
+        return _for_members([descriptors(each, system, invariants_only, num_layers) for each in self.evaluators])
+
+    def _atoms(self, atoms: Any) -> Any:
+        """The atoms, or those of the last calculation."""
+        if atoms is None and self.atoms is None:
+            raise InputError("atoms: expected some, because the calculator has not calculated any yet; found None")
+        return self.atoms if atoms is None else atoms
+
+
+def _for_members(values: list[np.ndarray]) -> np.ndarray | list[np.ndarray]:
+    """The value of a model, or the list of those of a committee."""
+    return values if len(values) > 1 else values[0]
 
 
 def _system(atoms: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[bool, ...]]:

@@ -150,16 +150,29 @@ class Evaluator:
             If the model does not have an element, an array has another shape, positions or cell are not finite, the
             cell is degenerate, or two atoms are at the same position.
         """
-        numbers, positions = np.asarray(numbers), np.array(positions, np.float64)
-        cell = np.asarray(cell, np.float64)
-        for name, array, shape in (("positions", positions, (numbers.size, 3)), ("cell", cell, (3, 3))):
-            if array.shape != shape:
-                raise InputError(f"{name}: expected shape {list(shape)}, found {list(array.shape)}")
-        driver = self.driver(self._elements_of(numbers))
-        pairs = self._neighbours(positions, cell, periodic)
+        listed = self._listed(numbers, positions, cell, periodic)
+        driver = self.driver(self._elements_of(listed[0]))
         of_atoms = np.empty((len(numbers), 3, 3)) if virials else None
-        listed = pairs.receivers, pairs.senders, pairs.vectors(positions)
-        return Result(*driver(numbers, *listed, virials=of_atoms), of_atoms)
+        return Result(*driver(*listed, virials=of_atoms), of_atoms)
+
+    def features(
+        self, numbers: np.ndarray, positions: np.ndarray, cell: np.ndarray, periodic: tuple[bool, ...]
+    ) -> list[np.ndarray]:
+        """Return the features of the atoms after each layer, in e3nn's order, float64 [N, dimension of the features].
+
+        They have the precision of `dtype`. Parameters and errors are those of an evaluation.
+        """
+        listed = self._listed(numbers, positions, cell, periodic)
+        parts = self.convolutions(self._elements_of(listed[0]))
+        driver = Driver(program(self.model, self.kernels, parts, features=True), self.threads)
+        rows_of: list[np.ndarray] = []
+        driver(*listed, exchange=lambda _, rows, row_of: rows_of.append(rows[row_of]))
+        lanes = self.kernels.plan.tile.lanes
+        layouts = [layer.features for layer in self.kernels.plan.layers]
+        return [
+            layout.flat(rows.reshape(len(rows), layout.width, lanes))
+            for layout, rows in zip(layouts, rows_of, strict=True)
+        ]
 
     def program(self, elements: np.ndarray) -> Program:
         """The program of evaluations for structures of some elements, int64 numbers in the model.
@@ -183,6 +196,19 @@ class Evaluator:
         if self._convolutions is None or not self._convolutions.covers(elements):
             self._convolutions = convolutions(self.model, self.radial, elements, TYPES[self.dtype])
         return self._convolutions
+
+    def _listed(
+        self, numbers: np.ndarray, positions: np.ndarray, cell: np.ndarray, periodic: tuple[bool, ...]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Numbers, receivers, senders and vectors of a structure, which is checked."""
+        numbers, positions = np.asarray(numbers), np.array(positions, np.float64)
+        cell = np.asarray(cell, np.float64)
+        for name, array, shape in (("positions", positions, (numbers.size, 3)), ("cell", cell, (3, 3))):
+            if array.shape != shape:
+                raise InputError(f"{name}: expected shape {list(shape)}, found {list(array.shape)}")
+        self._elements_of(numbers)
+        pairs = self._neighbours(positions, cell, periodic)
+        return numbers, pairs.receivers, pairs.senders, pairs.vectors(positions)
 
     def _elements_of(self, numbers: np.ndarray) -> np.ndarray:
         """The number of each atom's element in the model."""

@@ -57,7 +57,9 @@ def _names(step: Step | Exchange) -> Iterator[str]:
 def _renamed(step: Step | Pass | Exchange, names: dict[str, str]) -> Step | Pass | Exchange:
     if isinstance(step, Pass):
         return Pass(tuple(_renamed_step(part, names) for part in step.steps))
-    return _renamed_step(step, names) if isinstance(step, Step) else step
+    if isinstance(step, Exchange):
+        return replace(step, buffer=names.get(step.buffer, step.buffer))
+    return _renamed_step(step, names)
 
 
 def _renamed_step(step: Step, names: dict[str, str]) -> Step:
