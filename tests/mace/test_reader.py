@@ -73,6 +73,14 @@ def test_descriptors_are_those_of_mace_torch(family, options):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("family", ["MP-0", "MPA-0"])
+def test_second_derivatives_are_those_of_mace_torch(family):
+    module, atoms = random_model(family), structure()
+    expected = MACECalculator(models=[module], device="cpu", default_dtype="float64").get_hessian(atoms)
+    found = Calculator(module).get_hessian(atoms)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-8 * np.abs(expected).max())
+
+
 @pytest.mark.parametrize("periodic", [False, (True, True, False)])
 def test_clusters_and_slabs(periodic):
     module, atoms = random_model("MP-0"), structure(periodic)

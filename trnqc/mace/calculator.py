@@ -13,7 +13,7 @@ import numpy as np
 
 from trnqc.errors import BackendUnavailable, InputError
 from trnqc.mace.convolutions import SPLINE_TOLERANCE
-from trnqc.mace.derived import descriptors
+from trnqc.mace.derived import descriptors, hessian
 from trnqc.mace.evaluate import SKIN, Evaluator, Result
 from trnqc.mace.model import Model
 from trnqc.mace.source import descriptions
@@ -141,6 +141,32 @@ class Calculator(Base):
         """
         system = _system(self._atoms(atoms))
         return _for_members([descriptors(each, system, invariants_only, num_layers) for each in self.evaluators])
+
+    def get_hessian(self, atoms: Any = None) -> np.ndarray | list[np.ndarray]:
+        """Return the second derivatives of the energy with respect to the positions.
+
+        Parameters
+        ----------
+        atoms : ase.Atoms, optional
+            By default the atoms of the last calculation.
+
+        Returns
+        -------
+        numpy.ndarray or list of numpy.ndarray
+            [3N, N, 3] in eV/Angstrom^2; a list with one array for each member of a committee.
+
+        Raises
+        ------
+        InputError
+            If there are no atoms.
+
+        Notes
+        -----
+        They are central differences of forces with steps of 1e-5 Angstrom, which are 6 N evaluations, in float64 for a
+        calculator of any type. Their error, and by how much they are not symmetric, is about 1e-9 of the largest one.
+        """
+        system = _system(self._atoms(atoms))
+        return _for_members([hessian(each, system) for each in self.evaluators])
 
     def _atoms(self, atoms: Any) -> Any:
         """The atoms, or those of the last calculation."""

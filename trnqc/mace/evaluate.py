@@ -112,13 +112,19 @@ class Evaluator:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles have the model and the settings; the programs are loaded where they are restored."""
-        settings = {
+        return _restored, (self.model, self.dtype, self._settings())
+
+    def in_float64(self) -> Evaluator:
+        """An evaluator of the same model and settings with features in float64: this one, or another one."""
+        return self if self.dtype == "float64" else Evaluator(self.model, "float64", **self._settings())
+
+    def _settings(self) -> dict[str, Any]:
+        return {
             "radial": self.radial.kind,
             "spline_tolerance": self.radial.tolerance,
             "threads": self._threads_asked_for,
             "skin": self.skin,
         }
-        return _restored, (self.model, self.dtype, settings)
 
     def __call__(
         self,
