@@ -158,7 +158,7 @@ def test_second_derivatives_are_those_of_the_energy(options):
     np.testing.assert_allclose(square, square.T, rtol=0, atol=1e-8 * scale)
     np.testing.assert_allclose(second.sum(axis=1), 0, atol=1e-8 * scale)
 
-    # Second differences of float64 energies along some directions. Largest observed: 2e-6, some pair is near the cutoff.
+    # Second differences of float64 energies along some directions. Largest observed: 2e-6.
     exact, step = Calculator(system.calc.evaluator.model, **options | {"dtype": "float64"}), 3e-4
     for direction in np.random.default_rng(1).normal(size=(3, count, 3)):
         energies = []

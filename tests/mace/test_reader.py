@@ -11,10 +11,11 @@ ase = pytest.importorskip("ase")
 import torch  # noqa: E402
 from mace.calculators import MACECalculator  # noqa: E402
 
+import trnqc  # noqa: E402
 from tests.mace import oracle  # noqa: E402
 from tests.mace.mace_models import FAMILIES, random_model  # noqa: E402
 from trnqc.errors import InputError, UnsupportedError  # noqa: E402
-from trnqc.mace import Calculator  # noqa: E402
+from trnqc.mace import Calculator, save  # noqa: E402
 from trnqc.mace.reader import load, read  # noqa: E402
 
 
@@ -87,6 +88,25 @@ def test_clusters_and_slabs(periodic):
     atoms.calc = MACECalculator(models=[module], device="cpu", default_dtype="float64")
     result = oracle.evaluate(read(module), atoms.numbers, atoms.positions, np.asarray(atoms.cell), tuple(atoms.pbc))
     np.testing.assert_allclose(result["energies"], atoms.get_potential_energies(), atol=1e-12)
+
+
+@pytest.mark.parametrize("family", ["MP-0", "MPA-0", "MH-1"])
+def test_a_model_that_accelerate_has_changed_is_the_same_model(family, tmp_path):
+    """The description has the same numbers, and the model stays as it is."""
+    module = random_model(family)
+    save(read(module, module.heads[-1]), tmp_path / "before.npz")
+    trnqc.cg.accelerate(module)
+    names = [type(part).__name__ for part in module.modules()]
+    save(read(module, module.heads[-1]), tmp_path / "after.npz")
+    torch.save(module, tmp_path / "accelerated.model")
+    save(load(tmp_path / "accelerated.model", module.heads[-1]), tmp_path / "loaded.npz")
+    assert names == [type(part).__name__ for part in module.modules()]
+    with np.load(tmp_path / "before.npz") as before:
+        for other in ("after", "loaded"):
+            with np.load(tmp_path / f"{other}.npz") as found:
+                assert set(found) == set(before)
+                for name in before:
+                    np.testing.assert_array_equal(found[name], before[name])
 
 
 def test_a_saved_model_is_read_from_its_file(tmp_path):
