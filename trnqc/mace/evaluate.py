@@ -18,6 +18,7 @@ from trnqc.mace.driver.driver import Driver
 from trnqc.mace.driver.order import program
 from trnqc.mace.driver.steps import Program
 from trnqc.mace.edges.neighbours import Neighbours, neighbours
+from trnqc.mace.edges.splines.tables import check_tolerance
 from trnqc.mace.gemm import Tile
 from trnqc.mace.model import Model
 from trnqc.mace.nodes.kernels import NodeKernels
@@ -77,7 +78,8 @@ class Evaluator:
     Raises
     ------
     InputError
-        For another dtype, another kind of radial functions, or a skin that is negative or not finite.
+        For another dtype, another kind of radial functions, a tolerance of splines below the rounding error of the
+        dtype, or a skin that is negative or not finite.
     UnsupportedError
         For a model with parts that the programs do not cover.
     CompilerError
@@ -101,6 +103,8 @@ class Evaluator:
         self.model, self.dtype, self.threads, self.skin = model, dtype, thread_count(threads), skin
         self.radial, self._threads_asked_for = Radial(radial, spline_tolerance), threads
         kind = TYPES[dtype]
+        if radial == "spline":
+            check_tolerance(spline_tolerance, kind)
         self.kernels = NodeKernels(plan(model, Tile.of(find_compiler(), kind), kind))
         # Splines are fitted when the elements of a structure are known.
         none = np.zeros(0, np.int64)
