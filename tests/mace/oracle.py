@@ -67,11 +67,7 @@ def evaluate(
 
 def node_energies(model: Model, elements: Tensor, vectors: Tensor, senders: Tensor, receivers: Tensor) -> Tensor:
     edges = edges_of(model, elements, vectors, senders, receivers)
-    h, features = torch.tensor(model.embedding)[elements], []
-    for block, product in zip(model.interactions, model.products):
-        message, skip = interaction(block, h, edges)
-        h = contraction(product, message, elements) + skip
-        features.append(h)
+    features = features_of(model, edges)
     energies = torch.tensor(model.atomic_energies)[elements]
     for readout in model.readouts:
         channels = readout.layers[0].weight.shape[0]
@@ -80,6 +76,27 @@ def node_energies(model: Model, elements: Tensor, vectors: Tensor, senders: Tens
         part = repulsion(model.repulsion, torch.tensor(model.numbers), vectors.norm(dim=1), edges.pair)
         energies = energies.index_add(0, receivers, part)
     return energies
+
+
+def features_of(model: Model, edges: Edges) -> list[Tensor]:
+    """The features of the nodes after each layer, in e3nn's order."""
+    h, features = torch.tensor(model.embedding)[edges.elements], []
+    for block, product in zip(model.interactions, model.products):
+        message, skip = interaction(block, h, edges)
+        h = contraction(product, message, edges.elements) + skip
+        features.append(h)
+    return features
+
+
+def features(
+    model: Model, numbers: np.ndarray, positions: np.ndarray, cell: np.ndarray, periodic: tuple[bool, ...]
+) -> list[np.ndarray]:
+    """The features of the atoms of a structure after each layer, in e3nn's order."""
+    elements = torch.tensor([model.numbers.index(z) for z in numbers])
+    senders, receivers, shifts = map(torch.tensor, neighbours(positions, cell, periodic, model.basis.r_max))
+    x = torch.tensor(positions)
+    edges = edges_of(model, elements, x[receivers] - x[senders] - shifts, senders, receivers)
+    return [h.numpy() for h in features_of(model, edges)]
 
 
 def basis(b: RadialBasis, r: Tensor, pair: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
@@ -114,7 +131,7 @@ def cutoff(r: Tensor, r_max: Tensor, p: int) -> Tensor:
 
 def spherical_harmonics(unit: Tensor, degree: int) -> list[Tensor]:
     """Harmonics of degrees 0 .. degree, each coupled from the one below and a vector; norms^2 are 2 l + 1."""
-    y = [torch.ones_like(unit[:, :1]), math.sqrt(3) * unit[:, [1, 2, 0]]]
+    y = [torch.ones_like(unit[:, :1]), math.sqrt(3) * unit]
     for l in range(2, degree + 1):
         c = torch.tensor(clebsch_gordan(l - 1, 1, l))
         raw = torch.einsum("ijk,ei,ej->ek", c, y[-1], y[1])

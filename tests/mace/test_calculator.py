@@ -17,9 +17,12 @@ pytest.importorskip("vesin", reason="needs vesin")
 from ase.calculators.calculator import PropertyNotImplementedError  # noqa: E402
 from ase.calculators.fd import calculate_numerical_forces, calculate_numerical_stress  # noqa: E402
 
+from tests.mace import oracle  # noqa: E402
 from tests.mace.descriptions import CASES, description  # noqa: E402
-from tests.mace.test_evaluate import PERIODIC, structure  # noqa: E402
+from tests.mace.test_evaluate import PERIODIC, TOLERANCES, structure  # noqa: E402
+from trnqc.errors import InputError  # noqa: E402
 from trnqc.mace import Calculator, save  # noqa: E402
+from trnqc.mace.calculator import _system  # noqa: E402
 
 
 def atoms(periodic: tuple[bool, ...] = PERIODIC) -> ase.Atoms:
@@ -76,6 +79,104 @@ def test_a_file_gives_the_same_and_clusters_have_no_stress(tmp_path):
     cluster.get_forces()
     with pytest.raises(PropertyNotImplementedError):
         cluster.get_stress()
+
+
+def test_a_committee_has_means_and_variances_of_its_members(tmp_path):
+    """As mace-torch's: variances are divided by the number of members, and those of the stress are [3, 3]."""
+    members, system = [description(seed=seed) for seed in range(3)], atoms()
+    for n, member in enumerate(members):
+        save(member, tmp_path / f"run_{n}.npz")
+    alone = [Calculator(member, dtype="float64").evaluator(*_system(system), virials=True) for member in members]
+    energies, forces = [np.array([getattr(one, name) for one in alone]) for name in ("energy", "forces")]
+    stress = np.array([one.virial for one in alone]) / system.get_volume()
+    for given in (members, str(tmp_path / "run_*.npz"), [tmp_path / f"run_{n}.npz" for n in range(3)]):
+        system.calc = Calculator(given, dtype="float64")
+        assert system.get_potential_energy() == pytest.approx(energies.mean(), rel=1e-14)
+        np.testing.assert_allclose(system.get_forces(), forces.mean(axis=0), rtol=1e-13, atol=1e-13)
+        np.testing.assert_allclose(system.get_stress(voigt=False), stress.mean(axis=0), rtol=1e-13)
+        results = system.calc.results
+        np.testing.assert_allclose(results["energies"], np.mean([one.energies for one in alone], axis=0), rtol=1e-13)
+        for name, values in (("energy", energies), ("forces", forces), ("stress", stress)):
+            np.testing.assert_array_equal(results[f"{name}_comm"], values)
+            np.testing.assert_allclose(results[f"{name}_var"], ((values - values.mean(0)) ** 2).sum(0) / 3, rtol=1e-11)
+    assert system.calc.get_property("energy_var", system) == pytest.approx(np.var(energies), rel=1e-11)
+    assert isinstance(results["energy_var"], float)
+    np.testing.assert_allclose(system.get_stresses().sum(axis=0), system.get_stress(), rtol=1e-11)
+    system.calc = Calculator(members[:1], dtype="float64")
+    system.get_potential_energy()
+    assert not [name for name in system.calc.results if name.endswith(("_comm", "_var"))]
+
+
+def test_a_committee_without_members_is_refused(tmp_path):
+    for nothing in ([], str(tmp_path / "no_*.npz")):
+        with pytest.raises(InputError, match="expected at least one model; found none"):
+            Calculator(nothing)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("case", ["residual", "nonlinear", "density", "three layers", "one layer"])
+def test_descriptors_are_the_features_of_the_oracle(case, dtype):
+    model, system = description(**CASES[case]), atoms()
+    calc = Calculator(model, dtype=dtype, threads=2)
+    *before, last = oracle.features(model, *_system(system))
+    channels = model.products[0].linear.irreps_out[0].mul
+    everything = np.concatenate([*before, last[:, :channels]], axis=1)
+    scalars = np.concatenate([h[:, :channels] for h in (*before, last)], axis=1)
+    found, limit = calc.get_descriptors(system, invariants_only=False), TOLERANCES[dtype] * np.abs(everything).max()
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, everything, rtol=0, atol=limit)
+    np.testing.assert_allclose(calc.get_descriptors(system), scalars, rtol=0, atol=limit)
+    width = before[0].shape[1] if before else channels
+    first = calc.get_descriptors(system, invariants_only=False, num_layers=1)
+    np.testing.assert_array_equal(first, found[:, :width])
+    np.testing.assert_array_equal(calc.get_descriptors(system, num_layers=1), found[:, :channels])
+
+
+def test_descriptors_of_committees_of_the_last_atoms_and_of_too_many_layers():
+    system = atoms()
+    system.calc = Calculator([description(seed=seed) for seed in range(2)], dtype="float64")
+    with pytest.raises(InputError, match="has not calculated any yet"):
+        system.calc.get_descriptors()
+    forces = system.get_forces()
+    both = system.calc.get_descriptors()
+    assert isinstance(both, list) and len(both) == 2 and np.abs(both[0] - both[1]).max() > 0.1
+    np.testing.assert_array_equal(system.get_forces(), forces)
+    for count in (0, 3, -2):
+        with pytest.raises(InputError, match=f"num_layers: expected -1 or 1 to 2, .* found {count}"):
+            system.calc.get_descriptors(system, num_layers=count)
+
+
+@pytest.mark.parametrize("options", [{}, {"dtype": "float64", "radial": "spline", "skin": 0.0}], ids=["f32", "spline"])
+def test_second_derivatives_are_those_of_the_energy(options):
+    system = atoms()
+    system.calc = Calculator(description(**CASES["density"]), **options)
+    second = system.calc.get_hessian(system)
+    count, scale = len(system), np.abs(second).max()
+    assert second.shape == (3 * count, count, 3)
+    square = second.reshape(3 * count, 3 * count)
+    # Largest observed: 1e-9.
+    np.testing.assert_allclose(square, square.T, rtol=0, atol=1e-8 * scale)
+    np.testing.assert_allclose(second.sum(axis=1), 0, atol=1e-8 * scale)
+
+    # Second differences of float64 energies along some directions. Largest observed: 2e-6.
+    exact, step = Calculator(system.calc.evaluator.model, **options | {"dtype": "float64"}), 3e-4
+    for direction in np.random.default_rng(1).normal(size=(3, count, 3)):
+        energies = []
+        for sign in (-2, -1, 0, 1, 2):
+            moved = atoms()
+            moved.positions += sign * step * direction
+            moved.calc = exact
+            energies.append(moved.get_potential_energy())
+        difference = np.dot([-1, 16, -30, 16, -1], energies) / (12 * step**2)
+        along = direction.ravel() @ square @ direction.ravel()
+        assert along == pytest.approx(difference, abs=1e-5 * scale * (direction**2).sum())
+
+
+def test_a_committee_has_second_derivatives_of_each_member():
+    members, system = [description(seed=seed) for seed in range(2)], atoms((False, False, False))[:3]
+    both = Calculator(members, dtype="float64").get_hessian(system)
+    assert isinstance(both, list) and len(both) == 2
+    np.testing.assert_array_equal(both[1], Calculator(members[1], dtype="float64").get_hessian(system))
 
 
 def test_the_example_conserves_energy_without_pytorch(tmp_path):

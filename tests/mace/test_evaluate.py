@@ -10,6 +10,7 @@ pytest.importorskip("vesin", reason="needs vesin")
 from tests.mace import oracle
 from tests.mace.descriptions import CASES, description
 from trnqc.errors import InputError
+from trnqc.mace.edges.splines import fitting
 from trnqc.mace.evaluate import Evaluator
 
 # Relative to the largest number: rounding of sums of some hundred terms, and of the weights, in a few layers.
@@ -150,5 +151,16 @@ def test_wrong_structures_are_one_error_each():
         Evaluator(description(), "float16")
     with pytest.raises(InputError, match="expected one of exact, spline; found table"):
         Evaluator(description(), radial="table")
-    with pytest.raises(InputError, match="spline_tolerance"):
-        Evaluator(description(), radial="spline", spline_tolerance=1e-12)(*structure(), PERIODIC)
+    for dtype, tolerance in (("float32", 1e-7), ("float64", 1e-14), ("float32", np.nan)):
+        with pytest.raises(InputError, match=r"spline_tolerance = .* is below the rounding error"):
+            Evaluator(description(), dtype, radial="spline", spline_tolerance=tolerance)
+    Evaluator(description(), spline_tolerance=0.0)
+
+
+@pytest.mark.parametrize("case", ["residual", "density"])
+def test_splines_that_miss_their_tolerance_between_the_knots_are_an_error_with_the_figure(case, monkeypatch):
+    """The error is measured at points that the fit does not use, when the elements of a structure are known."""
+    monkeypatch.setattr(fitting, "INTERVALS", (12, 16))
+    evaluator = Evaluator(description(**CASES[case]), radial="spline", spline_tolerance=1e-6)
+    with pytest.raises(InputError, match=r"16 intervals have a relative error of .*, above the tolerance 1.0e-06"):
+        evaluator(*structure(), PERIODIC)

@@ -11,10 +11,11 @@ ase = pytest.importorskip("ase")
 import torch  # noqa: E402
 from mace.calculators import MACECalculator  # noqa: E402
 
+import trnqc  # noqa: E402
 from tests.mace import oracle  # noqa: E402
 from tests.mace.mace_models import FAMILIES, random_model  # noqa: E402
 from trnqc.errors import InputError, UnsupportedError  # noqa: E402
-from trnqc.mace import Calculator  # noqa: E402
+from trnqc.mace import Calculator, save  # noqa: E402
 from trnqc.mace.reader import load, read  # noqa: E402
 
 
@@ -51,12 +52,61 @@ def test_stresses_of_atoms_are_those_of_the_model():
     np.testing.assert_allclose(atoms.get_stresses(), expected, rtol=0, atol=1e-10 * np.abs(expected).max())
 
 
+def test_a_committee_has_the_results_of_mace_torch():
+    modules, atoms = [random_model("MP-0"), random_model("MPA-0")], structure()
+    atoms.calc = MACECalculator(models=modules, device="cpu", default_dtype="float64")
+    atoms.get_forces()
+    expected = atoms.calc.results
+    atoms.calc = Calculator(modules, dtype="float64")
+    atoms.get_forces()
+    assert set(expected) - set(atoms.calc.results) == {"node_energy"}
+    for name in set(expected) - {"node_energy"}:
+        scale = np.abs(expected[name]).max()
+        np.testing.assert_allclose(atoms.calc.results[name], expected[name], rtol=0, atol=1e-10 * scale, err_msg=name)
+
+
+@pytest.mark.parametrize("options", [{}, {"invariants_only": False}, {"num_layers": 1}])
+@pytest.mark.parametrize("family", ["MP-0", "MPA-0"])
+def test_descriptors_are_those_of_mace_torch(family, options):
+    module, atoms = random_model(family), structure()
+    expected = MACECalculator(models=[module], device="cpu", default_dtype="float64").get_descriptors(atoms, **options)
+    found = Calculator(module, dtype="float64").get_descriptors(atoms, **options)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("family", ["MP-0", "MPA-0"])
+def test_second_derivatives_are_those_of_mace_torch(family):
+    module, atoms = random_model(family), structure()
+    expected = MACECalculator(models=[module], device="cpu", default_dtype="float64").get_hessian(atoms)
+    found = Calculator(module).get_hessian(atoms)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-8 * np.abs(expected).max())
+
+
 @pytest.mark.parametrize("periodic", [False, (True, True, False)])
 def test_clusters_and_slabs(periodic):
     module, atoms = random_model("MP-0"), structure(periodic)
     atoms.calc = MACECalculator(models=[module], device="cpu", default_dtype="float64")
     result = oracle.evaluate(read(module), atoms.numbers, atoms.positions, np.asarray(atoms.cell), tuple(atoms.pbc))
     np.testing.assert_allclose(result["energies"], atoms.get_potential_energies(), atol=1e-12)
+
+
+@pytest.mark.parametrize("family", ["MP-0", "MPA-0", "MH-1"])
+def test_a_model_that_accelerate_has_changed_is_the_same_model(family, tmp_path):
+    """The description has the same numbers, and the model stays as it is."""
+    module = random_model(family)
+    save(read(module, module.heads[-1]), tmp_path / "before.npz")
+    trnqc.cg.accelerate(module)
+    names = [type(part).__name__ for part in module.modules()]
+    save(read(module, module.heads[-1]), tmp_path / "after.npz")
+    torch.save(module, tmp_path / "accelerated.model")
+    save(load(tmp_path / "accelerated.model", module.heads[-1]), tmp_path / "loaded.npz")
+    assert names == [type(part).__name__ for part in module.modules()]
+    with np.load(tmp_path / "before.npz") as before:
+        for other in ("after", "loaded"):
+            with np.load(tmp_path / f"{other}.npz") as found:
+                assert set(found) == set(before)
+                for name in before:
+                    np.testing.assert_array_equal(found[name], before[name])
 
 
 def test_a_saved_model_is_read_from_its_file(tmp_path):

@@ -18,6 +18,7 @@ from trnqc.mace.driver.driver import Driver
 from trnqc.mace.driver.order import driver_program
 from trnqc.mace.driver.steps import DriverProgram
 from trnqc.mace.edges.neighbours import Neighbours, neighbours
+from trnqc.mace.edges.splines.tables import check_tolerance
 from trnqc.mace.gemm import RegisterTile
 from trnqc.mace.model import Model
 from trnqc.mace.nodes.kernels import NodeKernels
@@ -77,7 +78,8 @@ class Evaluator:
     Raises
     ------
     InputError
-        For another dtype, another kind of radial functions, or a skin that is negative or not finite.
+        For another dtype, another kind of radial functions, a tolerance of splines below the rounding error of the
+        dtype, or a skin that is negative or not finite.
     UnsupportedError
         For a model with parts that the programs do not cover.
     CompilerError
@@ -101,6 +103,8 @@ class Evaluator:
         self.model, self.dtype, self.threads, self.skin = model, dtype, thread_count(threads), skin
         self.radial, self._threads_asked_for = Radial(radial, spline_tolerance), threads
         kind = TYPES[dtype]
+        if radial == "spline":
+            check_tolerance(spline_tolerance, kind)
         self.kernels = NodeKernels(plan(model, RegisterTile.of(find_compiler(), kind), kind))
         # Splines are fitted when the elements of a structure are known.
         none = np.zeros(0, np.int64)
@@ -112,13 +116,19 @@ class Evaluator:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles have the model and the settings; the programs are loaded where they are restored."""
-        settings = {
+        return _restored, (self.model, self.dtype, self._settings())
+
+    def in_float64(self) -> Evaluator:
+        """An evaluator of the same model and settings with features in float64: this one, or another one."""
+        return self if self.dtype == "float64" else Evaluator(self.model, "float64", **self._settings())
+
+    def _settings(self) -> dict[str, Any]:
+        return {
             "radial": self.radial.kind,
             "spline_tolerance": self.radial.tolerance,
             "threads": self._threads_asked_for,
             "skin": self.skin,
         }
-        return _restored, (self.model, self.dtype, settings)
 
     def __call__(
         self,
@@ -150,16 +160,29 @@ class Evaluator:
             If the model does not have an element, an array has another shape, positions or cell are not finite, the
             cell is degenerate, or two atoms are at the same position.
         """
-        numbers, positions = np.asarray(numbers), np.array(positions, np.float64)
-        cell = np.asarray(cell, np.float64)
-        for name, array, shape in (("positions", positions, (numbers.size, 3)), ("cell", cell, (3, 3))):
-            if array.shape != shape:
-                raise InputError(f"{name}: expected shape {list(shape)}, found {list(array.shape)}")
-        driver = self.driver(self._elements_of(numbers))
-        pairs = self._neighbours(positions, cell, periodic)
+        listed = self._listed(numbers, positions, cell, periodic)
+        driver = self.driver(self._elements_of(listed[0]))
         of_atoms = np.empty((len(numbers), 3, 3)) if virials else None
-        listed = pairs.receivers, pairs.senders, pairs.vectors(positions)
-        return Result(*driver(numbers, *listed, virials=of_atoms), of_atoms)
+        return Result(*driver(*listed, virials=of_atoms), of_atoms)
+
+    def features(
+        self, numbers: np.ndarray, positions: np.ndarray, cell: np.ndarray, periodic: tuple[bool, ...]
+    ) -> list[np.ndarray]:
+        """Return the features of the atoms after each layer, in e3nn's order, float64 [N, dimension of the features].
+
+        They have the precision of `dtype`. Parameters and errors are those of an evaluation.
+        """
+        listed = self._listed(numbers, positions, cell, periodic)
+        parts = self.convolutions(self._elements_of(listed[0]))
+        driver = Driver(driver_program(self.model, self.kernels, parts, features=True), self.threads)
+        rows_of: list[np.ndarray] = []
+        driver(*listed, exchange=lambda _, rows, row_of: rows_of.append(rows[row_of]))
+        lanes = self.kernels.plan.tile.lanes
+        layouts = [layer.features for layer in self.kernels.plan.layers]
+        return [
+            layout.flat(rows.reshape(len(rows), layout.width, lanes))
+            for layout, rows in zip(layouts, rows_of, strict=True)
+        ]
 
     def program(self, elements: np.ndarray) -> DriverProgram:
         """The program of evaluations for structures of some elements, int64 numbers in the model.
@@ -183,6 +206,19 @@ class Evaluator:
         if self._convolutions is None or not self._convolutions.covers(elements):
             self._convolutions = convolutions(self.model, self.radial, elements, TYPES[self.dtype])
         return self._convolutions
+
+    def _listed(
+        self, numbers: np.ndarray, positions: np.ndarray, cell: np.ndarray, periodic: tuple[bool, ...]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Numbers, receivers, senders and vectors of a structure, which is checked."""
+        numbers, positions = np.asarray(numbers), np.array(positions, np.float64)
+        cell = np.asarray(cell, np.float64)
+        for name, array, shape in (("positions", positions, (numbers.size, 3)), ("cell", cell, (3, 3))):
+            if array.shape != shape:
+                raise InputError(f"{name}: expected shape {list(shape)}, found {list(array.shape)}")
+        self._elements_of(numbers)
+        pairs = self._neighbours(positions, cell, periodic)
+        return numbers, pairs.receivers, pairs.senders, pairs.vectors(positions)
 
     def _elements_of(self, numbers: np.ndarray) -> np.ndarray:
         """The number of each atom's element in the model."""

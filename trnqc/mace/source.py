@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import glob
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,16 @@ def description(source: str | Path | Model | Any, head: str | None = None) -> Mo
     if model.basis.kind == "chebyshev":
         warnings.warn(CHEBYSHEV, stacklevel=2)
     return model
+
+
+def descriptions(source: str | Path | Model | Any | Sequence[Any], head: str | None = None) -> tuple[Model, ...]:
+    """The descriptions of the members of a committee, a sequence of sources or a pattern of files; one for a source."""
+    members: Sequence[Any] = source if isinstance(source, (list, tuple)) else [source]
+    if isinstance(source, str) and glob.has_magic(source) and not Path(source).is_file():
+        members = sorted(glob.glob(source))
+    if not members:
+        raise InputError(f"model: expected at least one model; found none by {source!r}")
+    return tuple(description(member, head) for member in members)
 
 
 def _read(source: str | Path | Any, head: str | None) -> Model:

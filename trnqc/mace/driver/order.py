@@ -28,9 +28,13 @@ from trnqc.mace.nodes.kernels import ATOMS, NodeKernels
 CUTOFF: Operands = {"cutoff": "cutoff_values"}
 
 
-def driver_program(model: Model, nodes: NodeKernels, parts: Convolutions) -> DriverProgram:
-    """Return the program of a model for the elements that its convolutions cover."""
-    return _Order(model, nodes, parts).program()
+def driver_program(model: Model, nodes: NodeKernels, parts: Convolutions, features: bool = False) -> DriverProgram:
+    """Return the program of a model for the elements that its convolutions cover.
+
+    With `features`, it is for structures without copies, and its exchanges hand out the features of one layer after the
+    other.
+    """
+    return _Order(model, nodes, parts).program(features)
 
 
 class _Order:
@@ -44,10 +48,11 @@ class _Order:
         self.buffers: dict[str, Buffer] = {}
         self.common = self._common()
 
-    def program(self) -> DriverProgram:
+    def program(self, features: bool) -> DriverProgram:
         self._edge_buffers()
         self._node_buffers()
-        steps, buffers = share_rows(tuple(self._steps()), self.buffers)
+        order = self._steps_with_features() if features else self._steps()
+        steps, buffers = share_rows(tuple(order), self.buffers)
         numbers = tuple(
             number if self.parts.covers(np.array([n])) else 0 for n, number in enumerate(self.model.numbers)
         )
@@ -130,6 +135,15 @@ class _Order:
         yield DriverStep(geometry.functions[1], "edge_vectors")
         if self.model.repulsion is not None:
             yield self._repulsion()
+
+    def _steps_with_features(self) -> Iterator[DriverStep | AtomPass | RowExchange]:
+        """All steps but the exchanges, and one of the features after each of the forward passes, which come first."""
+        layers = iter(range(len(self.plan.layers)))
+        for step in self._steps():
+            if not isinstance(step, RowExchange):
+                yield step
+            if isinstance(step, AtomPass) and (t := next(layers, None)) is not None:
+                yield RowExchange(f"h{t}", self.plan.layers[t].features.width * self.vector, reverse=False)
 
     def _densities(self, t: int) -> Iterator[DriverStep]:
         density = self.parts.densities[t]

@@ -57,7 +57,9 @@ def _names(step: DriverStep | RowExchange) -> Iterator[str]:
 def _renamed(step: DriverStep | AtomPass | RowExchange, names: dict[str, str]) -> DriverStep | AtomPass | RowExchange:
     if isinstance(step, AtomPass):
         return AtomPass(tuple(_renamed_step(part, names) for part in step.steps))
-    return _renamed_step(step, names) if isinstance(step, DriverStep) else step
+    if isinstance(step, RowExchange):
+        return replace(step, buffer=names.get(step.buffer, step.buffer))
+    return _renamed_step(step, names)
 
 
 def _renamed_step(step: DriverStep, names: dict[str, str]) -> DriverStep:

@@ -94,7 +94,8 @@ def element_table(name: str, module: Any) -> np.ndarray:
 def product(name: str, block: Any, elements: int) -> ProductBlock:
     """A product block."""
     contraction = block.symmetric_contractions
-    expect(f"{name}.symmetric_contractions", contraction, "SymmetricContraction")
+    # The second is what `trnqc.cg.accelerate` makes of the first, with the same attributes.
+    expect(f"{name}.symmetric_contractions", contraction, "SymmetricContraction", "Contraction")
     couplings = tuple(
         _couplings(part, slot.ir.dim, elements)
         for part, slot in zip(contraction.contractions, Irreps.of(contraction.irreps_out))

@@ -52,6 +52,15 @@ class SplineTables:
         return bool((self.pairs.reshape(self.elements, -1)[np.ix_(present, present)] >= 0).all())
 
 
+def check_tolerance(tolerance: float, dtype: str) -> None:
+    """Raise InputError for a relative tolerance of splines that is below the rounding error of a type."""
+    if not tolerance >= LEAST[dtype]:
+        raise InputError(
+            f"spline_tolerance = {tolerance:.1e} is below the rounding error of {dtype}, {LEAST[dtype]:.0e}: use a "
+            "larger tolerance, float64, or radial='exact'"
+        )
+
+
 def spline_tables(
     functions: Sequence[RadialNetwork | NodeDensity],
     basis: RadialBasis,
@@ -65,11 +74,7 @@ def spline_tables(
     `elements` are the numbers of the elements that occur, of `count` elements of the model; the splines will be
     evaluated in `dtype`. Raises InputError if weights and their derivatives cannot meet the relative tolerance.
     """
-    if not tolerance >= LEAST[dtype]:
-        raise InputError(
-            f"spline_tolerance = {tolerance:.1e} is below the rounding error of {dtype}, {LEAST[dtype]:.0e}: use a "
-            "larger tolerance, float64, or radial='exact'"
-        )
+    check_tolerance(tolerance, dtype)
     pairs, numbers = _pairs(functions, basis, sorted(set(elements)), count)
     geometry = GeometryKernels(basis, 0, "f64")
     curves = [[partial(_curves, geometry, basis, function, pair) for pair in pairs] for function in functions]
