@@ -57,7 +57,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         temporary_place()  # PySCF needs it when it is imported.
         args = _parse(argv)
-        with warnings.catch_warnings(), log_on_standard_error(getattr(args, "verbose", 0)):
+        with (
+            warnings.catch_warnings(),
+            log_on_standard_error(getattr(args, "verbose", 0), getattr(args, "quiet", False)),
+        ):
             warnings.showwarning = _say
             status: int = args.run(args)
             sys.stdout.flush()

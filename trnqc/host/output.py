@@ -15,6 +15,8 @@ from rich.console import Console
 
 from trnqc.host.files import write_aside
 
+# Messages that users should see without asking for them; silent in a quiet command.
+_notices = logging.getLogger("trnqc.notices")
 # The file name that stands for standard output.
 STANDARD_OUTPUT = Path("-")
 
@@ -35,7 +37,7 @@ def add_loudness(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def log_on_standard_error(verbose: int) -> Iterator[None]:
+def log_on_standard_error(verbose: int, quiet: bool = False) -> Iterator[None]:
     """Within the context, messages of the loggers ``trnqc.*`` are printed on standard error.
 
     Parameters
@@ -43,17 +45,31 @@ def log_on_standard_error(verbose: int) -> Iterator[None]:
     verbose
         How often ``--verbose`` was given: 0 prints warnings and errors, 1 the steps of a job (level INFO) too, and 2
         every detail (level DEBUG).
+    quiet
+        Whether `announce` says nothing.
     """
     logger, handler = logging.getLogger("trnqc"), _StandardError()
     handler.setFormatter(_Lines())
     before = logger.level
     logger.addHandler(handler)
     logger.setLevel((logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)])
+    _notices.setLevel(logging.WARNING if quiet else logging.NOTSET)
     try:
         yield
     finally:
+        _notices.setLevel(logging.NOTSET)
         logger.removeHandler(handler)
         logger.setLevel(before)
+
+
+def announce(text: str) -> None:
+    """Say a line that users should see without asking: by logging, and on a terminal if no handler has shown it."""
+    _notices.info("%s", text)
+    loggers = logging.getLogger("trnqc"), logging.getLogger()
+    handled = any(not isinstance(h, logging.NullHandler) for logger in loggers for h in logger.handlers)
+    shown = handled and _notices.isEnabledFor(logging.INFO)
+    if not shown and _notices.level == logging.NOTSET and sys.stderr.isatty():
+        print(f"trnqc: {text}", file=sys.stderr)
 
 
 class _StandardError(logging.Handler):

@@ -7,6 +7,7 @@ is started once to compile what is missing. The job never waits: it only checks 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import os
 import pickle
@@ -22,6 +23,7 @@ from trnqc import jit
 from trnqc.eri.compiled import programs as library
 from trnqc.errors import CompilerError, InputError
 from trnqc.host.files import DIRECTORY_VARIABLE, cache_directory
+from trnqc.host.output import announce
 from trnqc.jit import Recipe, find_compiler
 from trnqc.jit.cache import library_cache
 
@@ -87,6 +89,7 @@ class Needed:
     def __init__(self, programs: Callable[[], Sequence[Recipe]], kernels: str) -> None:
         self.kernels, self._programs = kernels, programs
         self._missing: list[Recipe] = []
+        self._total = 0
         self._asked = kernels == "wait"
 
     def ready(self) -> bool:
@@ -94,7 +97,8 @@ class Needed:
         if lacks_compiler(self.kernels):
             return False
         if not self._asked:
-            self._missing = [program for program in self._programs() if not library.is_compiled(program)]
+            programs = self._programs()
+            self._missing, self._total = [p for p in programs if not library.is_compiled(p)], len(programs)
         while self._missing and library.is_compiled(self._missing[-1]):
             self._missing.pop()
             if not self._missing and self._asked:
@@ -105,7 +109,7 @@ class Needed:
             return False
         if self._missing and self.kernels == "background":
             if not self._asked:
-                _ask_for(self._missing)
+                _ask_for(self._missing, self._total)
             _look_after()
         self._asked = True
         return not self._missing
@@ -131,12 +135,18 @@ _builders: list[_Builder] = []
 _warned: str | None = None
 
 
-def _ask_for(programs: Sequence[Recipe]) -> None:
+def _ask_for(programs: Sequence[Recipe], total: int) -> None:
     new = [program for program in programs if program not in _asked]
     if new:
+        first = not _asked
         _asked.update(new)
         _builders.append(_start(new))
-        _log.info("%d integral kernels are compiled beside this job; PySCF's integrals serve meanwhile", len(new))
+        words = (
+            f"kernels are being compiled in the background, {total - len(programs)} of {total} are there; until then "
+            "PySCF computes in their place (`trnqc eri build` compiles those of a basis beforehand)"
+        )
+        # A line once a process; what a gradient needs later is only logged.
+        announce(words) if first else _log.info(words)
 
 
 def _start(programs: Sequence[Recipe]) -> _Builder:
@@ -192,14 +202,23 @@ def _warn(text: str) -> None:
 
 @atexit.register
 def _leave() -> None:
-    """Let running builders outlive this process without a warning of Popen."""
+    """Say what the next run will find, and let running builders outlive this process without a warning of Popen."""
+    if _builders and _warned is None:
+        with contextlib.suppress(CompilerError):
+            compiled = sum(map(library.is_compiled, _asked))
+            rest = "" if linger() == 0 or compiled == len(_asked) else ", and the others follow"
+            announce(
+                f"{compiled} of the {len(_asked)} kernels that this run lacked are compiled{rest}; the next run "
+                "computes with them instead of PySCF"
+            )
     for builder in _builders:
         builder.process.returncode = 0
 
 
 def _forget() -> None:
     """In a forked process, drop the builders of its parent."""
-    _leave()
+    for builder in _builders:
+        builder.process.returncode = 0
     _builders.clear()
     _asked.clear()
 
