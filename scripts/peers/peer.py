@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from importlib import metadata
 
 # Modules of this package that define a PEER; `scripts/peers` runs all of them by default.
-NAMES = ("pyscf", "pyscf_mp2", "e3nn", "opt_einsum", "cotengra")
+NAMES = ("pyscf", "pyscf_mp2", "e3nn", "mace", "opt_einsum", "cotengra")
 # The way in which a peer's tests run as they are; what passes there has to pass in all other ways.
 THEIRS = "theirs"
 
