@@ -272,6 +272,12 @@ def test_a_directory_of_something_else_is_left_alone(tmp_path):
         run(dataclasses.replace(WATER, checkpoint=tmp_path / "thesis.tex"))
 
 
+def test_what_a_killed_start_left_is_no_other_file(whole, tmp_path):
+    for name in ("lock", ".job.json.123"):
+        (tmp_path / name).touch()
+    assert run(dataclasses.replace(WATER, checkpoint=tmp_path)).e_corr == whole[1].e_corr
+
+
 def test_two_jobs_on_one_checkpoint(whole, tmp_path):
     job = begun(whole, tmp_path / "cut")
     met = []
