@@ -146,9 +146,9 @@ def test_tree_of_other_operands_is_refused():
 
 ONCE = """
 from tests.sparse.test_solve import make
-from trnqc.sparse.search.rates import Rates
+from trnqc.sparse.search.rates import WorkRates
 from trnqc.sparse.search.solve import candidates
-for candidate in candidates(*make("masked")[:2], Rates(), time_limit=60.0): print(candidate.nest)
+for candidate in candidates(*make("masked")[:2], WorkRates(), time_limit=60.0): print(candidate.nest)
 """
 
 

@@ -28,7 +28,7 @@ PROGRAM = """
     from tests.contraction.test_loops import by_einsum, operands_of
     from tests.contraction.workloads import a3a, four_factors, four_index, ladder, leaf, indices
     from trnqc.contraction.distribute.distribution import distribute
-    from trnqc.contraction.tree import Node, Tree
+    from trnqc.contraction.tree import Tree, TreeNode
     from trnqc.contraction.ranks.distributed import run_distributed
 
     torch.set_num_threads(1)
@@ -37,7 +37,7 @@ PROGRAM = """
 """
 
 RESULTS = """
-    short = Tree(Node("R", ("i",), (leaf("x", "iik", 0), leaf("y", "k", 1))), indices(I=("i", 3), K=("k", 5)))
+    short = Tree(TreeNode("R", ("i",), (leaf("x", "iik", 0), leaf("y", "k", 1))), indices(I=("i", 3), K=("k", 5)))
     for grid in ((2, 2), (4,)):
         mesh = init_device_mesh("cpu", grid)
         for tree in (four_factors(5, 3), a3a(5, 3, 10), four_index(6), ladder(3, 5, 7), short):
