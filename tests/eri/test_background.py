@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shlex
 import signal
@@ -324,11 +325,14 @@ def test_a_kernel_that_a_job_waits_for_is_left_to_it(directory):
 
 def test_a_user_is_told_what_happens_and_what_the_next_run_gains(directory, monkeypatch):
     said: list[str] = []
+    # A builder that builds nothing and is still at work.
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     monkeypatch.setattr(background, "announce", said.append)
+    monkeypatch.setattr(background, "_start", lambda programs: background._Builder(process, io.BytesIO()))
     monkeypatch.setenv("TRNQC_KERNELS", "background")
     trnqc.accelerate(direct(scf.RHF(molecule()))).kernel()
     assert len(said) == 1 and "compiled in the background" in said[0]
     assert "until then PySCF computes in their place" in said[0] and "trnqc eri build" in said[0]
-    if background._builders:
-        background._leave()
-        assert "the next run computes with them instead of PySCF" in said[1]
+    background._leave()
+    assert len(said) == 2 and said[1].startswith("0 of the ") and "the next run computes with them" in said[1]
+    process.returncode = None

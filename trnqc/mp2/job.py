@@ -111,27 +111,31 @@ def execution_of(
 
 def molecule_of(job: Job, execution: Execution) -> gto.Mole:
     """PySCF's molecule of a job, with its memory limit."""
-    mol = build_mole(job.geometry, job.basis)
-    mol.verbose = job.verbose
+    return limited_molecule(job.geometry, job.basis, execution.memory, job.verbose)
+
+
+def limited_molecule(geometry: Geometry, basis: str, memory: float, verbose: int) -> gto.Mole:
+    """PySCF's molecule of a job that may add so many bytes to the process."""
+    mol = build_mole(geometry, basis)
+    mol.verbose = verbose
     # PySCF's limit in MB is for the whole process; ours is for the memory that the job adds.
-    mol.max_memory = execution.memory / 1e6 + lib.current_memory()[0]
+    mol.max_memory = memory / 1e6 + lib.current_memory()[0]
     return mol
 
 
-def reference_of(job: Job) -> str:
-    """The kind of reference of a job: "RHF", "UHF" or "ROHF".
+def reference_of(geometry: Geometry, reference: str | None) -> str:
+    """The kind of reference of a geometry: "RHF", "UHF" or "ROHF"; by default RHF for closed shells, else UHF.
 
     Raises InputError for an unknown kind, and UnsupportedError for a closed-shell reference of an open shell.
     """
-    if job.reference is None:
-        return "UHF" if job.geometry.spin else "RHF"
-    kind = job.reference.upper()
+    if reference is None:
+        return "UHF" if geometry.spin else "RHF"
+    kind = reference.upper()
     if kind not in REFERENCES:
-        raise InputError(f"the reference must be one of {', '.join(REFERENCES).lower()}, got {job.reference!r}")
-    if kind == "RHF" and job.geometry.spin:
+        raise InputError(f"the reference must be one of {', '.join(REFERENCES).lower()}, got {reference!r}")
+    if kind == "RHF" and geometry.spin:
         raise UnsupportedError(
-            f"{job.geometry.name} has {job.geometry.spin} unpaired electrons, which RHF cannot describe: use uhf or "
-            "rohf"
+            f"{geometry.name} has {geometry.spin} unpaired electrons, which RHF cannot describe: use uhf or rohf"
         )
     return kind
 

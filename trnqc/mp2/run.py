@@ -88,7 +88,7 @@ def method_of(
             f"J and K of the SCF run on backend {job.scf_backend!r} in one process, found {ranks.size}: use "
             "--scf-backend cpu (scf_backend), where all processes compute them"
         )
-    kind = reference_of(job)
+    kind = reference_of(job.geometry, job.reference)
     with lib.with_omp_threads(execution.threads), ExitStack() as failing:
         mol = molecule_of(job, execution) if mol is None else mol
         frozen, auxiliary = frozen_orbitals(job, mol), auxiliary_basis(mol, job.auxbasis)

@@ -44,8 +44,8 @@ def jobs_from(args: argparse.Namespace) -> tuple[MeanFieldJob, ...]:
     """The jobs that the options describe, one for each frame of the file. Raises InputError, MoleculeError."""
     for option in ("json", "xyz", "trajectory", "html", "molden"):
         check_target(f"--{option}", getattr(args, option))
-    for prefix in filter(None, [args.cube_prefix]):
-        check_target("--cube-prefix", Path(f"{prefix}-density.cube"))
+    if args.cube_prefix:
+        check_target("--cube-prefix", Path(f"{args.cube_prefix}-density.cube"))
     geometries = load_geometries(args.geometry, args.charge, args.spin, args.unit)
     if len(geometries) > 1:
         for option in ("optimize", "html", "molden", "cube", "checkpoint"):

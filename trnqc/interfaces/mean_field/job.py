@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyscf import df, dft, gto, lib, scf
+from pyscf import df, dft, gto, scf
 from pyscf.solvent import smd
 
 from trnqc.errors import InputError, UnsupportedError
 from trnqc.host.memory import available_memory
 from trnqc.mp2.hybrids.recipes import RECIPES
-from trnqc.mp2.job import SHARE_OF_FREE_MEMORY
-from trnqc.mp2.reference.molecule import Geometry, build_mole
-from trnqc.mp2.reference.orbitals import REFERENCES
+from trnqc.mp2.job import SHARE_OF_FREE_MEMORY, limited_molecule, reference_of
+from trnqc.mp2.reference.molecule import Geometry
 from trnqc.mp2.scf.hartree_fock import SOURCES
 from trnqc.pyscf.accelerate import accelerate
 
@@ -113,17 +112,7 @@ def check(job: MeanFieldJob) -> None:
 
 def kind_of(job: MeanFieldJob) -> str:
     """The reference of a job: "R", "U" or "RO"."""
-    if job.reference is None:
-        return "U" if job.geometry.spin else "R"
-    name = job.reference.upper()
-    if name not in REFERENCES:
-        raise InputError(f"the reference must be one of {', '.join(REFERENCES).lower()}, found {job.reference!r}")
-    if name == "RHF" and job.geometry.spin:
-        raise UnsupportedError(
-            f"{job.geometry.name} has {job.geometry.spin} unpaired electrons, which a restricted closed shell cannot "
-            "describe: use uhf or rohf"
-        )
-    return name.removesuffix("HF")
+    return reference_of(job.geometry, job.reference).removesuffix("HF")
 
 
 def solvent_of(name: str) -> str:
@@ -187,11 +176,8 @@ def method_of(job: MeanFieldJob, mol: gto.Mole | None = None) -> Any:
 
 def molecule_of(job: MeanFieldJob) -> gto.Mole:
     """PySCF's molecule of a job, with its memory limit."""
-    mol = build_mole(job.geometry, job.basis)
-    mol.verbose = job.verbose
-    # PySCF's limit in MB is for the whole process; ours is for the memory that the job adds.
-    mol.max_memory = (job.memory or SHARE_OF_FREE_MEMORY * available_memory()) / 1e6 + lib.current_memory()[0]
-    return mol
+    memory = job.memory or SHARE_OF_FREE_MEMORY * available_memory()
+    return limited_molecule(job.geometry, job.basis, memory, job.verbose)
 
 
 def _dissolved(mf: Any, job: MeanFieldJob) -> Any:

@@ -5,10 +5,9 @@ MeanFieldJob -> SCF -> [optimised geometry] -> [gradient, vibrations, excitation
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from trnqc.interfaces.mean_field.result import Cycle, Excitation, Orbitals, SCFR
 from trnqc.interfaces.optimization import MAX_STEPS, GeometryStep, Optimization, optimize
 from trnqc.mp2.execution import Progress
 from trnqc.mp2.reference.molecule import describe
+from trnqc.pyscf.molecule_cache import Timings
 
 # Parts of the energy in PySCF's `scf_summary`, with the names that are shown.
 PARTS = {
@@ -76,22 +76,18 @@ class Tasks:
     triplets: bool = False
 
 
+@dataclass(frozen=True)
 class PartClock:
     """Wall seconds by part, and the progress that is shown while a part runs."""
 
-    def __init__(self, progress: Progress | None) -> None:
-        self.progress, self.seconds = progress, dict[str, float]()
+    progress: Progress | None
+    seconds: Timings = field(default_factory=Timings)
 
-    @contextmanager
-    def measure(self, part: str) -> Iterator[None]:
-        """Add the time that the context takes to a part."""
+    def measure(self, part: str) -> AbstractContextManager[None]:
+        """Show a part, and add the time that the context takes to it."""
         if self.progress:
             self.progress(part, 0, 0)
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - start
+        return self.seconds.measure(part)
 
 
 def check_tasks(job: MeanFieldJob, tasks: Tasks) -> None:
@@ -137,7 +133,7 @@ def run(
     Raises
     ------
     NotConverged
-        If the SCF has not converged. An optimisation that has not converged ends with its best geometry and a warning.
+        If the SCF has not converged. An optimisation that has not converged ends with its last geometry and a warning.
     TrnqcError
         If the job or the tasks are not possible.
     """
@@ -269,7 +265,7 @@ def _with_vibrations(result: SCFResult, mf: Any, tasks: Tasks, clock: PartClock)
 def _with_excitations(result: SCFResult, mf: Any, tasks: Tasks, clock: PartClock) -> SCFResult:
     response = mf.TDA() if tasks.tda else mf.TDDFT() if hasattr(mf, "xc") else mf.TDHF()
     response.nstates, response.verbose = tasks.states, mf.verbose
-    closed = mf.mo_coeff.ndim == 2 if isinstance(mf.mo_coeff, np.ndarray) else False
+    closed = np.ndim(mf.mo_energy) == 1
     if closed:
         response.singlet = not tasks.triplets
     with clock.measure("excited states"):

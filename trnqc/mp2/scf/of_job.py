@@ -25,7 +25,7 @@ def checkpoint_of(
     """The checkpoint of a job, which rank 0 keeps, or None; `more` describes a job that is not an energy."""
     if job.checkpoint is None or execution.ranks.rank:
         return nullcontext()
-    about = job_of(mol, auxiliary, frozen_orbitals(job, mol), execution, reference_of(job))
+    about = job_of(mol, auxiliary, frozen_orbitals(job, mol), execution, reference_of(job.geometry, job.reference))
     return Checkpoint(job.checkpoint, about | scf_settings(job) | more)
 
 
@@ -47,7 +47,7 @@ def reference(mol: gto.Mole, job: Job, execution: Execution, store: Checkpoint |
 
 def _shared_scf(mol: gto.Mole, job: Job, execution: Execution, kept: Mapping[str, Any] | None, guess: Any) -> Any:
     """Run the SCF of several ranks, and return a separate SCF object on each of them."""
-    ranks, kind = execution.ranks, reference_of(job)
+    ranks, kind = execution.ranks, reference_of(job.geometry, job.reference)
     ranks.at("SCF")
     shared = SharedJK(mol, ranks, execution.schedule)
     names = (*ORBITALS, "converged", *(["spin_fock"] if kind == "ROHF" else []))
@@ -64,7 +64,7 @@ def _scf(mol: gto.Mole, job: Job, **options: Any) -> Any:
     """Run the SCF that a job describes; `options` are further arguments of `run_scf`."""
     return run_scf(
         mol,
-        reference_of(job),
+        reference_of(job.geometry, job.reference),
         source=job.scf,
         scf_backend=job.scf_backend,
         early_precision=job.scf_precision,
