@@ -17,13 +17,13 @@ from rich.console import Console, Group, RenderableType
 
 from trnqc.cli.mp2.report import brief, report
 from trnqc.cli.mp2.tables import energy_table, interaction_table
+from trnqc.cli.steps import StepLog
 from trnqc.cli.tables import gradient_table, positions_table, steps_table
 from trnqc.errors import InputError, NotConverged
 from trnqc.host.files import write_aside
 from trnqc.interfaces.counterpoise import check_fragments, counterpoise, parse_fragments
 from trnqc.interfaces.energy import Energy
 from trnqc.interfaces.extrapolation import ExtrapolatedEnergy, cardinal_numbers, extrapolate
-from trnqc.interfaces.extxyz import write_extxyz
 from trnqc.interfaces.optimization import GeometryStep, optimize
 from trnqc.interfaces.optimization_page import page
 from trnqc.interfaces.surface import Surface
@@ -138,21 +138,12 @@ def _gradient(args: argparse.Namespace, job: Job, progress: Progress | None, ran
 def _optimum(
     args: argparse.Namespace, job: Job, progress: Progress | None, console: Console, ranks: Ranks = ALONE
 ) -> Outcome:
-    steps: list[GeometryStep] = []
+    log = StepLog(console, args.quiet, args.trajectory if ranks.rank == 0 else None)
 
     def record(number: int, step: GeometryStep) -> None:
-        steps.append(step)
         if progress:
             progress("geometry", number, 0)
-        change = step.energy - steps[-2].energy if number > 1 else 0.0
-        if not args.quiet:
-            console.print(
-                f"step {number:3d}  E = {step.energy:.10f}  change {change:+.2e}  "
-                f"largest force {step.largest_force:.2e}",
-                highlight=False,
-            )
-        if args.trajectory and ranks.rank == 0:
-            write_extxyz(args.trajectory, [(s.geometry, s.energy, s.gradient) for s in steps])
+        log(number, step)
 
     with Surface(job, progress, ranks, args.schedule).opened() as surface:
         optimum = optimize(as_pyscf_method(surface.mol, surface), args.max_steps, record)
@@ -161,8 +152,8 @@ def _optimum(
     if not optimum.converged:
         kept = f"; the steps are in {args.trajectory}" if args.trajectory else ""
         raise NotConverged(
-            f"the geometry has not converged after {len(steps)} steps (largest force "
-            f"{steps[-1].largest_force:.1e} Hartree/Bohr): allow more by --max-steps, or begin with a better "
+            f"the geometry has not converged after {len(log.steps)} steps (largest force "
+            f"{log.steps[-1].largest_force:.1e} Hartree/Bohr): allow more by --max-steps, or begin with a better "
             f"geometry{kept}"
         )
     final = replace(optimum.geometry, name=job.geometry.name)

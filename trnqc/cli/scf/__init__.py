@@ -16,6 +16,7 @@ from rich.console import Console
 
 from trnqc.cli.scf.options import add_options, jobs_from, tasks_from
 from trnqc.cli.scf.report import brief, report
+from trnqc.cli.steps import StepLog
 from trnqc.cli.tables import titled
 from trnqc.errors import TrnqcError, UnsupportedError
 from trnqc.host.files import write_aside
@@ -28,7 +29,6 @@ from trnqc.interfaces.mean_field.page import page
 from trnqc.interfaces.mean_field.result import SCFResult
 from trnqc.interfaces.mean_field.run import check_tasks
 from trnqc.interfaces.mean_field.run import run as run_job
-from trnqc.interfaces.optimization import GeometryStep
 
 add_arguments = add_options
 
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         for number, job in enumerate(jobs, start=1):
             try:
                 with nullcontext() if args.quiet else StageBars(console) as progress:
-                    result, mf = run_job(job, tasks, progress, _Steps(args, console))
+                    result, mf = run_job(job, tasks, progress, StepLog(console, args.quiet, args.trajectory))
             except TrnqcError as error:
                 if len(jobs) > 1:
                     error.args = (f"frame {number} of {len(jobs)}: {error}",)
@@ -60,25 +60,6 @@ def run(args: argparse.Namespace) -> int:
     elif len(jobs) > 1 and not args.quiet:
         Console().print(_frames(results))
     return 0
-
-
-class _Steps:
-    """Prints the steps of an optimisation, and writes the trajectory after each."""
-
-    def __init__(self, args: argparse.Namespace, console: Console) -> None:
-        self.args, self.console, self.steps = args, console, list[GeometryStep]()
-
-    def __call__(self, number: int, step: GeometryStep) -> None:
-        change = step.energy - self.steps[-1].energy if self.steps else 0.0
-        self.steps.append(step)
-        if not self.args.quiet:
-            self.console.print(
-                f"step {number:3d}  E = {step.energy:.10f}  change {change:+.2e}  "
-                f"largest force {step.largest_force:.2e}",
-                highlight=False,
-            )
-        if self.args.trajectory:
-            write_extxyz(self.args.trajectory, [(s.geometry, s.energy, s.gradient) for s in self.steps])
 
 
 def _show(args: argparse.Namespace, result: SCFResult, console: Console, several: bool) -> None:
