@@ -135,7 +135,8 @@ def _check_functional(xc: str) -> None:
     try:
         dft.libxc.parse_xc(xc)
     except (KeyError, ValueError, AttributeError) as error:
-        raise InputError(f"unknown functional {xc!r}: {error}; names are those of PySCF and libxc, or hf") from None
+        reason = str(error.args[0]).rstrip(".")
+        raise InputError(f"unknown functional {xc!r}: {reason}; names are those of PySCF and libxc, or hf") from None
 
 
 def method_of(job: MeanFieldJob, mol: gto.Mole | None = None) -> Any:
