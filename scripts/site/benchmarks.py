@@ -18,17 +18,21 @@ from scripts.registry import MODULES, benchmarks
 from trnqc.bench import Section, page
 
 MEASURED = ROOT / "profiles" / "measured"
+# The load average at the end of a run includes the run, which uses all CPUs: this much above them is other work.
+OTHER_WORK = 0.5
 
 
-def sections(measured: Path) -> Iterator[Section]:
-    """The sections of all machines, those of one subject one after another."""
+def sections(measured: Path) -> Iterator[tuple[Section, bool]]:
+    """The sections of all machines, those of one subject one after another, and whether other work ran beside each."""
     shown = [(one.record, part, *entry) for _, one in benchmarks(MODULES) for part, entry in one.shown.items()]
     for name, part, heading, figures_of in shown:
         for path in sorted(measured.glob(f"*/{name}*.json")):
             record = json.loads(path.read_text(encoding="utf-8")).get("parts", {}).get(part)
             if record and record["rows"]:
                 figures = [figure for row in record["rows"] for figure in figures_of(row)]
-                yield Section(f"{heading}: {path.parent.name}{_variant(path, name)}", figures, _facts(record, path))
+                section = Section(f"{heading}: {path.parent.name}{_variant(path, name)}", figures, _facts(record, path))
+                load, cpus = record["machine"]["load_average"][0], record["machine"]["cpus"]
+                yield section, load > cpus + OTHER_WORK
 
 
 def _variant(path: Path, name: str) -> str:
@@ -50,9 +54,16 @@ def _facts(record: Mapping[str, Any], path: Path) -> dict[str, str]:
 
 
 def recorded(measured: Path) -> str:
-    """The page of all records."""
+    """The page of all records that were measured on an idle machine; the others are named."""
     about = {"times": "wall seconds of whole jobs, CPU seconds of kernels and models; medians over the rounds"}
-    return page("Benchmarks of trnqc", about, list(sections(measured)))
+    every = list(sections(measured))
+    busy = [
+        f"{section.heading} ({section.facts['record']}): other processes used the CPUs while it was measured."
+        for section, busy in every
+        if busy
+    ]
+    shown = [section for section, busy in every if not busy]
+    return page("Benchmarks of trnqc", about, shown, busy, back=("benchmarks/index.html", "Documentation of trnqc"))
 
 
 def main() -> None:

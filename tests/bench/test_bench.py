@@ -6,9 +6,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from trnqc.bench import CASES, Figure, Row, Section, measure, page
-from trnqc.bench.figure import duration, faster
-from trnqc.bench.runs import BenchError, environment
+from trnqc.bench import CASES, Figure, Row, Section, measure, page, runs
+from trnqc.bench.figure import duration, faster, spread
+from trnqc.bench.runs import LEAST, BenchError, contestants
 from trnqc.cli import main
 
 SMALL = CASES["einsum-small"]
@@ -31,8 +31,10 @@ def test_losses_are_called_losses():
 def test_a_ratio_is_the_median_of_the_ratios_of_rounds():
     # The machine is three times slower in the second round, which must not change the ratio.
     seconds = {"PySCF": (2.0, 6.0, 2.2), "trnqc": (1.0, 3.0, 1.0)}
-    figure = Row("x", "g", "what", "PySCF", seconds, seconds, 0.0, 0.0).figure()
-    assert (figure.theirs, figure.ours, figure.ratio) == (2.2, 1.0, 2.0)
+    (figure,) = Row("x", "g", "what", ("PySCF",), seconds, seconds, {}, 0.0).figures()
+    assert (figure.theirs, figure.ours, figure.ratio, figure.spread) == (2.2, 1.0, 2.0, (2.0, 2.2))
+    assert spread(figure) == "2.00 to 2.20"
+    assert spread(WIN) == ""
 
 
 def test_every_case_is_named_once_and_has_two_contestants():
@@ -41,21 +43,36 @@ def test_every_case_is_named_once_and_has_two_contestants():
         assert set(case.contestants) == {case.rival, "trnqc"}
 
 
+def test_pyscf_runs_with_the_best_kernels_of_its_blas_and_as_installed(monkeypatch):
+    monkeypatch.setattr(runs, "fastest_core", lambda: "Haswell")
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "SkylakeX")
+    ours, best, installed = contestants(CASES["hf"], threads=3)
+    assert (best.name, installed.name) == ("PySCF, Haswell BLAS", "PySCF, as installed")
+    assert best.environment()["OPENBLAS_CORETYPE"] == "Haswell"
+    for one in (ours, installed):
+        assert "OPENBLAS_CORETYPE" not in one.environment()
+        assert one.environment()["OMP_NUM_THREADS"] == "3"
+    assert [one.name for one in contestants(SMALL, 1)] == ["trnqc", "opt_einsum"]
+    monkeypatch.setattr(runs, "fastest_core", lambda: None)
+    assert [one.name for one in contestants(CASES["hf"], 1)] == ["trnqc", "PySCF"]
+
+
 def test_a_case_is_measured_in_processes():
-    row = measure(SMALL, environment(1), budget=0.0)
-    assert row.rounds == 1
+    row = measure(SMALL, 1, budget=0.0)
+    assert row.rounds == LEAST == 5
     assert row.difference < SMALL.tolerance
     assert all(seconds > 0 for many in (*row.seconds.values(), *row.cpu_seconds.values()) for seconds in many)
+    assert set(row.first_seconds) == set(row.seconds) == {"trnqc", "opt_einsum"}
 
 
 def test_different_results_are_an_error():
     with pytest.raises(BenchError, match=r"differ by .* at most -1e"):
-        measure(replace(SMALL, tolerance=-1.0), environment(1), budget=0.0)
+        measure(replace(SMALL, tolerance=-1.0), 1, budget=0.0)
 
 
 def test_a_contestant_that_fails_is_named():
     with pytest.raises(BenchError, match="process of trnqc ended with status 1: KeyError: 'nothing'"):
-        measure(replace(SMALL, name="nothing"), environment(1), budget=0.0)
+        measure(replace(SMALL, name="nothing"), 1, budget=0.0)
 
 
 class Checker(HTMLParser):
@@ -88,20 +105,36 @@ def test_the_page_stands_alone_and_counts_losses():
     assert not checker.outside
     assert "script" not in checker.tags
     assert "faster in 1 of 2 comparisons and slower in 1" in text
+    # Losses come first: in a section of their own, and then among the others of their section.
+    assert text.index("Where trnqc is slower") < text.index("2.00 times slower") < text.index("a &lt; b")
+    assert text.count("2.00 times slower</span>") == 2
     assert "&lt;this &amp; that&gt;" in text
     assert "e3nn is missing." in text
 
 
+def test_a_page_without_losses_says_so_and_links_back():
+    text = page("Here", {}, [Section("One", [replace(WIN, spread=(1.9, 2.1))])], back=("index.html", "The documents"))
+    assert "slower in 0" in text
+    assert "Where trnqc is slower" not in text
+    assert "rounds: 1.90 to 2.10" in text
+    assert '<a href="index.html">The documents</a>' in text
+
+
+def test_a_busy_machine_is_refused_unless_asked_for(monkeypatch, capsys):
+    monkeypatch.setattr(runs, "load", lambda: 99.0)
+    assert main(["bench", "--cases", "einsum-small"]) == 2
+    assert "expected an idle machine, found 99.0 running processes" in capsys.readouterr().err
+
+
 def test_the_command_writes_json_and_a_page(tmp_path, capsys):
     files = tmp_path / "b.json", tmp_path / "b.html"
-    status = main(
-        ["bench", "--cases", "einsum-small", "--threads", "1", "--json", str(files[0]), "--html", str(files[1])]
-    )
+    options = ["--json", str(files[0]), "--html", str(files[1])]
+    status = main(["bench", "--busy", "--cases", "einsum-small", "--threads", "1", *options])
     assert status == 0
     assert "opt_einsum" in capsys.readouterr().out
     record = json.loads(files[0].read_text())
     assert record["rows"][0]["case"] == "einsum-small"
-    assert record["rows"][0]["ratio"] > 0
+    assert record["rows"][0]["figures"][0]["ratio"] > 0
     assert "opt_einsum" in files[1].read_text()
 
 

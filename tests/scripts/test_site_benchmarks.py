@@ -1,13 +1,18 @@
 """The page of records has every record, with its ratios as they were written."""
 
 import json
+from collections import Counter
 
 import pytest
 
+from scripts.bench_sparse import PROGRAMS
 from scripts.registry import benchmarks
-from scripts.site.benchmarks import MEASURED, sections
+from scripts.site import benchmarks as site
+from scripts.site.benchmarks import MEASURED, recorded, sections
+from trnqc.bench import Figure, Section
 
-SECTIONS = list(sections(MEASURED))
+EVERY = list(sections(MEASURED))
+SECTIONS = [section for section, _ in EVERY]
 
 
 def test_every_source_has_figures():
@@ -24,6 +29,21 @@ def test_every_figure_is_positive_and_every_section_can_be_repeated():
     for section in SECTIONS:
         assert section.facts["newest command"].startswith("python ")
         assert all(min(figure.theirs, figure.ours, figure.ratio) > 0 for figure in section.figures)
+
+
+def test_contestants_are_programs_and_not_plans_of_ours():
+    known = {"PySCF", "e3nn", "symmetrix", "opt_einsum", *PROGRAMS.values()}
+    assert Counter(figure.rival for section in SECTIONS for figure in section.figures).keys() <= known
+
+
+def test_what_was_measured_beside_other_work_is_named_and_not_shown(monkeypatch):
+    quiet, busy = Section("Quiet", [Figure("a", "PySCF", 2.0, 1.0, 2.0)]), Section("Busy", [], {"record": "b.json"})
+    monkeypatch.setattr(site, "sections", lambda _: iter([(quiet, False), (busy, True)]))
+    text = recorded(MEASURED)
+    assert "Busy (b.json): other processes used the CPUs" in text
+    assert "<h2>Quiet</h2>" in text
+    assert "<h2>Busy</h2>" not in text
+    assert 'href="benchmarks/index.html"' in text
 
 
 @pytest.mark.parametrize("machine", ["xeon"])

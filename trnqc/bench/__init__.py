@@ -1,17 +1,17 @@
 """This machine measured: whole jobs and kernels of trnqc beside the programs that a user would run instead.
 
-    cases -> a process for every run, contestants in turns -> rows -> table, JSON, one HTML page
+    cases -> a process for each contestant, which work in turns -> rows -> table, JSON, one HTML page
 
 ``trnqc bench`` is the command of this room.
 """
 
 from __future__ import annotations
 
-from trnqc.bench.case import Case
+from trnqc.bench.case import OURS, Case
 from trnqc.bench.catalogue import CASES
 from trnqc.bench.figure import Figure, Section
 from trnqc.bench.page import page
 from trnqc.bench.rows import Row
 from trnqc.bench.runs import measure
 
-__all__ = ["CASES", "Case", "Figure", "Row", "Section", "measure", "page"]
+__all__ = ["CASES", "OURS", "Case", "Figure", "Row", "Section", "measure", "page"]

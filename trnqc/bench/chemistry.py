@@ -75,8 +75,8 @@ def _case(
 
 CASES = (
     _case("hf", "energy", _energy, "benzene", "cc-pvdz", "HF", False),
-    _case("dft", "energy", _energy, "benzene", "def2-svp", "B3LYP", True),
-    _case("gradient", "gradient", _gradient, "benzene", "def2-svp", "B3LYP", True, tolerance=GRADIENT),
+    _case("dft", "energy", _energy, "water2", "def2-svp", "B3LYP", True),
+    _case("gradient", "gradient", _gradient, "water2", "def2-svp", "B3LYP", True, tolerance=GRADIENT),
     _case("mp2", "SCF and MP2 energy", _mp2, "benzene", "cc-pvdz", "HF", True),
     _case("hf-large", "energy", _energy, "caffeine", "def2-svp", "HF", False, full=True),
     _case("dft-large", "energy", _energy, "caffeine", "def2-svp", "B3LYP", True, full=True),

@@ -20,6 +20,8 @@ class Figure:
         Seconds of the other program and of trnqc.
     ratio
         How many times trnqc is faster; below 1 it is slower.
+    spread
+        The smallest and the largest ratio of the rounds; None where they are not known.
     """
 
     what: str
@@ -27,6 +29,7 @@ class Figure:
     theirs: float
     ours: float
     ratio: float
+    spread: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -58,3 +61,8 @@ def duration(seconds: float) -> str:
 def faster(ratio: float) -> str:
     """How many times trnqc is faster or slower."""
     return f"{ratio:.2f} times faster" if ratio >= 1 else f"{1 / ratio:.2f} times slower"
+
+
+def spread(figure: Figure) -> str:
+    """The smallest and the largest ratio: 1.90 to 2.15; empty where they are not known."""
+    return "" if figure.spread is None else "{:.2f} to {:.2f}".format(*figure.spread)

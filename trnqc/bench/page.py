@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from math import log2
 
-from trnqc.bench.figure import Figure, Section, duration, faster
+from trnqc.bench.figure import Figure, Section, duration, faster, spread
 from trnqc.profiling.page.markup import Markup, element, table
 from trnqc.version import __version__
 
@@ -15,8 +16,14 @@ WIDTH, HEIGHT, LOWEST, HIGHEST = 240.0, 18.0, 0.25, 64.0
 TICKS = (0.5, 2, 4, 8, 16, 32)
 
 
-def page(title: str, about: Mapping[str, str], sections: Sequence[Section], notes: Sequence[str] = ()) -> str:
-    """The text of the page.
+def page(
+    title: str,
+    about: Mapping[str, str],
+    sections: Sequence[Section],
+    notes: Sequence[str] = (),
+    back: tuple[str, str] | None = None,
+) -> str:
+    """The text of the page. What is slower than the other program stands first.
 
     Parameters
     ----------
@@ -28,12 +35,21 @@ def page(title: str, about: Mapping[str, str], sections: Sequence[Section], note
         The figures.
     notes
         Sentences below the figures, such as what was left out and why.
+    back
+        Address and words of a link to where the reader came from.
     """
-    losses = sum(figure.ratio < 1 for section in sections for figure in section.figures)
-    count = sum(len(section.figures) for section in sections)
+    lost = [_lost(section) for section in sections if any(figure.ratio < 1 for figure in section.figures)]
+    losses, count = (sum(len(section.figures) for section in many) for many in (lost, sections))
     verdict = f"trnqc is faster in {count - losses} of {count} comparisons and slower in {losses}."
     body = [
-        element("header", element("h1", title), element("p", verdict, class_="verdict"), _facts(about)),
+        element(
+            "header",
+            *([element("p", element("a", back[1], href=back[0]))] if back else []),
+            element("h1", title),
+            element("p", verdict, class_="verdict"),
+            _facts(about),
+        ),
+        *([element("section", element("h2", "Where trnqc is slower"), *map(_slower, lost))] if lost else []),
         *(_section(section) for section in sections),
         *([element("section", element("h2", "Left out"), _list(notes))] if notes else []),
         element("footer", _legend(), element("p", f"Made by trnqc {__version__}.")),
@@ -50,15 +66,31 @@ def page(title: str, about: Mapping[str, str], sections: Sequence[Section], note
 
 
 def _section(section: Section) -> Markup:
-    rows = [(f.what, f.rival, duration(f.theirs), duration(f.ours), _bar(f), _ratio(f)) for f in section.figures]
-    head = ("", "beside", "its time", "trnqc", "", "trnqc is")
-    return element(
-        "section", element("h2", section.heading), table(head, rows, section.heading, 2), _facts(section.facts)
-    )
+    return element("section", element("h2", section.heading), _figures(section), _facts(section.facts))
+
+
+def _lost(section: Section) -> Section:
+    """The section with the figures in which trnqc is slower."""
+    return replace(section, figures=[figure for figure in section.figures if figure.ratio < 1])
+
+
+def _slower(lost: Section) -> Markup:
+    return element("div", element("h3", lost.heading), _figures(lost))
+
+
+def _figures(section: Section) -> Markup:
+    """The table of a section, the smallest ratio first."""
+    rows = [
+        (f.what, f.rival, duration(f.theirs), duration(f.ours), _bar(f), _ratio(f))
+        for f in sorted(section.figures, key=lambda figure: figure.ratio)
+    ]
+    return table(("what", "beside", "its time", "trnqc", "", "trnqc is"), rows, section.heading, 2)
 
 
 def _ratio(figure: Figure) -> Markup:
-    return element("span", faster(figure.ratio), class_="gain" if figure.ratio >= 1 else "loss")
+    words = element("span", faster(figure.ratio), class_="gain" if figure.ratio >= 1 else "loss")
+    between = spread(figure)
+    return element("div", words, element("small", f"rounds: {between}")) if between else words
 
 
 def _bar(figure: Figure) -> Markup:

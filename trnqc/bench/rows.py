@@ -13,28 +13,30 @@ from trnqc.bench.figure import Figure
 
 @dataclass(frozen=True)
 class Row:
-    """Seconds of both contestants, in turns.
+    """Seconds of all contestants, in turns.
 
     Attributes
     ----------
-    case, group, what, rival
+    case, group, what
         As in `Case`.
+    rivals
+        The other contestants in the order in which they are shown.
     seconds, cpu_seconds
         Wall and CPU seconds of each round by contestant.
-    compile_seconds
-        Wall seconds by which our first run took longer than the next: it compiles kernels that the cache lacks. It is
-        not among `seconds`.
+    first_seconds
+        Wall seconds of each contestant's first call, which loads libraries and compiles kernels that the cache lacks.
+        It is not among `seconds`.
     difference
-        The largest difference of both results, relative to the largest element of the rival's.
+        The largest difference of the results, relative to the largest element of the other program's.
     """
 
     case: str
     group: str
     what: str
-    rival: str
+    rivals: tuple[str, ...]
     seconds: Mapping[str, tuple[float, ...]]
     cpu_seconds: Mapping[str, tuple[float, ...]]
-    compile_seconds: float
+    first_seconds: Mapping[str, float]
     difference: float
 
     @property
@@ -42,13 +44,15 @@ class Row:
         """The number of rounds."""
         return len(self.seconds[OURS])
 
-    def figure(self) -> Figure:
-        """Median seconds and the median of the ratios within each round."""
-        theirs, ours = self.seconds[self.rival], self.seconds[OURS]
-        ratio = median(a / b for a, b in zip(theirs, ours))
-        return Figure(self.what, self.rival, median(theirs), median(ours), ratio)
+    def figures(self) -> tuple[Figure, ...]:
+        """For each other contestant the median seconds, and median and range of the ratios within each round."""
+        return tuple(self._figure(rival) for rival in self.rivals)
+
+    def _figure(self, rival: str) -> Figure:
+        theirs, ours = self.seconds[rival], self.seconds[OURS]
+        ratios = [a / b for a, b in zip(theirs, ours)]
+        return Figure(self.what, rival, median(theirs), median(ours), median(ratios), (min(ratios), max(ratios)))
 
     def plain(self) -> dict[str, Any]:
         """All fields and figures, to be written as JSON."""
-        figure = self.figure()
-        return asdict(self) | {"theirs_s": figure.theirs, "ours_s": figure.ours, "ratio": figure.ratio}
+        return asdict(self) | {"figures": [asdict(figure) for figure in self.figures()]}
