@@ -53,7 +53,7 @@ def gemm(
 
     Notes
     -----
-    Each element has an error of at most ``promised_error(precision)`` times the same element of |op(a)| |op(b)|.
+    Each element has an error of at most ``promised_error(precision)`` times the same element of ``|op(a)| |op(b)|``.
     Elements of tensors on a device are not checked, because that would wait for the device.
 
     Examples

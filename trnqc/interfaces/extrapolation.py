@@ -78,12 +78,12 @@ def extrapolate(
 
     Notes
     -----
-    The error of the correlation energy is assumed to be proportional to X^-3 [1]_, [2]_,
+    The error of the correlation energy is assumed to be proportional to X^-3 [1], [2],
 
         E = (Y^3 E_Y - X^3 E_X) / (Y^3 - X^3),
 
-    and that of the Hartree-Fock energy to (X + 1) exp(-9 sqrt(X)) ("karton-martin", [3]_) or exp(-1.63 X) ("halkier",
-    [4]_).
+    and that of the Hartree-Fock energy to (X + 1) exp(-9 sqrt(X)) ("karton-martin", [3]) or exp(-1.63 X) ("halkier",
+    [4]).
 
     References
     ----------
