@@ -23,6 +23,7 @@ myst_enable_extensions = ["attrs_inline"]
 myst_heading_anchors = 3
 # Docstrings name arguments and values in single quotes of code.
 default_role = "code"
+smartquotes = False
 napoleon_google_docstring = False
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"

@@ -74,8 +74,8 @@ def _to_cartesian(mol: gto.Mole) -> sparse.csr_matrix:
     blocks = []
     for l, nctr in mol._bas[:, [gto.ANG_OF, gto.NCTR_OF]]:
         block = np.eye(len(cartesians(int(l)))) if mol.cart else spherical(int(l))
-        blocks += [block] * int(nctr)
-    return sparse.block_diag(blocks, format="csr")
+        blocks += [sparse.coo_array(block)] * int(nctr)
+    return sparse.csr_matrix(sparse.block_diag(blocks))
 
 
 def _combination(mol: gto.Mole, places: list[dict[int, int]], axis: int, rows: int) -> sparse.csr_matrix:
