@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: in a wheel all packages lie inside `trnqc`.
+"""What pyproject.toml cannot say: in a wheel all packages lie inside `trnqc`, and its README has no links into a checkout.
 
 In a checkout `nki_kernels` and `autotune` are packages of their own beside `trnqc`, which shows that kernels depend on
 nothing but their language, and that nothing depends on the search. In the environments of users these names may belong
@@ -15,6 +15,10 @@ from setuptools.command.build_py import build_py
 MOVED = ("nki_kernels", "autotune")
 # Import statements, and names of modules as text, which are imported when first used.
 _NAMES = re.compile(rf'^([ \t]*from |.*")(?=(?:{"|".join(MOVED)})[. ])', re.MULTILINE)
+
+# Links of Markdown to files of the checkout.
+_PICTURE = re.compile(r"!\[[^\]]*\]\((?!https?:)[^)]+\)\n*")
+_LINK = re.compile(r"\[([^\]]+)\]\((?!https?:)([^)]+)\)")
 
 
 class BuildPy(build_py):
@@ -38,4 +42,13 @@ def move(root: Path) -> None:
             path.write_text(changed, encoding="utf-8")
 
 
-setup(cmdclass={"build_py": BuildPy})
+def readme() -> str:
+    """README.md without pictures and with the names of files in place of links to them.
+
+    Links of a checkout lead nowhere on the page of an index.
+    """
+    text = _PICTURE.sub("", Path("README.md").read_text(encoding="utf-8"))
+    return _LINK.sub(lambda link: link[1] if link[1] == link[2] else f"{link[1]} (`{link[2]}`)", text)
+
+
+setup(cmdclass={"build_py": BuildPy}, long_description=readme(), long_description_content_type="text/markdown")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -52,6 +53,14 @@ def test_the_wheel_has_every_file_of_the_packages(wheel):
 
 def names(wheel: Path) -> list[str]:
     return zipfile.ZipFile(wheel).namelist()
+
+
+def test_the_readme_of_the_wheel_has_no_links_into_a_checkout(wheel):
+    (metadata,) = (name for name in names(wheel) if name.endswith("METADATA"))
+    text = zipfile.ZipFile(wheel).read(metadata).decode()
+    assert "Description-Content-Type: text/markdown" in text
+    assert "five minutes (`docs/tutorials/five-minutes.md`)" in text
+    assert not re.search(r"\]\((?!https?:)", text)
 
 
 def test_the_wheel_takes_one_name_on_the_import_path(wheel):
