@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: in a wheel all packages lie inside `trnqc`, and its README has no links into a checkout.
+"""What pyproject.toml cannot say: in a wheel all packages lie inside `trnqc`, and README has no links into a checkout.
 
 In a checkout `nki_kernels` and `autotune` are packages of their own beside `trnqc`, which shows that kernels depend on
 nothing but their language, and that nothing depends on the search. In the environments of users these names may belong

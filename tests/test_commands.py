@@ -36,7 +36,10 @@ def commands():
             while "=" in words[0]:
                 words.pop(0)
             # Remarks that are not behind a "#" stand behind several blanks.
-            yield page.name, tuple(words if "   " not in text else shlex.split(re.split(r" {3,}", text)[0], comments=True))
+            yield (
+                page.name,
+                tuple(words if "   " not in text else shlex.split(re.split(r" {3,}", text)[0], comments=True)),
+            )
 
 
 EVERY = sorted(set(commands()))

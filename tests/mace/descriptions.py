@@ -37,6 +37,9 @@ CASES: dict[str, dict[str, Any]] = {
     "three layers": {"layers": 3, "correlation": 2, "hidden": "6x0e+6x1o+6x2e"},
     "one layer": {"layers": 1, "biases": True},
     "soft": {"transform": "soft", "kind": "gaussian"},
+    "tanh": {"hidden": "5x0e", "biases": True, "act": "tanh"},
+    "abs": {"hidden": "5x0e", "act": "abs"},
+    "identity": {"hidden": "5x0e", "act": None},
 }
 NUMBERS = (1, 6, 8)
 
@@ -54,6 +57,7 @@ def description(
     cutoff_on_weights: bool = False,
     repulsion: bool = False,
     biases: bool = False,
+    act: str | None = "silu",
     degree: int = 2,
     seed: int = 0,
 ) -> Model:
@@ -70,7 +74,7 @@ def description(
         contractions.append(_product(rng, interactions[-1], harmonics, channels, out, correlation))
         irreps = out
     readouts = [Readout(t, (_layer(rng, channels, 1),)) for t in range(layers - 1)]
-    hidden_layers = [_layer(rng, channels, 7, biases, True), _layer(rng, 7, 7, biases, True)][: 1 + biases]
+    hidden_layers = [_layer(rng, channels, 7, biases, act), _layer(rng, 7, 7, biases, act)][: 1 + biases]
     readouts.append(Readout(layers - 1, (*hidden_layers, _layer(rng, 7, 1, biases))))
     radii = np.array([0.31, 0.76, 0.66])
     parameters = {"agnesi": (1.08, 0.92, 4.58), "soft": (4.0,)}
@@ -100,18 +104,18 @@ def description(
     )
 
 
-def _layer(rng: np.random.Generator, inputs: int, outputs: int, bias: bool = False, silu: bool = False) -> Layer:
+def _layer(rng: np.random.Generator, inputs: int, outputs: int, bias: bool = False, act: str | None = None) -> Layer:
     weight = rng.normal(size=(inputs, outputs)) / np.sqrt(inputs)
-    return Layer(weight, rng.normal(size=outputs) if bias else None, silu=silu)
+    return Layer(weight, rng.normal(size=outputs) if bias else None, act=act)
 
 
 def _network(rng: np.random.Generator, outputs: int, norms: bool) -> RadialNetwork:
-    hidden = _layer(rng, 5, 9, norms, True)
+    hidden = _layer(rng, 5, 9, norms, "silu")
     if not norms:
         return RadialNetwork((hidden, _layer(rng, 9, outputs)))
     norm = rng.normal(1, 0.1, 9), rng.normal(0, 0.1, 9), 1e-5
     tables = [0.1 * rng.normal(size=(len(NUMBERS), 9)) for _ in range(2)]
-    return RadialNetwork((Layer(hidden.weight, hidden.bias, norm, True), _layer(rng, 9, outputs, True)), *tables)
+    return RadialNetwork((Layer(hidden.weight, hidden.bias, norm, "silu"), _layer(rng, 9, outputs, True)), *tables)
 
 
 def _linear(rng: np.random.Generator, ins: Irreps, outs: Irreps, by_element: bool = False) -> Linear:

@@ -51,7 +51,11 @@ def network(
     """A network with random weights; `norm` stands for layer normalisation of the hidden layers."""
     rng, widths = np.random.default_rng(seed), (inputs, *hidden, outputs)
     layers = [
-        Layer(rng.normal(size=(n, m)) * 1.5 / np.sqrt(n), rng.normal(size=m) if bias else None, silu=k < len(hidden))
+        Layer(
+            rng.normal(size=(n, m)) * 1.5 / np.sqrt(n),
+            rng.normal(size=m) if bias else None,
+            act=("silu" if k < len(hidden) else None),
+        )
         for k, (n, m) in enumerate(pairwise(widths))
     ]
     if norm:
@@ -112,7 +116,7 @@ def weights(net: RadialNetwork, basis: RadialBasis, edges: SortedEdges, r: np.nd
         if layer.norm is not None:
             gain, offset, epsilon = layer.norm
             u = gain * (u - u.mean(axis=1)[:, None]) / np.sqrt(u.var(axis=1) + epsilon)[:, None] + offset
-        u = u / (1 + np.exp(-u)) if layer.silu else u
+        u = u / (1 + np.exp(-u)) if layer.act else u
     return u * f[:, None] if basis.cutoff_on_weights else u
 
 

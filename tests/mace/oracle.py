@@ -155,6 +155,9 @@ def edge_weights(net: RadialNetwork, radial: Tensor, pair: tuple[Tensor, Tensor]
     return mlp(net.layers, radial, first)
 
 
+ACTIVATIONS = {"silu": torch.nn.functional.silu, "tanh": torch.tanh, "abs": torch.abs}
+
+
 def mlp(layers: tuple[Layer, ...], x: Tensor, first: Tensor | None = None) -> Tensor:
     for n, layer in enumerate(layers):
         x = x @ torch.tensor(layer.weight)
@@ -163,7 +166,7 @@ def mlp(layers: tuple[Layer, ...], x: Tensor, first: Tensor | None = None) -> Te
         if layer.norm is not None:
             gain, offset, epsilon = layer.norm
             x = torch.nn.functional.layer_norm(x, x.shape[1:], torch.tensor(gain), torch.tensor(offset), epsilon)
-        x = torch.nn.functional.silu(x) if layer.silu else x
+        x = x if layer.act is None else ACTIVATIONS[layer.act](x)
     return x
 
 

@@ -39,8 +39,8 @@ def test_other_files_versions_and_heads_are_refused(tmp_path, monkeypatch):
     save(description(), path)
     with pytest.raises(InputError, match="expected x, the only one of the description; found y"):
         described(path, "y")
-    monkeypatch.setattr(files, "VERSION", 2)
-    with pytest.raises(InputError, match="expected trnqc-mace version 2, found trnqc-mace version 1"):
+    monkeypatch.setattr(files, "VERSION", 3)
+    with pytest.raises(InputError, match="expected trnqc-mace version 3, found trnqc-mace version 2"):
         described(path)
     monkeypatch.undo()
     np.savez(tmp_path / "other.npz", a=np.zeros(2))

@@ -44,6 +44,21 @@ def test_energies_forces_and_virials_are_those_of_the_model(family):
     np.testing.assert_allclose(result["virial"], virial, atol=1e-10 * max(1, np.abs(virial).max()))
 
 
+@pytest.mark.parametrize("gate", [torch.tanh, torch.abs, None])
+def test_gates_of_readouts_are_those_of_the_model(gate):
+    module, atoms = random_model("MP-0", gate=gate), structure()
+    atoms.calc = MACECalculator(models=[module], device="cpu", default_dtype="float64")
+    expected = atoms.get_potential_energy(), atoms.get_forces()
+    atoms.calc = Calculator(module, dtype="float64")
+    np.testing.assert_allclose(atoms.get_potential_energy(), expected[0], rtol=1e-12)
+    np.testing.assert_allclose(atoms.get_forces(), expected[1], atol=1e-10 * np.abs(expected[1]).max())
+
+
+def test_an_unknown_gate_is_named():
+    with pytest.raises(UnsupportedError, match="expected the activation function silu or tanh or abs, found"):
+        read(random_model("MP-0", gate=torch.nn.functional.softplus))
+
+
 def test_stresses_of_atoms_are_those_of_the_model():
     module, atoms = random_model("MPA-0"), structure()
     atoms.calc = MACECalculator(models=[module], device="cpu", default_dtype="float64", compute_atomic_stresses=True)

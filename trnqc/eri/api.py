@@ -37,7 +37,7 @@ def get_jk(
     with_j, with_k : bool
         What is wanted.
     omega : float, optional
-        In 1/Bohr: positive for erf(omega r)/r, negative for erfc(abs(omega) r)/r, 0 for 1/r; None for the molecule's own.
+        In 1/Bohr: positive for erf(omega r)/r, negative for erfc(-omega r)/r, 0 for 1/r; None for the molecule's own.
     backend : str
         "cpu", "cuda" or "auto", which is the CPU.
     cutoff : float

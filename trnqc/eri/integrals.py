@@ -45,7 +45,7 @@ def int2e(
         The layout: "s1" [i, j, k, l], "s2ij" [i >= j, k, l], "s2kl" [i, j, k >= l], "s4" [i >= j, k >= l], or "s8" with
         one index of ij >= kl. A pair i >= j has the one index i (i + 1) / 2 + j.
     omega : float, optional
-        In 1/Bohr: positive for erf(omega r)/r, negative for erfc(abs(omega) r)/r, 0 for 1/r; None for the molecule's own.
+        In 1/Bohr: positive for erf(omega r)/r, negative for erfc(-omega r)/r, 0 for 1/r; None for the molecule's own.
     out : ndarray, optional
         Memory for the result, float64 and of the right size.
     threads : int, optional

@@ -92,9 +92,13 @@ class RadialBasis:
         return len(self.parameters)
 
 
+ACTIVATIONS = ("silu", "tanh", "abs")
+"""The activation functions of readouts; radial networks have silu."""
+
+
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """A layer of a network: z = x weight + bias, then layer normalisation and silu where the layer has them.
+    """A layer of a network: z = x weight + bias, then normalisation and activation where the layer has them.
 
     Parameters
     ----------
@@ -105,14 +109,14 @@ class Layer:
     norm : (numpy.ndarray, numpy.ndarray, float), optional
         Gain [outputs], offset [outputs] and epsilon of a layer normalisation: z is replaced by
         gain (z - mean) / sqrt(variance + epsilon) + offset, with mean and biased variance over the outputs.
-    silu : bool
-        Whether z / (1 + exp(-z)) follows.
+    act : str, optional
+        The activation function that follows: "silu", z / (1 + exp(-z)), or in readouts also "tanh" or "abs".
     """
 
     weight: np.ndarray
     bias: np.ndarray | None = None
     norm: tuple[np.ndarray, np.ndarray, float] | None = None
-    silu: bool = False
+    act: str | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,7 +39,7 @@ def jk_gradient(
     with_j, with_k : bool
         What is wanted.
     omega : float, optional
-        In 1/Bohr: positive for erf(omega r)/r, negative for erfc(abs(omega) r)/r, 0 for 1/r; None for the molecule's own.
+        In 1/Bohr: positive for erf(omega r)/r, negative for erfc(-omega r)/r, 0 for 1/r; None for the molecule's own.
     cutoff : float
         Products of an integral over the shells of derivatives and a density element below this are left out.
     threads : int, optional
@@ -86,7 +86,7 @@ class GradientBuilder:
     mol
         The molecule.
     omega
-        In 1/Bohr: positive for erf(omega r)/r, negative for erfc(abs(omega) r)/r, 0 for 1/r.
+        In 1/Bohr: positive for erf(omega r)/r, negative for erfc(-omega r)/r, 0 for 1/r.
     cutoff
         Products of an integral over the shells of derivatives and a density element below this are left out.
     threads

@@ -42,7 +42,7 @@ def exact_jk_gradient(
     d1, d2 : ndarray [nao, nao] or [2, nao, nao]
         Symmetric densities in atomic orbitals: spin-summed ones, or those of alpha and beta electrons.
     omega : float, optional
-        In 1/Bohr: positive for erf(omega r)/r, negative for erfc(abs(omega) r)/r, 0 for 1/r; None for the molecule's own.
+        In 1/Bohr: positive for erf(omega r)/r, negative for erfc(-omega r)/r, 0 for 1/r; None for the molecule's own.
     cutoff : float
         Products of an integral and a density element below this are left out.
     threads : int, optional

@@ -57,7 +57,7 @@ def three_centre_gradient(
     block_bytes : float
         The most that G of one block may take, unless one shell needs more. Blocks have at most about 192 functions.
     omega : float, optional
-        In 1/Bohr: positive for erf(omega r)/r, negative for erfc(abs(omega) r)/r, 0 for 1/r; None for the molecule's own.
+        In 1/Bohr: positive for erf(omega r)/r, negative for erfc(-omega r)/r, 0 for 1/r; None for the molecule's own.
     threads : int, optional
         By default `pyscf.lib.num_threads()`. The bits of the result do not depend on it.
     ranks : Ranks, optional

@@ -26,7 +26,7 @@ class HessianBuilder:
     mol
         The molecule.
     omega
-        In 1/Bohr: positive for erf(omega r)/r, negative for erfc(abs(omega) r)/r, 0 for 1/r.
+        In 1/Bohr: positive for erf(omega r)/r, negative for erfc(-omega r)/r, 0 for 1/r.
     cutoff
         Products of an integral over the shells of derivatives and of the densities that it meets are left out if they
         are below this.

@@ -43,7 +43,7 @@ class SeminumericalExchange:
     mol : pyscf.gto.Mole
         The molecule.
     omega : float, optional
-        In 1/Bohr: positive for erf(omega r)/r, negative for erfc(abs(omega) r)/r, 0 for 1/r; None for the molecule's own.
+        In 1/Bohr: positive for erf(omega r)/r, negative for erfc(-omega r)/r, 0 for 1/r; None for the molecule's own.
     level : int
         The grid, one of the levels 0 (coarse), ..., 7 (fine) of PySCF's sgx module.
     threads : int, optional

@@ -6,8 +6,8 @@ The arrays of layer t have its number at their end:
 ``a``   sums over edges                                                  ``b``   output of the contraction
 ``l``   those after the linear layer and the denominator                 ``h``   features after the layer
 ``p``   l + residual, the input of the gate                              ``x``   what atoms send
-``u``   output of the gate                                               ``z``   input of silu in readout r, step k
-``m``   input of the contraction                                         ``y``   output of silu in readout r, step k
+``u``   output of the gate                                               ``z``   input of act in readout r, step k
+``m``   input of the contraction                                         ``y``   output of act in readout r, step k
 ======  ==============================================================  ======  =======================================
 
 ``rho`` are densities, ``energies`` the energies of the atoms.
@@ -74,10 +74,12 @@ def _readout(stage: NodeStage, readout: ReadoutPlan, name: str, h: AtomRows) -> 
         if k:
             y = stage.rows(f"y{name}_{k - 1}", source.width)
             with stage.elements(source.width) as (node, v):
-                stage.b.store(y.at(node, v), stage.silu(stage.b.let("z", source.at(node, v))))
+                z_below = stage.b.let("z", source.at(node, v))
+                stage.b.store(y.at(node, v), stage.activated(readout.hidden[k - 1].act, z_below))
             source = y
         stage.product(layer.matrix, (source, 0), (z, 0))
         if layer.bias is not None:
             stage.add_row(z, layer.bias, width)
         source = z
-    stage.add_dots(stage.numbers("energies", "f64"), readout.row, width, source, silu=bool(readout.hidden))
+    act = readout.hidden[-1].act if readout.hidden else None
+    stage.add_dots(stage.numbers("energies", "f64"), readout.row, width, source, act)

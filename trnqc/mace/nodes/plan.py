@@ -39,11 +39,12 @@ class LinearPlan:
 
 @dataclass(frozen=True)
 class HiddenPlan:
-    """A layer of a readout, followed by silu: its matrix, the transpose, and the place of the bias."""
+    """A hidden layer of a readout: its matrix, the transpose, the place of the bias, and the activation function."""
 
     matrix: PackedMatrix
     transposed: PackedMatrix
     bias: int | None
+    act: str | None
 
 
 @dataclass(frozen=True)
@@ -194,6 +195,7 @@ def _readout(parameters: CollectedWeights, readout: Readout, product: ProductBlo
             parameters.matrix(layer.weight),
             parameters.matrix(layer.weight.T),
             None if layer.bias is None else parameters.row(layer.bias),
+            layer.act,
         )
         for layer in hidden
     )

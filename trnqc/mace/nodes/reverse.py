@@ -52,7 +52,7 @@ def _readout(stage: NodeStage, readout: ReadoutPlan, name: str, gh: AtomRows) ->
         last = k == len(readout.hidden) - 1
         with stage.elements(width) as (node, v):
             g = stage.parameters[v + readout.row] if last else gz.at(node, v)
-            b.store(gz.at(node, v), g * stage.silu_slope(b.let("z", z.at(node, v))))
+            b.store(gz.at(node, v), g * stage.slope(layer.act, b.let("z", z.at(node, v))))
         target = stage.rows(f"y{name}_{k - 1}", stage.tile.vectors_of(layer.matrix.inputs)) if k else gh
         stage.product(layer.transposed, (gz, 0), (target, 0), add=not k)
 

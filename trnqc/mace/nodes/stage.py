@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
-from trnqc.gen.values import cast, exp, fma
+from trnqc.gen.values import cast, exp, fma, lt, maximum, select
 from trnqc.mace.gemm import RegisterTile, product
 from trnqc.mace.nodes.parameters import PackedMatrix
 from trnqc.mace.nodes.plan import LinearPlan
@@ -166,12 +166,36 @@ class NodeStage:
         s = self.sigmoid(z)
         return s * fma(z, 1.0 - s, const(1.0, self.dtype))
 
-    def add_dots(self, target: Array, place: int, width: int, vector: AtomRows, silu: bool) -> None:
-        """Add to target[atom] the product of a row of the parameters with the atom's first vectors, or their silu."""
+    def activated(self, act: str | None, z: Value) -> Value:
+        """The activation function of that name; z itself for None."""
+        if act == "silu":
+            return self.silu(z)
+        if act == "tanh":
+            return self._tanh(z)
+        return maximum(z, -z) if act == "abs" else z
+
+    def slope(self, act: str | None, z: Value) -> Value:
+        """The derivative of `activated`; that of abs is 0 at 0, as in PyTorch."""
+        if act == "silu":
+            return self.silu_slope(z)
+        if act == "tanh":
+            t = self._tanh(z)
+            return 1.0 - t * t
+        one, zero = const(1.0, self.dtype), const(0.0, self.dtype)
+        if act == "abs":
+            return select(lt(0.0, z), one, zero) - select(lt(z, 0.0), one, zero)
+        return one
+
+    def _tanh(self, z: Value) -> Value:
+        """1 - 2 / (exp(2 z) + 1), which neither overflows nor loses sign for large arguments."""
+        return self.b.let("tanh", 1.0 - 2.0 / (exp(2.0 * z) + 1.0))
+
+    def add_dots(self, target: Array, place: int, width: int, vector: AtomRows, act: str | None) -> None:
+        """Add to target[atom] the product of a row of the parameters with the atom's first vectors, activated."""
         with self.nodes() as node:
             total = self.b.declare("total", const(0.0, "f64"))
             with self.b.loop("v", width) as v:
                 x = self.b.let("x", vector.at(node, v))
-                x = self.silu(x) if silu else x
+                x = self.activated(act, x)
                 self.b.assign(total, total + cast(self.parameters[v + place] * x, "f64"))
             self.b.accumulate(target[node], total)

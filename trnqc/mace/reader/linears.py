@@ -91,18 +91,19 @@ def _normalised(name: str, module: Any) -> RadialNetwork:
         if (layer.act is None) != last:
             raise UnsupportedError(f"{name}: expected an activation after each layer but the last, found {module}")
         below = layer.h_in * layer.var_in / (layer.var_out if last else 1.0)
-        layers.append(Layer(array(layer.weight) * (constant / below**0.5), silu=not last))
+        layers.append(Layer(array(layer.weight) * (constant / below**0.5), act=None if last else "silu"))
         if not last:
-            constant = silu_constant(name, layer.act) * layer.var_out**0.5
+            constant = activation(name, layer.act, "silu")[1] * layer.var_out**0.5
     return RadialNetwork(tuple(layers))
 
 
-def silu_constant(name: str, act: Any) -> float:
-    """The factor of e3nn's normalised silu. Raises UnsupportedError for another function."""
+def activation(name: str, act: Any, *known: str) -> tuple[str, float]:
+    """Name and factor of an activation function that e3nn has normalised. Raises UnsupportedError for another one."""
     function = getattr(act, "f", act)
-    if getattr(function, "__name__", type(function).__name__).lower() != "silu":
-        raise UnsupportedError(f"{name}: expected the activation function silu, found {function!r}")
-    return 1.0 if getattr(act, "_is_id", True) else float(act.cst)
+    called = getattr(function, "__name__", type(function).__name__).lower()
+    if called not in known:
+        raise UnsupportedError(f"{name}: expected the activation function {' or '.join(known)}, found {function!r}")
+    return called, 1.0 if getattr(act, "_is_id", True) else float(act.cst)
 
 
 def _with_norms(name: str, module: Any, size: int) -> RadialNetwork:
@@ -115,7 +116,7 @@ def _with_norms(name: str, module: Any, size: int) -> RadialNetwork:
             norm = array(part.weight), array(part.bias), float(part.eps)
             layers[-1] = Layer(layers[-1].weight, layers[-1].bias, norm)
         else:
-            layers[-1] = Layer(layers[-1].weight, layers[-1].bias, layers[-1].norm, silu=True)
+            layers[-1] = Layer(layers[-1].weight, layers[-1].bias, layers[-1].norm, act="silu")
     return RadialNetwork(tuple(layers))
 
 

@@ -29,7 +29,7 @@ class FittedHessian:
     mol, auxmol : pyscf.gto.Mole
         The molecule and its fitting functions, on the same atoms, both Cartesian or both spherical.
     omega : float
-        In 1/Bohr: positive for erf(omega r)/r, negative for erfc(abs(omega) r)/r, 0 for 1/r.
+        In 1/Bohr: positive for erf(omega r)/r, negative for erfc(-omega r)/r, 0 for 1/r.
     memory : float, optional
         Bytes that the largest arrays may take, by default `mol.max_memory`, which is in megabytes.
     threads : int, optional

@@ -23,7 +23,7 @@ FUNCTIONS = 160
 class IntegralDerivatives:
     """Derivatives of (uv|P) and (P|Q) of a molecule and its fitting functions, on the same atoms.
 
-    `omega` is in 1/Bohr: positive for erf(omega r)/r, negative for erfc(abs(omega) r)/r, 0 for 1/r.
+    `omega` is in 1/Bohr: positive for erf(omega r)/r, negative for erfc(-omega r)/r, 0 for 1/r.
     """
 
     def __init__(self, mol: gto.Mole, auxmol: gto.Mole, omega: float) -> None:

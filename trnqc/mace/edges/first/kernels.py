@@ -33,7 +33,7 @@ def applies(convolution: Convolution, elements: int) -> bool:
     """
     network, problem = convolution.weights, convolution.problem
     last = network.layers[-1]
-    linear = last.bias is None and last.norm is None and not last.silu
+    linear = last.bias is None and last.norm is None and last.act is None
     scalars = len(problem.irreps_in1) == 1 and problem.irreps_in1[0].ir.l == 0
     once = sorted(p.i_in2 for p in problem.instructions) == list(range(len(problem.irreps_in2)))
     return len(network.layers) > 1 and linear and scalars and once and elements <= ELEMENTS

@@ -89,7 +89,7 @@ def network_weights(
     return NetworkWeights(
         widths,
         tuple(layer.bias is not None for layer in layers),
-        tuple(layer.silu for layer in layers),
+        tuple(layer.act is not None for layer in layers),
         tuple(None if layer.norm is None else layer.norm[2] for layer in layers),
         0 if network.sender is None else len(network.sender),
         cutoff,

@@ -56,7 +56,7 @@ def _activated(layer: Layer, z: np.ndarray, dz: np.ndarray) -> Sampled:
         scale = 1 / np.sqrt((z * z).mean(axis=1, keepdims=True) + epsilon)
         dz = scale * (dz - z * scale**2 * (z * dz).mean(axis=1, keepdims=True)) * gain
         z = z * scale * gain + offset
-    if layer.silu:
+    if layer.act is not None:
         s = scipy.special.expit(z)
         z, dz = z * s, dz * s * (1 + z * (1 - s))
     return z, dz
