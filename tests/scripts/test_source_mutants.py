@@ -5,7 +5,10 @@ from __future__ import annotations
 import ast
 from collections import Counter
 
-from scripts.changed.mutants import drawn, mutants_of, nearest_first, seen_by
+import pytest
+
+from scripts.changed import mutants
+from scripts.changed.mutants import Mutant, asked, drawn, mutants_of, nearest_first, recorded, seen_by
 
 SOURCE = '''"""A module with 1 number."""
 
@@ -49,3 +52,31 @@ def test_the_folder_of_a_changed_file_is_tested_first():
 def test_tests_that_run_out_of_time_have_seen_nothing():
     assert seen_by("time", "time") == seen_by("", "time") == "none within the limit of time"
     assert [seen_by("a", "a"), seen_by("", "b"), seen_by("", "")] == ["quick tests", "all tests only", "none"]
+
+
+def test_a_recorded_mutant_is_found_where_it_stands_now(tmp_path):
+    (tmp_path / "a.py").write_text("# A new line.\n" + SOURCE)
+    last = [m for m, _ in mutants_of("a.py", SOURCE) if m.before == "1"][-1]
+    row = {**vars(last), "quick": "tests/a/test_a.py::test_a", "all": "tests/a/test_a.py::test_a"}
+    found = recorded([row | {"quick": ""}, row], ["test_a.py"], tmp_path)
+    assert {n: mutant for n, (mutant, _) in found.items()} == {1: Mutant("a.py", last.line + 1, "1", "2")}
+    with pytest.raises(ValueError, match=r"a\.py has no 'more\[7\]' any more"):
+        recorded([row | {"before": "more[7]"}], ["test_a.py"], tmp_path)
+
+
+@pytest.mark.parametrize("fails", ["always", "with the mutant"])
+def test_a_test_that_fails_without_the_mutant_has_not_seen_it(tmp_path, monkeypatch, fails):
+    def killed(tree, files, quick, minutes):
+        seen = fails == "always" or "<=" in (tree / "a.py").read_text()
+        return "tests/test_b.py::test_b" if seen and "tests/test_b.py" in files else ""
+
+    monkeypatch.setattr(mutants, "killed", killed)
+    (tmp_path / "a.py").write_text(SOURCE)
+    mutant, text = next((m, text) for m, text in mutants_of("a.py", SOURCE) if "<=" in m.after)
+    files = ["tests/test_a.py", "tests/test_b.py"]
+    if fails == "always":
+        with pytest.raises(RuntimeError, match="test_b fails on the sources as they are"):
+            asked(tmp_path, mutant, text, files, 1.0)
+    else:
+        assert asked(tmp_path, mutant, text, files, 1.0)["quick"] == "tests/test_b.py::test_b"
+    assert (tmp_path / "a.py").read_text() == SOURCE
