@@ -134,36 +134,60 @@ def test_names_in_sources():
 
 
 WORKERS = "--numprocesses auto --dist loadfile --durations 10"
+# Every tool notes how it was called, says so, and fails where its name is that of a variable.
+TOOL = """#!/bin/sh
+echo "{label}$*" >> calls
+case "$*" in *scripts.changed) echo one; echo two;; esac
+case "{label}$*" in *pytest* | mypy*) echo "said by $(basename "$0")"; exit "${{{name}:-0}}";; esac
+"""
 
 
-@pytest.mark.parametrize(
-    ("arguments", "last"),
-    [
-        (
-            (),
-            f"-m scripts.changed|-m pytest -m not slow --quick {WORKERS} one two",
-        ),
-        (("all",), f"mypy|-m pytest -m not slow {WORKERS} tests"),
-        (("tests/sim", "-k", "all"), "-m pytest tests/sim -k all"),
-    ],
-)
-def test_the_command_of_the_readme(tmp_path, arguments, last):
-    """`./run` with an environment that only says how it is called."""
+@pytest.fixture
+def run_test(tmp_path):
+    """run_test(arguments, **statuses) -> the process of `./run test` where there are only such tools, and its calls."""
     for name in ("run", "pyproject.toml", "constraints.txt"):
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())
     (tmp_path / "run").chmod(0o755)
     (tmp_path / ".venv/bin").mkdir(parents=True)
     for name in ("python", "ruff", "mypy"):
         path, label = tmp_path / ".venv/bin" / name, "" if name == "python" else f"{name} "
-        path.write_text(
-            f'#!/bin/sh\necho "{label}$*" >> calls\ncase "$*" in *scripts.changed) echo one; echo two;; esac\n'
-        )
+        path.write_text(TOOL.format(name=name, label=label))
         path.chmod(0o755)
     sums = subprocess.run("cat pyproject.toml constraints.txt | cksum", shell=True, cwd=tmp_path, capture_output=True)
     (tmp_path / ".venv/trnqc-test-torch").write_bytes(sums.stdout)
-    environment = {name: value for name, value in os.environ.items() if name != "VENV"}
-    subprocess.run(["./run", "test", *arguments], cwd=tmp_path, env=environment, check=True)
-    calls = [line.strip() for line in (tmp_path / "calls").read_text().splitlines()]
-    expected = last.split("|")
-    assert calls[-len(expected) :] == expected
-    assert ("ruff check ." in calls) == (arguments in ((), ("all",)))
+
+    def call(arguments, **statuses):
+        environment = {name: value for name, value in os.environ.items() if name != "VENV"} | statuses
+        command = ["./run", "test", *arguments]
+        process = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        return process, [line.strip() for line in (tmp_path / "calls").read_text().splitlines()]
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("arguments", "last"),
+    [
+        ((), f"-m scripts.changed|-m pytest -m not slow --quick {WORKERS} one two"),
+        (("all",), f"ruff format --check .|-m pytest -m not slow {WORKERS} tests"),
+        (("tests/sim", "-k", "all"), "-m pytest tests/sim -k all"),
+    ],
+)
+def test_the_command_of_the_readme(run_test, arguments, last):
+    process, calls = run_test(arguments)
+    assert process.returncode == 0
+    expected, everything = last.split("|"), arguments in ((), ("all",))
+    # Types are checked beside the tests.
+    assert [call for call in calls if call != "mypy"][-len(expected) :] == expected
+    assert ("ruff check ." in calls) == ("mypy" in calls) == everything
+
+
+@pytest.mark.parametrize(
+    ("statuses", "failed"),
+    [({"mypy": "1"}, "types"), ({"python": "2"}, "tests"), ({"python": "1", "mypy": "2"}, "tests types")],
+)
+def test_failing_types_and_tests_are_told_together(run_test, statuses, failed):
+    process, _ = run_test((), **statuses)
+    assert process.returncode == 1 and process.stderr.endswith(f"./run test: failed: {failed}\n")
+    assert (process.stdout + process.stderr).count("said by") == 2
+    assert ("said by mypy" in process.stderr) == ("mypy" in statuses)
