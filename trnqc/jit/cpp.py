@@ -5,6 +5,7 @@ sources, compiler, options -> key -> shared library in the installed wheel or in
 
 from __future__ import annotations
 
+import functools
 import os
 import shlex
 import shutil
@@ -67,7 +68,13 @@ def shared_library(
 
 def cpp_version() -> str:
     """Return what the C++ compiler says of itself. Raises CompilerError if there is none."""
-    return run([*cpp_compiler(), "--version"])
+    return _version(tuple(cpp_compiler()), os.environ.get("PATH", ""))
+
+
+@functools.lru_cache(maxsize=8)
+def _version(command: tuple[str, ...], path: str) -> str:
+    """What a command says of itself with this value of the environment variable PATH."""
+    return run([*command, "--version"])
 
 
 def cpp_compiler() -> list[str]:

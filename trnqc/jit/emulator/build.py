@@ -23,12 +23,14 @@ from trnqc.jit.signature import GROUPS, Parameter, Signature
 
 FOLDER = Path(__file__).parent
 # Texts are compiled often and run on few threads. What nobody has written is a number of size 1e303, which shows, and
-# an index outside of a declared array ends the launch.
+# an index outside of a declared array ends the launch. Lines are known, and places of variables, which nobody asks for,
+# are not looked for.
 FLAGS = (
     "-std=c++17",
     "-O1",
     "-g1",
     "-gdwarf-4",
+    "-fno-var-tracking",
     "-w",
     "-c",
     "-fPIC",
