@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 # Tests of the kernels need the kernels: PySCF's integrals would serve while they are being compiled.
@@ -32,6 +33,12 @@ def pytest_addoption(parser):
     parser.addoption(
         "--quick", action="store_true", help="leave out long tests, and of stacked parameters all but pairs of values"
     )
+
+
+def pytest_collection_finish():
+    # What is there now stays: the collector need not go through it again and again.
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(trylast=True)

@@ -18,6 +18,7 @@ from trnqc.eri.cuda.builder import CudaJKBuilder
 from trnqc.eri.cuda.slots import slots_of
 from trnqc.eri.cuda.tiers import candidates
 from trnqc.eri.jk.batch import PLACE_A, PLACE_B
+from trnqc.eri.shells.pairs import quartet_class
 from trnqc.errors import BackendUnavailable, CompilerError, InputError, MemoryLimit
 from trnqc.jit.device import cuda_devices
 from trnqc.jit.emulator import ORDERS
@@ -95,6 +96,10 @@ class SomeClasses(CudaJKBuilder):
     def __init__(self, mol: gto.Mole, classes: set[str], **more) -> None:
         super().__init__(mol, **more)
         self.wanted = classes
+        # Bounds of pairs that no quartet has would need kernels, which take long to compile.
+        sides = {digits[side] for digits in classes for side in (slice(2), slice(2, 4))}
+        same = [quartet_class(pairs, pairs, self.operator.name) for pairs in self._pairs]
+        self._pairs = tuple(pairs for pairs, cls in zip(self._pairs, same) if cls.digits[:2] in sides)
 
     def _build_devices(self, batches):
         super()._build_devices([batch for batch in batches if batch.cls.digits in self.wanted])

@@ -25,6 +25,11 @@ FITTING = {
     "O": [[0, [9.0, 0.4], [1.9, 0.7]], [0, [0.5, 1.0]], [1, [1.5, 1.0]], [2, [1.2, 1.0]]],
     "H": [[0, [2.0, 0.4], [0.6, 0.7]], [1, [0.9, 1.0]]],
 }
+# More functions than two groups, of the same kinds.
+MANY = {
+    atom: [[l, *([a * factor, c] for a, c in primitives)] for factor in (1, 2.5, 6, 15) for l, *primitives in shells]
+    for atom, shells in FITTING.items()
+}
 
 
 def molecule(atom=WATER, **more):
@@ -317,7 +322,7 @@ def test_operators_share_a_file_that_was_asked_for(tmp_path):
 @pytest.mark.parametrize("tagged", [True, False])
 @pytest.mark.parametrize(("with_j", "with_k"), [(True, True), (True, False), (False, True)])
 def test_matrices_from_a_file_in_several_blocks(tagged, with_j, with_k):
-    ours, theirs = pair(auxbasis="weigend")
+    ours, theirs = pair(auxbasis=MANY)
     ours.max_memory = 0
     c = np.random.default_rng(2).standard_normal((ours.mol.nao, 5))
     dm = np.array([c @ c.T, 2 * c @ c.T])
@@ -351,8 +356,8 @@ def test_blocks_of_a_file(tmp_path, kind, rows):
 
 
 def test_matrices_do_not_depend_on_where_the_integrals_are():
-    ours, _ = pair(auxbasis="weigend")
-    on_disk, _ = pair(auxbasis="weigend")
+    ours, _ = pair(auxbasis=MANY)
+    on_disk, _ = pair(auxbasis=MANY)
     on_disk.max_memory = 0
     c = np.random.default_rng(4).standard_normal((ours.mol.nao, 5))
     dm = lib.tag_array(c @ c.T, mo_coeff=c, mo_occ=np.ones(5))
@@ -388,7 +393,7 @@ def test_a_file_that_is_lost_is_one_error(tmp_path):
 
 
 def test_a_failure_while_reading_ahead_is_one_error(monkeypatch):
-    ours, _ = pair(auxbasis="weigend")
+    ours, _ = pair(auxbasis=MANY)
     ours.max_memory = 0
     ours.build()
     read = h5py.Dataset.read_direct

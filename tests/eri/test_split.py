@@ -45,11 +45,12 @@ def test_two_programs_give_what_one_gives(order):
     assert all(len(launch.steps) == 3 for launch in planned(builder).launches)
 
 
+@pytest.mark.parametrize("classes", [{"2000", "2020"}, {"2220"}], ids=lambda classes: " ".join(sorted(classes)))
 @pytest.mark.parametrize("cart", [False, True])
-def test_d_functions(cart):
+def test_d_functions(cart, classes):
     mol = molecule({"He": [[0, [0.7, 1.0]], [2, [0.9, 1.0]]]}, "He 0 0 0; He 0.4 0.3 1.5", cart=cart)
-    builder, dm = SomeClasses(mol, {"2000", "2020", "2220"}, devices=devices(), tiers=SPLIT), density(mol)
-    for ours, theirs in zip(builder.get_jk(dm), of_classes(mol, {"2000", "2020", "2220"}, dm)):
+    builder, dm = SomeClasses(mol, classes, devices=devices(), tiers=SPLIT), density(mol)
+    for ours, theirs in zip(builder.get_jk(dm), of_classes(mol, classes, dm)):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=CLOSE)
         assert abs(theirs).max() > 0.1
 
@@ -64,10 +65,11 @@ def test_classes_of_high_order(momenta, classes):
         assert abs(theirs).max() > 0.1
 
 
-def test_an_f_function():
+@pytest.mark.parametrize("class_", ["3000", "3030"])
+def test_an_f_function(class_):
     mol = molecule({"He": [[3, [0.9, 1.0]], [0, [0.7, 1.0]]]}, "He 0 0 0; He 0.4 0.3 1.5")
-    builder, dm = SomeClasses(mol, {"3000", "3030"}, devices=devices(), tiers=SPLIT), density(mol)
-    for ours, theirs in zip(builder.get_jk(dm), of_classes(mol, {"3000", "3030"}, dm)):
+    builder, dm = SomeClasses(mol, {class_}, devices=devices(), tiers=SPLIT), density(mol)
+    for ours, theirs in zip(builder.get_jk(dm), of_classes(mol, {class_}, dm)):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=CLOSE)
         assert abs(theirs).max() > 0.1
 

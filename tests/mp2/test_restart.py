@@ -24,7 +24,7 @@ from trnqc.mp2.checkpoint import Checkpoint
 from trnqc.mp2.dfmp2 import DFMP2
 from trnqc.mp2.factors.memory import FactorMemory
 from trnqc.mp2.job import Job
-from trnqc.mp2.reference.molecule import build_mole, load_geometry
+from trnqc.mp2.reference.molecule import Geometry, build_mole, load_geometry
 from trnqc.mp2.run import method_of, run
 from trnqc.mp2.scf.hartree_fock import run_scf
 
@@ -32,6 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WATER = Job(
     load_geometry("water"), "6-31g", "cc-pvdz-ri", frozen=0, backend="cpu", fused=True, threads=2, conv_tol=1e-8
 )
+HYDROGEN = Geometry("hydrogen", ("H", "H"), ((0.0, 0.0, 0.0), (0.0, 0.3, 0.7)))
 ENERGIES = ("e_hf", "e_corr_os", "e_corr_ss", "pairs")
 
 
@@ -293,7 +294,8 @@ def test_two_jobs_on_one_checkpoint(whole, tmp_path):
 
 
 def test_no_other_job_comes_between_scf_and_factors(tmp_path, monkeypatch):
-    job, met = dataclasses.replace(WATER, checkpoint=tmp_path / "kept"), []
+    # Kernels of gradients take seconds to compile for water.
+    job, met = dataclasses.replace(WATER, geometry=HYDROGEN, checkpoint=tmp_path / "kept"), []
 
     def second(mf):
         met.append(mf)
