@@ -210,6 +210,17 @@ def test_a_gradient_computes_the_energy_where_that_is_missing():
     np.testing.assert_allclose(first.nuc_grad_method().kernel(), second.nuc_grad_method().kernel(), atol=1e-7)
 
 
+@pytest.mark.parametrize("fitted", [False, True])
+def test_scanners_leave_the_object_as_it_was(fitted):
+    at = {r: gto.M(atom=f"H 0 0 0; H 0 0 {r}", basis="6-31g", verbose=0) for r in (0.74, 0.9)}
+    dh = trnqc.DH(at[0.74], "B2PLYP", density_fit=fitted)
+    energy, gradient = dh.nuc_grad_method().as_scanner()(at[0.9])
+    other = trnqc.DH(at[0.9], "B2PLYP", density_fit=fitted).run()
+    assert energy == pytest.approx(other.e_tot, abs=1e-8)
+    np.testing.assert_allclose(gradient, other.nuc_grad_method().kernel(), atol=1e-6)
+    assert dh.kernel() == pytest.approx(trnqc.DH(at[0.74], "B2PLYP", density_fit=fitted).kernel(), abs=1e-8)
+
+
 def test_unknown_functionals_of_explicit_recipes_are_refused():
     for functional in (("nonsense", 0.1, 0.1), ("PBE0", "0.5*HF + nonsense", 0.1, 0.1)):
         with pytest.raises(InputError, match=r"nonsense.*is not one of PySCF's"):

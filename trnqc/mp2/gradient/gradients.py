@@ -111,6 +111,13 @@ class Gradients(rhf.GradientsBase):
         name = self.__class__.__name__ + _Scanner.__name_mixin__
         return lib.set_class(_Scanner(self), (_Scanner, self.__class__), name)
 
+    @property
+    def energy(self) -> float:
+        """Energy whose gradient this is, with scaled spin components, Hartree."""
+        mp = self.base
+        c_os, c_ss = mp.gradient_scaling
+        return float(mp.e_tot + (c_os - 1) * mp.e_corr_os + (c_ss - 1) * mp.e_corr_ss)
+
 
 class _Scanner(lib.GradScanner):
     """Energies and gradients along a series of geometries, each of which starts from the SCF density of the last."""
@@ -126,14 +133,13 @@ class _Scanner(lib.GradScanner):
         de = self.kernel()
         return self.e_tot, de
 
+    mol: gto.Mole
+    energy: float
+
     @property
     def e_tot(self) -> float:
-        """Energy of the last geometry whose gradient this is, with scaled spin components, Hartree."""
-        mp = self.base
-        c_os, c_ss = mp.gradient_scaling
-        return float(mp.e_tot + (c_os - 1) * mp.e_corr_os + (c_ss - 1) * mp.e_corr_ss)
-
-    mol: gto.Mole
+        """Energy of the last geometry, Hartree."""
+        return self.energy
 
     @property
     def converged(self) -> bool:

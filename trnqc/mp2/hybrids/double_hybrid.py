@@ -5,6 +5,7 @@ molecule or Kohn-Sham object -> SCF -> final functional, DF-MP2 of the orbitals,
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -207,6 +208,16 @@ class DH:
         """The object that computes the gradient, with PySCF's interface: ``dh.nuc_grad_method().kernel()``."""
         return DHGradients(self)
 
+    def as_scanner(self) -> DH:
+        """A copy that computes the energies of other geometries when it is called, with PySCF's interface."""
+        new = copy.copy(self)
+        new.mf = self.mf.copy()
+        # A copy shares its parts, which `reset` moves to another geometry.
+        for part in ("grids", "nlcgrids", "with_df"):
+            if getattr(self.mf, part, None) is not None:
+                setattr(new.mf, part, getattr(self.mf, part).copy())
+        return new
+
     def __call__(self, mol: gto.Mole) -> float:
         """Compute the energy of another geometry of the molecule, from the SCF density of the last one."""
         guess = None if self.mf.mo_coeff is None else self.mf.make_rdm1()
@@ -249,5 +260,12 @@ class DHGradients(Gradients):
     def grad_elec(self) -> np.ndarray:
         """Return the gradient without the repulsion of the nuclei, [natm, 3]: SCF, perturbation and dispersion."""
         dh = self.base
-        electrons = electronic_gradient(dh.mf, dh._perturbation(), dh.recipe.final)
+        mp2, final = dh._perturbation(), dh.recipe.final
+        self.relaxation = relaxation(dh.mf, mp2, final)
+        electrons = electronic_gradient(dh.mf, mp2, final, self.relaxation)
         return electrons + dispersion_gradient(dh.mol, dh.recipe, dh.disp)
+
+    @property
+    def energy(self) -> float:
+        """Energy whose gradient this is, Hartree."""
+        return float(self.base.e_tot)

@@ -60,12 +60,13 @@ def relaxation(mf: Any, mp2: DFMP2, final: str | SeriesFunctional | None) -> Rel
     return mp2._relaxation(reference_gradient=fock)
 
 
-def electronic_gradient(mf: Any, mp2: DFMP2, final: str | SeriesFunctional | None) -> np.ndarray:
+def electronic_gradient(mf: Any, mp2: DFMP2, final: str | SeriesFunctional | None, relaxed: Relaxation) -> np.ndarray:
     """Return the gradient [natm, 3], Hartree/Bohr, without the repulsion of the nuclei and without dispersion.
 
-    Arguments are as in `relaxation`. The response of the integration grid to the positions of the nuclei is included.
+    Arguments are as in `relaxation`, whose result is `relaxed`. The response of the integration grid to the positions
+    of the nuclei is included.
     """
-    relaxed, execution = relaxation(mf, mp2, final), mp2._execution()
+    execution = mp2._execution()
     densities = effective_densities(relaxed)
     energy_of = mf
     if isinstance(final, str):
