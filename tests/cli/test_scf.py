@@ -6,9 +6,12 @@ import json
 
 import numpy as np
 import pytest
-from pyscf import dft, gto, scf
+from pyscf import df, dft, gto, scf
 from pyscf.data.nist import HARTREE2EV
+from pyscf.gw import rpa, urpa
 from pyscf.hessian import thermo
+
+from trnqc import DH, RPA
 
 H2 = "2\n\nH 0 0 0\nH 0 0 {}\n"
 WATER = "3\n\nO 0 0 0.117\nH 0 0.757 -0.470\nH 0 -0.757 -0.470\n"
@@ -66,6 +69,61 @@ def test_numbers_are_those_of_pyscf(trnqc, write, monkeypatch, words, peer, kern
     assert total == pytest.approx(0, abs=1e-8)
     if mf.mol.spin:
         assert found["spin_square"] == pytest.approx(mf.spin_square()[0], abs=1e-5)
+
+
+@pytest.mark.parametrize("charge", [0, 1], ids=["restricted", "unrestricted"])
+def test_double_hybrids_are_those_of_dh(trnqc, write, charge):
+    words = ("--xc", "b2-plyp", "--dispersion", "d3bj", "--charge", charge, "--gradient")
+    found = result_of(trnqc, write("water.xyz", WATER), *words)
+    mf = dft.KS(mole(charge=charge, spin=charge), xc="0.53*HF + 0.47*B88, 0.73*LYP").density_fit()
+    dh = DH(mf, "B2PLYP", frozen=1, disp="d3bj").run()
+    gradients = dh.nuc_grad_method()
+    assert found["method"] == "B2PLYP-D3BJ/sto-3g"
+    assert found["e_tot"] == pytest.approx(dh.e_tot, abs=2e-8)
+    assert found["correlation"]["e_scf"] == pytest.approx(mf.e_tot, abs=2e-8)
+    assert found["correlation"]["frozen"] == [1] * (1 + charge)
+    assert sum(found["parts"].values()) == pytest.approx(found["e_tot"], abs=1e-9)
+    assert np.array(found["gradient"]) == pytest.approx(gradients.kernel(), abs=1e-5)
+    density = gradients.relaxation.density.rdm1(ao_repr=True)
+    relaxed = scf.hf.dip_moment(mf.mol, density, verbose=0)
+    assert found["relaxed_dipole"] == pytest.approx(relaxed, abs=1e-4)
+    assert found["relaxed_dipole"] != pytest.approx(found["dipole"], abs=1e-3)
+
+
+def test_a_double_hybrid_with_another_functional_for_the_energy(trnqc, write):
+    found = result_of(trnqc, write("water.xyz", WATER), "--xc", "xyg3", "--all-electron", "--direct")
+    assert found["e_tot"] == pytest.approx(DH(mole(), "XYG3").kernel(), abs=2e-8)
+    assert sum(found["parts"].values()) == pytest.approx(found["e_tot"], abs=1e-9)
+
+
+def test_double_hybrids_find_optima(trnqc, write):
+    words = ("--xc", "b2plyp", "--optimize", "--html", "h2.html")
+    found = result_of(trnqc, write("h2.xyz", H2.format(0.8)), *words)
+    (_, _, z1), (_, _, z2) = found["geometry"]["coordinates"]
+    energy = {k: DH(mole(atom=f"H 0 0 0; H 0 0 {abs(z2 - z1) + k * 0.01}"), "B2PLYP").kernel() for k in (-1, 0, 1)}
+    assert energy[0] < min(energy[-1], energy[1])
+
+
+@pytest.mark.parametrize("charge, peer", [(0, rpa.RPA), (1, urpa.URPA)], ids=["restricted", "unrestricted"])
+def test_rpa_is_that_of_pyscf(trnqc, write, charge, peer):
+    words = ("--xc", "pbe", "--rpa", "--charge", charge, "--all-electron", "--basis", "6-31g", "--json", "-")
+    status, out, err = trnqc("scf", write("water.xyz", WATER), *words)
+    assert status == 0, err
+    found = json.loads(out)
+    mf = dft.KS(mole(charge=charge, spin=charge, basis="6-31g"), xc="pbe").density_fit().run()
+    reference = peer(mf)
+    reference.with_df = df.DF(mf.mol, RPA(mf).auxiliary_basis().auxmol.basis)
+    reference.kernel()
+    assert found["method"] == "RPA@PBE/6-31g"
+    assert found["parts"]["RPA correlation"] == pytest.approx(reference.e_corr, abs=1e-7)
+    assert found["e_tot"] == pytest.approx(reference.e_tot, abs=2e-7)
+
+
+def test_rpa_of_hartree_fock_adds_to_its_energy(trnqc, write):
+    found = result_of(trnqc, write("water.xyz", WATER), "--rpa")
+    expected = RPA(mole().RHF().density_fit().run(), frozen=1).run()
+    assert found["e_tot"] == pytest.approx(expected.e_tot, abs=2e-8)
+    assert found["e_tot"] == pytest.approx(found["correlation"]["e_scf"] + found["correlation"]["e_corr"], abs=1e-10)
 
 
 def test_vibrations_and_excited_states_are_those_of_pyscf(trnqc, write, monkeypatch):
@@ -137,7 +195,16 @@ def test_solvents_lower_the_energy_of_a_polar_molecule(trnqc, write):
     "words, message",
     [
         (["--xc", "b3lpy"], "unknown functional 'b3lpy'"),
-        (["--xc", "b2plyp"], "double hybrid"),
+        (["--xc", "b2plyp", "--frequencies"], "B2PLYP has no Hessian"),
+        (["--xc", "b2-plyp", "--tddft", "1"], "excited states of B2PLYP"),
+        (["--xc", "b2plyp", "--rpa"], "leave out --rpa"),
+        (["--xc", "b2plyp", "--charge", "1", "--reference", "rohf"], "use --reference uhf"),
+        (["--xc", "dsd-blyp", "--solvent", "water"], "leave out --solvent"),
+        (["--xc", "xyg3", "--dispersion", "d3bj"], "no d3bj parameters for 'xyg3'"),
+        (["--xc", "wb97m(2)", "--optimize"], "no gradient"),
+        (["--xc", "pbe", "--rpa", "--gradient"], "RPA has no gradient"),
+        (["--xc", "pbe", "--rpa", "--dispersion", "d4"], "RPA contains dispersion"),
+        (["--xc", "pbe", "--frozen", "1"], "pbe correlates no orbitals"),
         (["--solvent", "watr"], "did you mean water"),
         (["--spin", "2", "--reference", "rhf"], "use uhf or rohf"),
         (["--charge", "1", "--triplets", "--tddft", "1"], "closed shell"),

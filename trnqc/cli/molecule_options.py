@@ -1,10 +1,17 @@
-"""Options that commands for molecules share: the molecule, tasks on its geometry, memory, threads and output."""
+"""Options that commands for molecules share: the molecule, tasks on its geometry, memory, threads and output.
+
+Their values are checked here too.
+"""
 
 from __future__ import annotations
 
 import argparse
+import math
+import os
 from pathlib import Path
+from typing import Any
 
+from trnqc.errors import InputError
 from trnqc.interfaces.optimization import MAX_STEPS
 from trnqc.mp2.reference.xyz import UNITS
 
@@ -43,6 +50,16 @@ def add_geometry_tasks(group: argparse._ArgumentGroup) -> None:
     add("--trajectory", type=Path, metavar="FILE", help="extended xyz file of the steps, written after each step")
 
 
+def add_frozen(group: argparse._ArgumentGroup) -> None:
+    """Declare which orbitals are not correlated."""
+    core = group.add_mutually_exclusive_group()
+    core.add_argument("--frozen-core", action="store_true", help="freeze the chemical core (the default)")
+    core.add_argument("--all-electron", action="store_true", help="freeze nothing")
+    core.add_argument(
+        "--frozen", metavar="N|I,J,...", help="freeze the N lowest orbitals, or those with these indices from 0"
+    )
+
+
 def add_limits(group: argparse._ArgumentGroup) -> None:
     """Declare threads and the limit of memory."""
     add = group.add_argument
@@ -73,3 +90,32 @@ def add_output(group: argparse._ArgumentGroup) -> None:
         help="say what is done, with PySCF's SCF output; -vv: details and tracebacks of errors too",
     )
     loud.add_argument("-q", "--quiet", action="store_true", help="print only one line with the energies")
+
+
+def frozen_from(args: argparse.Namespace) -> str | int | list[int]:
+    """The orbitals that the options of `add_frozen` freeze. Raises InputError."""
+    if args.all_electron:
+        return 0
+    if args.frozen is None:
+        return "core"
+    try:
+        return [int(text) for text in args.frozen.split(",")] if "," in args.frozen else int(args.frozen)
+    except ValueError:
+        raise InputError(f"--frozen takes a number or indices such as 0,1,40, got {args.frozen!r}") from None
+
+
+def positive(option: str, value: Any) -> Any:
+    """Return the value of an option, which must be a positive finite number or None. Raises InputError."""
+    if value is not None and not 0 < value < math.inf:  # NaN fails too.
+        raise InputError(f"{option} must be positive, got {value}")
+    return value
+
+
+def check_target(option: str, path: Path | None) -> None:
+    """Check before the job begins that the file of an option can be written. Raises InputError."""
+    if path is None:
+        return
+    if (path.exists() and not path.is_file()) or not os.access(path.parent, os.W_OK):
+        raise InputError(
+            f"{option} {path}: cannot be written; name a file in an existing directory that you may write to"
+        )

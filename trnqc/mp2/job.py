@@ -140,9 +140,9 @@ def reference_of(geometry: Geometry, reference: str | None) -> str:
     return kind
 
 
-def frozen_orbitals(job: Job, mol: gto.Mole) -> SpinFrozen:
-    """The frozen orbitals of a job, as in `DFMP2`."""
-    return chemical_core(mol) if isinstance(job.frozen, str) else job.frozen
+def frozen_orbitals(frozen: SpinFrozen | str, mol: gto.Mole) -> SpinFrozen:
+    """The frozen orbitals of a job as `DFMP2` takes them."""
+    return chemical_core(mol) if isinstance(frozen, str) else frozen
 
 
 def scf_settings(job: Job) -> dict[str, Any]:

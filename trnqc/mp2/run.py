@@ -91,7 +91,7 @@ def method_of(
     kind = reference_of(job.geometry, job.reference)
     with lib.with_omp_threads(execution.threads), ExitStack() as failing:
         mol = molecule_of(job, execution) if mol is None else mol
-        frozen, auxiliary = frozen_orbitals(job, mol), auxiliary_basis(mol, job.auxbasis)
+        frozen, auxiliary = frozen_orbitals(job.frozen, mol), auxiliary_basis(mol, job.auxbasis)
         _check_sizes(mol, auxiliary, frozen, execution, kind, on_disk=job.checkpoint is not None)
         start = time.perf_counter()
         store = failing.enter_context(checkpoint_of(job, mol, auxiliary, execution))

@@ -11,7 +11,8 @@ from contextlib import AbstractContextManager, nullcontext
 
 from rich.console import Console
 
-from trnqc.cli.mp2.jobs import jobs_from, positive
+from trnqc.cli.molecule_options import positive
+from trnqc.cli.mp2.jobs import jobs_from
 from trnqc.cli.mp2.options import add_options
 from trnqc.cli.mp2.tables import energy_table
 from trnqc.cli.mp2.tasks import Outcome, check_task, compute

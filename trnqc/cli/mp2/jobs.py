@@ -6,12 +6,8 @@ mp2_options -> argparse -> jobs_from -> a Job for each frame of the file
 from __future__ import annotations
 
 import argparse
-import math
-import os
-from pathlib import Path
-from typing import Any
 
-from trnqc.errors import InputError
+from trnqc.cli.molecule_options import check_target, frozen_from, positive
 from trnqc.host.memory import parse_memory
 from trnqc.mp2.job import Job, below_checkpoint
 from trnqc.mp2.reference.molecule import Geometry, load_geometries
@@ -34,7 +30,7 @@ def _job(args: argparse.Namespace, geometry: Geometry) -> Job:
         geometry=geometry,
         basis=args.basis,
         auxbasis=args.auxbasis,
-        frozen=_frozen(args),
+        frozen=frozen_from(args),
         backend=args.backend,
         precision=args.precision,
         fused=args.fused_energy,
@@ -60,34 +56,6 @@ def _scf_backend(text: str) -> dict[str, str]:
     """The backend of J and K in the SCF, and its precision if the text has one."""
     backend, precision = _backend_and_precision(text)
     return {"scf_backend": backend} | ({"scf_precision": precision} if precision else {})
-
-
-def positive(option: str, value: Any) -> Any:
-    """Return the value of an option, which must be a positive finite number or None. Raises InputError."""
-    if value is not None and not 0 < value < math.inf:  # NaN fails too.
-        raise InputError(f"{option} must be positive, got {value}")
-    return value
-
-
-def check_target(option: str, path: Path | None) -> None:
-    """Check before the job begins that the file of an option can be written. Raises InputError."""
-    if path is None:
-        return
-    if (path.exists() and not path.is_file()) or not os.access(path.parent, os.W_OK):
-        raise InputError(
-            f"{option} {path}: cannot be written; name a file in an existing directory that you may write to"
-        )
-
-
-def _frozen(args: argparse.Namespace) -> str | int | list[int]:
-    if args.all_electron:
-        return 0
-    if args.frozen is None:
-        return "core"
-    try:
-        return [int(text) for text in args.frozen.split(",")] if "," in args.frozen else int(args.frozen)
-    except ValueError:
-        raise InputError(f"--frozen takes a number or indices such as 0,1,40, got {args.frozen!r}") from None
 
 
 def _backend_and_precision(text: str) -> tuple[str, str | None]:

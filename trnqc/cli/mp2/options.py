@@ -6,7 +6,14 @@ import argparse
 from pathlib import Path
 
 from trnqc import backends
-from trnqc.cli.molecule_options import add_geometry, add_geometry_tasks, add_limits, add_molecule, add_output
+from trnqc.cli.molecule_options import (
+    add_frozen,
+    add_geometry,
+    add_geometry_tasks,
+    add_limits,
+    add_molecule,
+    add_output,
+)
 from trnqc.interfaces.extrapolation import HF_ERRORS
 from trnqc.mp2.reference.orbitals import REFERENCES
 from trnqc.mp2.result import SCS, SOS
@@ -62,12 +69,7 @@ def _correlation(group: argparse._ArgumentGroup) -> None:
         metavar="SET",
         help="auxiliary basis (default: the RI set of the orbital basis; autoaux generates one)",
     )
-    core = group.add_mutually_exclusive_group()
-    core.add_argument("--frozen-core", action="store_true", help="freeze the chemical core (the default)")
-    core.add_argument("--all-electron", action="store_true", help="freeze nothing")
-    core.add_argument(
-        "--frozen", metavar="N|I,J,...", help="freeze the N lowest orbitals, or those with these indices from 0"
-    )
+    add_frozen(group)
     add("--scs-os", type=float, default=SCS[0], metavar="C", help="SCS opposite-spin factor (default: 6/5)")
     add("--scs-ss", type=float, default=SCS[1], metavar="C", help="SCS same-spin factor (default: 1/3)")
     add("--sos", type=float, default=SOS, metavar="C", help="SOS opposite-spin factor (default: %(default)s)")

@@ -5,12 +5,22 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from trnqc.cli.molecule_options import add_geometry, add_geometry_tasks, add_limits, add_molecule, add_output
-from trnqc.cli.mp2.jobs import check_target, positive
+from trnqc.cli.molecule_options import (
+    add_frozen,
+    add_geometry,
+    add_geometry_tasks,
+    add_limits,
+    add_molecule,
+    add_output,
+    check_target,
+    frozen_from,
+    positive,
+)
 from trnqc.errors import InputError
 from trnqc.host.memory import parse_memory
-from trnqc.interfaces.mean_field.job import SOLVENT_MODELS, MeanFieldJob
+from trnqc.interfaces.mean_field.job import SOLVENT_MODELS, MeanFieldJob, double_hybrid_of
 from trnqc.interfaces.mean_field.run import Tasks
+from trnqc.mp2.hybrids.recipes import RECIPES
 from trnqc.mp2.reference.molecule import load_geometries
 from trnqc.mp2.reference.orbitals import REFERENCES
 from trnqc.mp2.scf.hartree_fock import SOURCES
@@ -24,6 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_geometry(parser)
     add_molecule(parser, basis="def2-svp")
     _method(parser.add_argument_group("method"))
+    add_frozen(parser.add_argument_group("orbitals that double hybrids and RPA do not correlate"))
     tasks = parser.add_argument_group("task", "what is computed (default: energy, orbitals, dipole and charges)")
     add_geometry_tasks(tasks)
     _tasks(tasks)
@@ -55,11 +66,13 @@ def jobs_from(args: argparse.Namespace) -> tuple[MeanFieldJob, ...]:
         raise InputError("--trajectory shows the steps of --optimize, which is missing")
     if (args.tda or args.triplets) and not args.tddft:
         raise InputError("--tda and --triplets describe the excited states of --tddft N, which is missing")
-    return tuple(
+    jobs = tuple(
         MeanFieldJob(
             geometry=geometry,
             basis=args.basis,
             xc=args.xc,
+            rpa=args.rpa,
+            frozen=frozen_from(args),
             reference=args.reference,
             direct=args.direct,
             auxbasis=args.auxbasis,
@@ -77,6 +90,9 @@ def jobs_from(args: argparse.Namespace) -> tuple[MeanFieldJob, ...]:
         )
         for geometry in geometries
     )
+    if (args.frozen_core or args.all_electron or args.frozen) and not (args.rpa or double_hybrid_of(jobs[0])):
+        raise InputError(f"frozen orbitals are those of double hybrids and RPA; {args.xc} correlates no orbitals")
+    return jobs
 
 
 def tasks_from(args: argparse.Namespace) -> Tasks:
@@ -96,7 +112,13 @@ def tasks_from(args: argparse.Namespace) -> Tasks:
 
 def _method(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
-    add("--xc", default="hf", help="hf, or a functional by PySCF's names: b3lyp, pbe0, r2scan, wb97x_v (default: hf)")
+    add(
+        "--xc",
+        default="hf",
+        help="hf, a functional by PySCF's names (b3lyp, pbe0, r2scan, wb97x_v), or a double hybrid "
+        f"({', '.join(one.name for one in RECIPES)}) (default: hf)",
+    )
+    add("--rpa", action="store_true", help="direct RPA correlation energy with the orbitals of --xc, such as pbe")
     add(
         "--reference",
         choices=tuple(kind.lower() for kind in REFERENCES),
@@ -105,7 +127,11 @@ def _method(group: argparse._ArgumentGroup) -> None:
     )
     add("--direct", action="store_true", help="exact integrals in every cycle (default: density fitting)")
     add("--auxbasis", metavar="SET", help="fitting functions of J and K (default: the JK set of the orbital basis)")
-    add("--dispersion", metavar="VERSION", help="d3bj, d3zero or d4 (extra 'dispersion')")
+    add(
+        "--dispersion",
+        metavar="VERSION",
+        help="d3bj, d3zero, d4, or none to leave out that of the functional (extra 'dispersion')",
+    )
     add("--solvent", metavar="NAME", help="a solvent by name, such as water or toluene")
     add(
         "--solvent-model",

@@ -64,11 +64,26 @@ def _what(result: SCFResult) -> Table:
         "basis": f"{len(result.orbitals[0].energies)} orbitals",
         "SCF": f"converged in {len(result.cycles)} cycles",
         "J and K": result.ran_on,
-        "dipole": f"{np.linalg.norm(result.dipole):.4f} Debye ({', '.join(f'{x:.4f}' for x in result.dipole)})",
     }
+    if about := result.correlation:
+        rows["correlation"] = about.method
+        rows["correlated"] = f"{_by_spin(about.correlated)} occupied orbitals, {_by_spin(about.frozen)} frozen"
+        rows["dipole of the SCF"] = _dipole(result.dipole)
+    if result.relaxed_dipole is not None:
+        rows["dipole"] = _dipole(result.relaxed_dipole)
+    elif not about:
+        rows["dipole"] = _dipole(result.dipole)
     if result.spin_square is not None:
         rows["<S^2>"] = f"{result.spin_square:.4f}"
     return facts(f"{result.method}, {g.name}", rows)
+
+
+def _by_spin(counts: tuple[int, ...]) -> str:
+    return str(counts[0]) if len(set(counts)) == 1 else f"{counts[0]} alpha and {counts[1]} beta"
+
+
+def _dipole(dipole: np.ndarray) -> str:
+    return f"{np.linalg.norm(dipole):.4f} Debye ({', '.join(f'{x:.4f}' for x in dipole)})"
 
 
 def _energies(result: SCFResult) -> Table:

@@ -1,4 +1,4 @@
-"""The description of a Hartree-Fock or Kohn-Sham job, and the PySCF object that follows from it.
+"""The description of a Hartree-Fock, Kohn-Sham, double-hybrid or RPA job, and the PySCF object that follows from it.
 
 MeanFieldJob -> Mole -> RHF, RKS, ... with fitting, solvent and dispersion -> `trnqc.accelerate`
 """
@@ -13,11 +13,12 @@ from typing import Any
 from pyscf import df, dft, gto, scf
 from pyscf.solvent import smd
 
-from trnqc.errors import InputError, UnsupportedError
+from trnqc.errors import InputError
 from trnqc.host.memory import available_memory
-from trnqc.mp2.hybrids.recipes import RECIPES
+from trnqc.mp2.hybrids.recipes import RECIPES, HybridRecipe, named
 from trnqc.mp2.job import SHARE_OF_FREE_MEMORY, limited_molecule, reference_of
 from trnqc.mp2.reference.molecule import Geometry
+from trnqc.mp2.reference.orbitals import SpinFrozen
 from trnqc.mp2.scf.hartree_fock import SOURCES
 from trnqc.pyscf.accelerate import accelerate
 
@@ -36,7 +37,11 @@ class MeanFieldJob:
     geometry, basis
         The molecule and its orbital basis. Elements get the effective core potential that belongs to the basis.
     xc
-        "hf", or a functional in PySCF's notation.
+        "hf", a functional in PySCF's notation, or a double hybrid of docs/double_hybrids.md.
+    rpa
+        Whether the correlation energy is that of the direct random-phase approximation with the orbitals of `xc`.
+    frozen
+        Orbitals that double hybrids and RPA do not correlate: "core" for the chemical core, else as in `trnqc.DFMP2`.
     reference
         "rhf", "uhf" or "rohf", also for functionals; by default RHF for closed shells and UHF for open shells.
     direct
@@ -44,7 +49,8 @@ class MeanFieldJob:
     auxbasis
         Fitting functions; by default those that PySCF takes for the basis.
     dispersion
-        Version of a dispersion correction, such as "d3bj" or "d4", as ``mf.disp`` of PySCF.
+        Version of a dispersion correction, such as "d3bj" or "d4", as ``mf.disp`` of PySCF; "none" for no dispersion,
+        also if it belongs to the functional.
     solvent, solvent_model
         Name of a solvent, as in PySCF's table of SMD, and one of SOLVENT_MODELS.
     grid
@@ -66,6 +72,8 @@ class MeanFieldJob:
     geometry: Geometry
     basis: str = "def2-svp"
     xc: str = "hf"
+    rpa: bool = False
+    frozen: SpinFrozen | str = "core"
     reference: str | None = None
     direct: bool = False
     auxbasis: str | None = None
@@ -84,10 +92,17 @@ class MeanFieldJob:
 
 def name_of(job: MeanFieldJob) -> str:
     """The method in words, such as "B3LYP-D3BJ/def2-svp in water (SMD)"."""
-    xc = "HF" if is_hartree_fock(job) else job.xc.upper()
-    dispersion = f"-{job.dispersion.upper()}" if job.dispersion else ""
+    hybrid = double_hybrid_of(job)
+    xc = hybrid.name if hybrid else "HF" if is_hartree_fock(job) else job.xc.upper()
+    version = job.dispersion or ("d3bj" if hybrid and hybrid.with_dispersion else "none")
+    dispersion = "" if version == "none" else f"-{version.upper()}"
     solvent = f" in {job.solvent} ({SOLVENT_MODELS[job.solvent_model]})" if job.solvent else ""
-    return f"{xc}{dispersion}/{job.basis}{solvent}"
+    return f"{'RPA@' if job.rpa else ''}{xc}{dispersion}/{job.basis}{solvent}"
+
+
+def double_hybrid_of(job: MeanFieldJob) -> HybridRecipe | None:
+    """The recipe of the job's functional if that is a double hybrid."""
+    return named(job.xc)
 
 
 def is_hartree_fock(job: MeanFieldJob) -> bool:
@@ -106,7 +121,7 @@ def check(job: MeanFieldJob) -> None:
         raise InputError(f"the solvent model must be one of {', '.join(SOLVENT_MODELS)}, found {job.solvent_model!r}")
     if job.solvent is not None:
         solvent_of(job.solvent)
-    if not is_hartree_fock(job):
+    if not is_hartree_fock(job) and not double_hybrid_of(job):
         _check_functional(job.xc)
 
 
@@ -127,20 +142,20 @@ def solvent_of(name: str) -> str:
 
 
 def _check_functional(xc: str) -> None:
-    """Raise InputError for a functional that PySCF does not know, and UnsupportedError for a double hybrid."""
-    if xc.lower() in (one.name.lower() for one in RECIPES):
-        raise UnsupportedError(
-            f"{xc} is a double hybrid, which trnqc scf does not compute: use trnqc.DH(mol, xc={xc!r}) in Python"
-        )
+    """Raise InputError for a functional that PySCF does not know."""
     try:
         dft.libxc.parse_xc(xc)
     except (KeyError, ValueError, AttributeError) as error:
         reason = str(error.args[0]).rstrip(".")
-        raise InputError(f"unknown functional {xc!r}: {reason}; names are those of PySCF and libxc, or hf") from None
+        hybrids = ", ".join(one.name for one in RECIPES)
+        raise InputError(
+            f"unknown functional {xc!r}: {reason}; names are those of PySCF and libxc, hf, and of the double hybrids "
+            f"{hybrids}"
+        ) from None
 
 
 def method_of(job: MeanFieldJob, mol: gto.Mole | None = None) -> Any:
-    """The object of a job, which has not been run: PySCF's class with our integrals.
+    """The object of the SCF of a job, which has not been run: PySCF's class with our integrals.
 
     Parameters
     ----------
@@ -155,17 +170,17 @@ def method_of(job: MeanFieldJob, mol: gto.Mole | None = None) -> Any:
         If the job is not possible; see `check`.
     """
     check(job)
-    mol = mol or molecule_of(job)
+    mol, hybrid = mol or molecule_of(job), double_hybrid_of(job)
     if is_hartree_fock(job):
         mf = getattr(scf, f"{kind_of(job)}HF")(mol)
     else:
-        mf = getattr(dft, f"{kind_of(job)}KS")(mol, xc=job.xc)
+        mf = getattr(dft, f"{kind_of(job)}KS")(mol, xc=hybrid.scf if hybrid else job.xc)
         mf.grids.level = job.grid
     mf.chkfile = mf._chkfile = None
     if not job.direct:
         mf = mf.density_fit(auxbasis=job.auxbasis or df.make_auxbasis(mol))
-    if job.dispersion:
-        mf.disp = job.dispersion
+    if job.dispersion and not hybrid:
+        mf.disp = False if job.dispersion == "none" else job.dispersion
     if job.solvent:
         mf = _dissolved(mf, job)
     if job.scf == "trnqc":

@@ -72,6 +72,28 @@ class Orbitals:
         return float(self.energies[self.lumo] - self.energies[self.homo])
 
 
+@dataclass(frozen=True)
+class CorrelationSummary:
+    """What a double hybrid or RPA adds to the SCF.
+
+    Attributes
+    ----------
+    method
+        The method in words.
+    e_scf, e_corr
+        Energy of the SCF and correlation energy, Hartree. The total energy is their sum only if its functional is that
+        of the SCF, and without dispersion.
+    frozen, correlated
+        Numbers of occupied orbitals, of a closed shell or of each spin.
+    """
+
+    method: str
+    e_scf: float
+    e_corr: float
+    frozen: tuple[int, ...]
+    correlated: tuple[int, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Vibrations:
     """Harmonic vibrations by PySCF's analysis of the Hessian.
@@ -117,7 +139,7 @@ class SCFResult:
     geometry, method
         The molecule, and the method in words.
     e_tot
-        Total energy in Hartree, with solvent and dispersion.
+        Total energy in Hartree, with correlation, solvent and dispersion.
     parts
         Parts of the energy by name, Hartree.
     converged, cycles
@@ -125,7 +147,7 @@ class SCFResult:
     orbitals
         Those of both spins, or of each.
     dipole
-        Dipole moment [3] in Debye; relative to the centre of charge of the nuclei for ions.
+        Dipole moment [3] of the SCF in Debye; relative to the centre of charge of the nuclei for ions.
     charges
         Partial charges of the atoms by the name of the population analysis, in elementary charges.
     spin_square
@@ -138,6 +160,10 @@ class SCFResult:
         Derivatives [natm, 3] of the energy, Hartree/Bohr, if they were computed.
     steps
         Energies and geometries of an optimisation.
+    correlation
+        Of a double hybrid or of RPA.
+    relaxed_dipole
+        Dipole moment [3] of a double hybrid in Debye, the derivative of its energy, if the gradient was computed.
     vibrations, excitations, excitation_method
         If they were computed.
     warnings
@@ -158,6 +184,8 @@ class SCFResult:
     timings: Mapping[str, float] = field(default_factory=dict)
     gradient: np.ndarray | None = None
     steps: tuple[Any, ...] = ()
+    correlation: CorrelationSummary | None = None
+    relaxed_dipole: np.ndarray | None = None
     vibrations: Vibrations | None = None
     excitations: tuple[Excitation, ...] = ()
     excitation_method: str = ""
@@ -176,6 +204,10 @@ class SCFResult:
         plain |= {"dipole": self.dipole.tolist(), "spin_square": self.spin_square, "ran_on": self.ran_on}
         plain["charges"] = {name: values.tolist() for name, values in self.charges.items()}
         plain |= {"timings": dict(self.timings), "warnings": list(self.warnings)}
+        if self.correlation:
+            plain["correlation"] = to_plain(self.correlation)
+        if self.relaxed_dipole is not None:
+            plain["relaxed_dipole"] = self.relaxed_dipole.tolist()
         if self.gradient is not None:
             plain["gradient"] = self.gradient.tolist()
         if self.steps:

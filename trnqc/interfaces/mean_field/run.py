@@ -1,6 +1,6 @@
-"""Runs Hartree-Fock and Kohn-Sham jobs.
+"""Runs Hartree-Fock, Kohn-Sham, double-hybrid and RPA jobs.
 
-MeanFieldJob -> SCF -> [optimised geometry] -> [gradient, vibrations, excitations] -> SCFResult
+MeanFieldJob -> [optimised geometry] -> SCF -> [correlation] -> [gradient, vibrations, excitations] -> SCFResult
 """
 
 from __future__ import annotations
@@ -16,6 +16,12 @@ from pyscf.data.nist import HARTREE2EV
 from pyscf.hessian import thermo
 
 from trnqc.errors import InputError, NotConverged, UnsupportedError
+from trnqc.interfaces.mean_field.correlation import (
+    check_correlation,
+    check_dispersion,
+    correlated,
+    with_correlation,
+)
 from trnqc.interfaces.mean_field.job import MeanFieldJob, kind_of, method_of, molecule_of, name_of
 from trnqc.interfaces.mean_field.result import Cycle, Excitation, Orbitals, SCFResult, Vibrations
 from trnqc.interfaces.optimization import MAX_STEPS, GeometryStep, Optimization, optimize
@@ -104,6 +110,8 @@ def check_tasks(job: MeanFieldJob, tasks: Tasks) -> None:
         raise UnsupportedError("PySCF has no Hessian of restricted open shells: use --reference uhf")
     if job.exchange == "seminumerical" and (tasks.gradient or tasks.optimize or tasks.frequencies):
         raise UnsupportedError("seminumerical exchange has no gradients: use another --exchange")
+    derivatives = tasks.gradient or tasks.optimize
+    check_correlation(job, derivatives, vibrations=tasks.frequencies, states=tasks.states > 0)
 
 
 def run(
@@ -141,17 +149,22 @@ def run(
     check_tasks(job, tasks)
     clock, optimum = PartClock(progress), None
     mol = molecule_of(job)
+    check_dispersion(job, mol)
     if tasks.optimize:
         optimum = _optimum(job, mol, tasks, clock, on_step)
         job = replace(job, geometry=replace(optimum.geometry, name=job.geometry.name))
         mol = molecule_of(job)
     mf, cycles = _converged(job, mol, clock)
     result = _energies(job, mf, cycles)
+    if method := correlated(job, mf, progress):
+        with clock.measure("correlation"):
+            method.kernel()
+        result = with_correlation(result, method)
     if optimum:
         result = replace(result, steps=optimum.steps, warnings=result.warnings + _doubts(optimum))
     if tasks.gradient or tasks.optimize:
         with clock.measure("gradient"):
-            result = replace(result, gradient=mf.nuc_grad_method().kernel())
+            result = _with_gradient(result, mf if method is None else method)
     if tasks.frequencies:
         result = _with_vibrations(result, mf, tasks, clock)
     if tasks.states:
@@ -188,7 +201,8 @@ def _optimum(
     clock: PartClock,
     on_step: Callable[[int, GeometryStep], None] | None,
 ) -> Optimization:
-    method = method_of(job, mol)
+    mf = method_of(job, mol)
+    method = correlated(job, mf, clock.progress) or mf
 
     def record(number: int, step: GeometryStep) -> None:
         if clock.progress:
@@ -198,6 +212,16 @@ def _optimum(
 
     with clock.measure("optimisation"):
         return optimize(method, tasks.max_steps, record)
+
+
+def _with_gradient(result: SCFResult, method: Any) -> SCFResult:
+    gradients = method.nuc_grad_method()
+    result = replace(result, gradient=gradients.kernel())
+    if result.correlation:
+        density = gradients.relaxation.density.rdm1(ao_repr=True)
+        dipole = scf.hf.dip_moment(method.mol, density, unit="Debye", verbose=0)
+        result = replace(result, relaxed_dipole=np.array(dipole))
+    return result
 
 
 def _doubts(optimum: Optimization) -> tuple[str, ...]:

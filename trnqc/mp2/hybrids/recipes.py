@@ -139,6 +139,11 @@ RECIPES: tuple[HybridRecipe, ...] = (
 )
 
 
+def named(name: str) -> HybridRecipe | None:
+    """The recipe of a name, as `recipe` reads names, or None."""
+    return next((one for one in RECIPES if _plain(one.name) == _plain(name)), None)
+
+
 def recipe(functional: str | HybridRecipe | tuple[Any, ...]) -> HybridRecipe:
     """Look up the recipe of a functional, or make one of explicit parts.
 
@@ -163,11 +168,10 @@ def recipe(functional: str | HybridRecipe | tuple[Any, ...]) -> HybridRecipe:
     if isinstance(functional, HybridRecipe):
         return functional
     if isinstance(functional, str):
-        for known in RECIPES:
-            if _plain(known.name) == _plain(functional):
-                return known
+        if known := named(functional):
+            return known
         raise InputError(
-            f"the recipe of {functional!r} is unknown; known are {', '.join(known.name for known in RECIPES)}; others "
+            f"the recipe of {functional!r} is unknown; known are {', '.join(one.name for one in RECIPES)}; others "
             "can be written as (scf, c_os, c_ss) or (scf, final, c_os, c_ss) in PySCF's notation"
         )
     try:

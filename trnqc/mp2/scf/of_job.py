@@ -25,7 +25,8 @@ def checkpoint_of(
     """The checkpoint of a job, which rank 0 keeps, or None; `more` describes a job that is not an energy."""
     if job.checkpoint is None or execution.ranks.rank:
         return nullcontext()
-    about = job_of(mol, auxiliary, frozen_orbitals(job, mol), execution, reference_of(job.geometry, job.reference))
+    frozen, kind = frozen_orbitals(job.frozen, mol), reference_of(job.geometry, job.reference)
+    about = job_of(mol, auxiliary, frozen, execution, kind)
     return Checkpoint(job.checkpoint, about | scf_settings(job) | more)
 
 
