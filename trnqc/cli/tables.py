@@ -12,6 +12,9 @@ from trnqc.interfaces.optimization import Optimization
 from trnqc.interfaces.optimization_page import HEAD
 from trnqc.mp2.reference.molecule import Geometry
 
+# Shorter parts are left out of the table of times.
+LEAST_SECONDS = 5e-4
+
 
 def facts(title: str, rows: dict[str, str]) -> Table:
     """A table of names and values without lines."""
@@ -24,13 +27,14 @@ def facts(title: str, rows: dict[str, str]) -> Table:
 
 
 def times_table(seconds: Mapping[str, float]) -> Table:
-    """Table of wall seconds by stage, with their sum."""
+    """Table of wall seconds by part, with their sum. Parts that took less than a millisecond are not shown."""
     table = Table(title="Wall time / s", title_justify="left", title_style="bold", show_header=False)
     table.add_column()
     table.add_column(justify="right")
-    for stage, value in seconds.items():
-        table.add_row(stage, f"{value:.3f}")
-    table.add_row("all", f"{sum(seconds.values()):.3f}", end_section=True)
+    for part, value in seconds.items():
+        if value >= LEAST_SECONDS:
+            table.add_row(part, f"{value:.3f}")
+    table.add_row("all", f"{sum(seconds.values()):.3f}", style="bold")
     return table
 
 

@@ -19,6 +19,7 @@ from pyscf import gto
 from pyscf.data.nist import BOHR
 
 from trnqc.errors import InputError
+from trnqc.host.clock import measured
 from trnqc.interfaces.packages import optional
 from trnqc.mp2.reference.molecule import Geometry, describe
 
@@ -62,6 +63,15 @@ class GeometryStep:
     gradient: np.ndarray
     seconds: float
 
+    def to_dict(self) -> dict[str, Any]:
+        """The step for JSON: coordinates in Angstrom, energy, gradient and seconds."""
+        return {
+            "coordinates": self.geometry.coordinates,
+            "energy": self.energy,
+            "gradient": self.gradient.tolist(),
+            "seconds": self.seconds,
+        }
+
     @property
     def largest_force(self) -> float:
         """Largest length of the force on an atom, Hartree/Bohr."""
@@ -94,6 +104,7 @@ class Optimization:
         return self.steps[-1].geometry
 
 
+@measured("geometry steps")
 def optimize(
     method: Any,
     max_steps: int = MAX_STEPS,

@@ -24,9 +24,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trnqc.errors import CompilerError, StorageError
+from trnqc.host.clock import measured
 from trnqc.host.files import DIRECTORY_VARIABLE, cache_directory, storage_error, temporary_place
 
 _log = logging.getLogger(__name__)
+# The part of a job's wall time that is spent here, waiting for other processes included.
+COMPILING = "compiling kernels"
 # What the names of entries end in that exist only to be linked from others. Nothing loads them by this name.
 BY_TEXT = ".by-text"
 
@@ -80,7 +83,7 @@ class Cache:
         """
         library, seal = self.directory / f"{name}{suffix}", self._seal(name)
         if not self._sound(library, seal):
-            with self._turn(name) if take_turns else contextlib.nullcontext():
+            with measured(COMPILING), self._turn(name) if take_turns else contextlib.nullcontext():
                 if not self._sound(library, seal):
                     try:
                         self._store(library, seal, build)

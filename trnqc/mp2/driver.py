@@ -21,6 +21,7 @@ import numpy as np
 from pyscf import gto
 
 from trnqc.errors import InputError
+from trnqc.host.clock import divide, measured
 from trnqc.mp2.checkpoint import Checkpoint, job_of
 from trnqc.mp2.density.density import correlation_density
 from trnqc.mp2.density.one_particle import CorrelationDensity
@@ -113,7 +114,11 @@ def factors_of(work: Correlation, execution: Execution, store: JobStore | None) 
         store.keep_orbitals(float(work.mf.e_tot), work.mo_energy, work.mo_coeff, work.mo_occ, ran_on)
     sizes = [(spin.nocc, spin.nvir) for spin in work.spins]
     beside = pair_step_bytes(sizes, work.auxiliary.auxmol.nao_nr(), execution)
-    return build_factors(work.mol, work.auxiliary.auxmol, work.spins, execution, store, beside)
+    with measured("factors"):
+        factors = build_factors(work.mol, work.auxiliary.auxmol, work.spins, execution, store, beside)
+        for part in by_spin(factors):
+            divide(part.timings)
+    return factors
 
 
 def leaves_room_for_densities(work: Correlation, execution: Execution) -> bool:
@@ -129,8 +134,14 @@ def pairs_of(
     factors: Factors | SpinFactors, execution: Execution, store: JobStore | None, others: Sequence[BackendChoice] = ()
 ) -> tuple[PairResult, tuple[PairResult, ...]]:
     """Compute the pair energies, and compute them again on other backends or in other precisions for comparison."""
-    step = run_pairs(factors, execution, store)
-    return step, tuple(run_pairs(factors, _elsewhere(execution, choice)) for choice in others)
+    with measured("pairs"):
+        step = run_pairs(factors, execution, store)
+        divide({"error estimate": step.timings["error estimate"]})
+    compared = []
+    for choice in others:
+        with measured(f"pairs on {choice.backend.name}"):
+            compared.append(run_pairs(factors, _elsewhere(execution, choice)))
+    return step, tuple(compared)
 
 
 def density_of(

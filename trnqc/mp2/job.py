@@ -10,6 +10,7 @@ from typing import Any
 from pyscf import gto, lib
 
 from trnqc.errors import InputError, UnsupportedError
+from trnqc.host.clock import measured
 from trnqc.host.memory import available_memory
 from trnqc.host.threads import thread_count
 from trnqc.mp2.execution import Execution, Progress, choose
@@ -94,6 +95,7 @@ def below_checkpoint(job: Job, part: str) -> Job:
     return job if job.checkpoint is None else replace(job, checkpoint=Path(job.checkpoint) / part)
 
 
+@measured("choice of a backend")
 def execution_of(
     job: Job, progress: Progress | None = None, ranks: Ranks = ALONE, schedule: str = "dynamic"
 ) -> Execution:

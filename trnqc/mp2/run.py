@@ -14,6 +14,7 @@ import numpy as np
 from pyscf import gto, lib
 
 from trnqc.errors import InputError, UnsupportedError
+from trnqc.host.clock import measured
 from trnqc.host.memory import release_freed_memory
 from trnqc.host.threads import thread_count
 from trnqc.mp2.dfmp2 import DFMP2
@@ -90,12 +91,14 @@ def method_of(
         )
     kind = reference_of(job.geometry, job.reference)
     with lib.with_omp_threads(execution.threads), ExitStack() as failing:
-        mol = molecule_of(job, execution) if mol is None else mol
-        frozen, auxiliary = frozen_orbitals(job.frozen, mol), auxiliary_basis(mol, job.auxbasis)
-        _check_sizes(mol, auxiliary, frozen, execution, kind, on_disk=job.checkpoint is not None)
+        with measured("basis sets"):
+            mol = molecule_of(job, execution) if mol is None else mol
+            frozen, auxiliary = frozen_orbitals(job.frozen, mol), auxiliary_basis(mol, job.auxbasis)
+            _check_sizes(mol, auxiliary, frozen, execution, kind, on_disk=job.checkpoint is not None)
         start = time.perf_counter()
-        store = failing.enter_context(checkpoint_of(job, mol, auxiliary, execution))
-        mf = reference(mol, job, execution, store, guess)
+        with measured("SCF"):
+            store = failing.enter_context(checkpoint_of(job, mol, auxiliary, execution))
+            mf = reference(mol, job, execution, store, guess)
         seconds = time.perf_counter() - start
         _log.info("%s: %s energy %.10f Hartree after %.1f s", job.geometry.name, kind, mf.e_tot, seconds)
         mp2 = DFMP2(

@@ -21,6 +21,7 @@ from trnqc.eri.compiled import background
 from trnqc.eri.fitting import on_device
 from trnqc.errors import InputError, UnsupportedError
 from trnqc.host.blas import single_threaded
+from trnqc.host.clock import measured
 from trnqc.pyscf import early_cycles, resident
 from trnqc.pyscf import exchange as exchange_methods
 from trnqc.pyscf.coulomb_exchange import COVERED, CoulombExchange
@@ -234,6 +235,7 @@ class _Accelerated(CoulombExchange):
     def density_fit(self, *args: Any, **options: Any) -> Any:
         return accelerate(self.undo().density_fit(*args, **options), *self._arguments)
 
+    @measured("SCF")
     def scf(self, dm0: Any = None, **options: Any) -> Any:
         """Run the SCF as PySCF does."""
         self.timings.clear()

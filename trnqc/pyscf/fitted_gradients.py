@@ -22,6 +22,7 @@ from trnqc.eri.gradient.jk_gradient import exact_jk_gradient, fitted_jk_gradient
 from trnqc.eri.prepare import needs
 from trnqc.errors import MemoryLimit
 from trnqc.fitted.memory import bytes_left
+from trnqc.host.clock import measured
 from trnqc.host.overrides import users_method
 from trnqc.pyscf.molecule_cache import MoleculeCache, is_covered
 
@@ -53,6 +54,7 @@ class _FittedGradients(lib.StreamObject):
             del plain.__dict__[name]
         return plain.undo() if hasattr(plain, "undo") else plain  # The layer of the quadrature is below.
 
+    @measured("gradient")
     def grad_elec(
         self, mo_energy: Any = None, mo_coeff: Any = None, mo_occ: Any = None, atmlst: Sequence[int] | None = None
     ) -> np.ndarray:

@@ -14,6 +14,7 @@ from trnqc.eri.compiled import background, programs
 from trnqc.eri.gradient.builder import GradientBuilder
 from trnqc.eri.operators import signed_omega
 from trnqc.eri.prepare import needs
+from trnqc.host.clock import measured
 from trnqc.host.overrides import users_method
 from trnqc.pyscf.molecule_cache import MoleculeCache, is_covered
 
@@ -40,6 +41,11 @@ class _AcceleratedGradients(lib.StreamObject):
         plain = lib.view(self, lib.drop_class(self.__class__, _AcceleratedGradients))
         del plain.__dict__["_cache"], plain.__dict__["ran_on"]
         return plain.undo() if hasattr(plain, "undo") else plain  # The layer of the quadrature is below.
+
+    @measured("gradient")
+    def grad_elec(self, mo_energy: Any = None, mo_coeff: Any = None, mo_occ: Any = None, atmlst: Any = None) -> Any:
+        """Return the gradient without the repulsion of the nuclei as PySCF does."""
+        return super().grad_elec(mo_energy, mo_coeff, mo_occ, atmlst)
 
     def get_jk(
         self, mol: gto.Mole | None = None, dm: Any = None, hermi: int = 0, omega: float | None = None

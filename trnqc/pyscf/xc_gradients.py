@@ -18,6 +18,7 @@ from pyscf.lib import logger
 
 from trnqc.eri.compiled import background
 from trnqc.eri.prepare import needs
+from trnqc.host.clock import measured
 from trnqc.host.overrides import users_method
 from trnqc.pyscf.molecule_cache import MoleculeCache
 from trnqc.xc.densities import VARIABLES
@@ -63,6 +64,7 @@ class _XCGradients(lib.StreamObject):
             del plain.__dict__[name]
         return plain
 
+    @measured("gradient")
     def grad_elec(self, mo_energy: Any = None, mo_coeff: Any = None, mo_occ: Any = None, atmlst: Any = None) -> Any:
         """Return the gradient without the nuclear repulsion, in Hartree/Bohr, as PySCF does."""
         self.xc_ran_on = self._xc_by_pyscf()

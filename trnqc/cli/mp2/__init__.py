@@ -17,6 +17,7 @@ from trnqc.cli.mp2.options import add_options
 from trnqc.cli.mp2.tables import energy_table
 from trnqc.cli.mp2.tasks import Outcome, check_task, compute
 from trnqc.errors import BackendUnavailable, TrnqcError
+from trnqc.host.clock import Clock
 from trnqc.host.files import write_aside
 from trnqc.host.output import STANDARD_OUTPUT
 from trnqc.host.progress import StageBars
@@ -63,9 +64,11 @@ def _outcomes(
         if progress and len(jobs) > 1:
             progress("frames", number - 1, len(jobs))
         try:
-            outcomes.append(
-                compute(args, job, lambda one: run_job(one, progress, ranks, args.schedule), progress, console, ranks)
-            )
+            with Clock().running() as clock:
+                outcome = compute(
+                    args, job, lambda one: run_job(one, progress, ranks, args.schedule), progress, console, ranks
+                )
+            outcomes.append(outcome.timed(clock.seconds))
         except TrnqcError as error:
             if len(jobs) > 1:
                 error.args = (f"frame {number} of {len(jobs)}: {error}",)

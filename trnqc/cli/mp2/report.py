@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from trnqc.cli.tables import facts, times_table
+from trnqc.cli.tables import facts
 from trnqc.mp2.result import MP2Result
 from trnqc.mp2.result_parts import BackendComparison, PairRun, Pairs, System
 
@@ -17,7 +17,7 @@ def brief(result: MP2Result) -> str:
 
 
 def report(result: MP2Result, pairs: bool = False) -> Group:
-    """Tables of the molecule, the energies, the pair step with its estimated error, and the times.
+    """Tables of the molecule, the energies, and the pair step with its estimated error.
 
     Parameters
     ----------
@@ -28,7 +28,6 @@ def report(result: MP2Result, pairs: bool = False) -> Group:
     """
     parts: list[RenderableType] = [_what(result), _energies(result), _how(result)]
     parts += [_comparison(result, other) for other in result.comparisons]
-    parts.append(times_table(result.timings))
     if pairs:
         parts.append(_pairs(result))
     return Group(*(item for part in parts for item in (part, Text())))

@@ -6,7 +6,7 @@ Job, options -> task -> Outcome
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from rich.console import Console, Group, RenderableType
 from trnqc.cli.mp2.report import brief, report
 from trnqc.cli.mp2.tables import energy_table, interaction_table
 from trnqc.cli.steps import StepLog
-from trnqc.cli.tables import gradient_table, positions_table, steps_table
+from trnqc.cli.tables import gradient_table, positions_table, steps_table, times_table
 from trnqc.errors import InputError, NotConverged
 from trnqc.host.files import write_aside
 from trnqc.interfaces.counterpoise import check_fragments, counterpoise, parse_fragments
@@ -66,6 +66,11 @@ class Outcome:
     plain: dict[str, Any]
     warnings: tuple[str, ...] = ()
     gradient: np.ndarray | None = None
+
+    def timed(self, seconds: Mapping[str, float]) -> Outcome:
+        """The outcome with the wall seconds of its parts, in the tables and in JSON."""
+        tables = Group(self.tables, times_table(seconds))
+        return replace(self, tables=tables, plain=self.plain | {"timings": dict(seconds)})
 
 
 def check_task(args: argparse.Namespace, jobs: tuple[Job, ...]) -> None:
@@ -158,17 +163,8 @@ def _optimum(
         )
     final = replace(optimum.geometry, name=job.geometry.name)
     last = _gradient(args, below_checkpoint(replace(job, geometry=final), "optimum"), progress, ranks)
-    plain = last.plain | {"steps": [_plain_step(step) for step in optimum.steps]}
+    plain = last.plain | {"steps": [step.to_dict() for step in optimum.steps]}
     return replace(last, tables=Group(last.tables, steps_table(optimum), positions_table(final)), plain=plain)
-
-
-def _plain_step(step: GeometryStep) -> dict[str, Any]:
-    return {
-        "coordinates": step.geometry.coordinates,
-        "energy": step.energy,
-        "gradient": step.gradient.tolist(),
-        "seconds": step.seconds,
-    }
 
 
 def _limit(args: argparse.Namespace, job: Job, run_job: RunJob) -> Outcome:

@@ -8,12 +8,15 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from trnqc.errors import CompilerError
+from trnqc.host.clock import measured
 from trnqc.host.progress import StageBars
 from trnqc.jit import Library, Recipe, build_all, find_compiler, library
+from trnqc.jit.cache import COMPILING
 from trnqc.jit.compile import Compilation, c_library, c_object
 
 _log = logging.getLogger(__name__)
@@ -34,7 +37,7 @@ def build(programs: Sequence[Recipe], what: str = "integral kernels") -> dict[st
     missing = [program for program in programs if not is_compiled(program)]
     if missing:
         _log.info("%d of %d %s are compiled now; the cache keeps them", len(missing), len(programs), what)
-    with StageBars() as bars:
+    with measured(COMPILING) if missing else nullcontext(), StageBars() as bars:
         bar = bars.of(f"building {what}")
         _all_built(build_all({p.name: functools.partial(store_part, p) for p in parts_of(missing)}, progress=bar))
         return _all_built(build_all({p.name: functools.partial(library, p) for p in programs}, progress=bar))

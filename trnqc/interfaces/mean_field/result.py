@@ -155,7 +155,8 @@ class SCFResult:
     ran_on
         What computed J and K.
     timings
-        Wall seconds by part.
+        Wall seconds by part, which add up to those of the job. A part does not contain the parts within it, and the
+        SCFs and gradients of an optimisation are among those of the result.
     gradient
         Derivatives [natm, 3] of the energy, Hartree/Bohr, if they were computed.
     steps
@@ -211,10 +212,7 @@ class SCFResult:
         if self.gradient is not None:
             plain["gradient"] = self.gradient.tolist()
         if self.steps:
-            plain["steps"] = [
-                {"coordinates": s.geometry.coordinates, "energy": s.energy, "gradient": s.gradient.tolist()}
-                for s in self.steps
-            ]
+            plain["steps"] = [s.to_dict() for s in self.steps]
         if self.vibrations:
             plain["vibrations"] = _plain_vibrations(self.vibrations)
         if self.excitations:

@@ -5,9 +5,9 @@ MeanFieldJob -> [optimised geometry] -> SCF -> [correlation] -> [gradient, vibra
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from pyscf.data.nist import HARTREE2EV
 from pyscf.hessian import thermo
 
 from trnqc.errors import InputError, NotConverged, UnsupportedError
+from trnqc.host.clock import Clock, measured
 from trnqc.interfaces.mean_field.correlation import (
     check_correlation,
     check_dispersion,
@@ -27,7 +28,6 @@ from trnqc.interfaces.mean_field.result import Cycle, Excitation, Orbitals, SCFR
 from trnqc.interfaces.optimization import MAX_STEPS, GeometryStep, Optimization, optimize
 from trnqc.mp2.execution import Progress
 from trnqc.mp2.reference.molecule import describe
-from trnqc.pyscf.molecule_cache import Timings
 
 # Parts of the energy in PySCF's `scf_summary`, with the names that are shown.
 PARTS = {
@@ -83,17 +83,22 @@ class Tasks:
 
 
 @dataclass(frozen=True)
-class PartClock:
-    """Wall seconds by part, and the progress that is shown while a part runs."""
+class Stages:
+    """The parts of a job: each is shown while it runs, and measured."""
 
     progress: Progress | None
-    seconds: Timings = field(default_factory=Timings)
 
-    def measure(self, part: str) -> AbstractContextManager[None]:
-        """Show a part, and add the time that the context takes to it."""
+    @contextmanager
+    def begin(self, part: str) -> Iterator[None]:
+        """Show a part, and add the time of the context to it."""
+        self.report(part)
+        with measured(part):
+            yield
+
+    def report(self, part: str, done: int = 0) -> None:
+        """Show how many steps of a part are finished."""
         if self.progress:
-            self.progress(part, 0, 0)
-        return self.seconds.measure(part)
+            self.progress(part, done, 0)
 
 
 def check_tasks(job: MeanFieldJob, tasks: Tasks) -> None:
@@ -147,42 +152,52 @@ def run(
     """
     tasks = tasks or Tasks()
     check_tasks(job, tasks)
-    clock, optimum = PartClock(progress), None
-    mol = molecule_of(job)
-    check_dispersion(job, mol)
-    if tasks.optimize:
-        optimum = _optimum(job, mol, tasks, clock, on_step)
-        job = replace(job, geometry=replace(optimum.geometry, name=job.geometry.name))
-        mol = molecule_of(job)
-    mf, cycles = _converged(job, mol, clock)
-    result = _energies(job, mf, cycles)
-    if method := correlated(job, mf, progress):
-        with clock.measure("correlation"):
-            method.kernel()
-        result = with_correlation(result, method)
-    if optimum:
-        result = replace(result, steps=optimum.steps, warnings=result.warnings + _doubts(optimum))
-    if tasks.gradient or tasks.optimize:
-        with clock.measure("gradient"):
-            result = _with_gradient(result, mf if method is None else method)
-    if tasks.frequencies:
-        result = _with_vibrations(result, mf, tasks, clock)
-    if tasks.states:
-        result = _with_excitations(result, mf, tasks, clock)
+    with Clock().running() as clock:
+        result, mf = _computed(job, tasks, Stages(progress), on_step)
     return replace(result, timings=clock.seconds), mf
 
 
-def _converged(job: MeanFieldJob, mol: gto.Mole, clock: PartClock) -> tuple[Any, tuple[Cycle, ...]]:
+def _computed(
+    job: MeanFieldJob, tasks: Tasks, stages: Stages, on_step: Callable[[int, GeometryStep], None] | None
+) -> tuple[SCFResult, Any]:
+    with stages.begin("basis sets"):
+        mol = molecule_of(job)
+        check_dispersion(job, mol)
+    optimum = None
+    if tasks.optimize:
+        optimum = _optimum(job, mol, tasks, stages, on_step)
+        job = replace(job, geometry=replace(optimum.geometry, name=job.geometry.name))
+        mol = molecule_of(job)
+    mf, cycles = _converged(job, mol, stages)
+    with stages.begin("dipole and charges"):
+        result = _energies(job, mf, cycles)
+    if method := correlated(job, mf, stages.progress):
+        with stages.begin("correlation"):
+            method.kernel()
+            result = with_correlation(result, method)
+    if optimum:
+        result = replace(result, steps=optimum.steps, warnings=result.warnings + _doubts(optimum))
+    if tasks.gradient or tasks.optimize:
+        with stages.begin("gradient"):
+            result = _with_gradient(result, mf if method is None else method)
+    if tasks.frequencies:
+        result = _with_vibrations(result, mf, tasks, stages)
+    if tasks.states:
+        result = _with_excitations(result, mf, tasks, stages)
+    return result, mf
+
+
+def _converged(job: MeanFieldJob, mol: gto.Mole, stages: Stages) -> tuple[Any, tuple[Cycle, ...]]:
     """Run the SCF."""
-    mf, cycles = method_of(job, mol), list[Cycle]()
+    with stages.begin("SCF"):
+        mf, cycles = method_of(job, mol), list[Cycle]()
 
     def record(state: dict[str, Any]) -> None:
         cycles.append(Cycle(float(state["e_tot"]), float(state["norm_gorb"])))
-        if clock.progress:
-            clock.progress("SCF", state["cycle"] + 1, 0)
+        stages.report("SCF", state["cycle"] + 1)
 
     mf.callback = record
-    with clock.measure("SCF"):
+    with stages.begin("SCF"):
         mf.kernel()
     mf.callback = None
     if not mf.converged:
@@ -198,20 +213,18 @@ def _optimum(
     job: MeanFieldJob,
     mol: gto.Mole,
     tasks: Tasks,
-    clock: PartClock,
+    stages: Stages,
     on_step: Callable[[int, GeometryStep], None] | None,
 ) -> Optimization:
     mf = method_of(job, mol)
-    method = correlated(job, mf, clock.progress) or mf
+    method = correlated(job, mf, stages.progress) or mf
 
     def record(number: int, step: GeometryStep) -> None:
-        if clock.progress:
-            clock.progress("geometry", number, 0)
+        stages.report("geometry", number)
         if on_step:
             on_step(number, step)
 
-    with clock.measure("optimisation"):
-        return optimize(method, tasks.max_steps, record)
+    return optimize(method, tasks.max_steps, record)
 
 
 def _with_gradient(result: SCFResult, method: Any) -> SCFResult:
@@ -263,8 +276,8 @@ def _charges(mf: Any, density: Any) -> dict[str, np.ndarray]:
     return {"Mulliken": np.array(mulliken), "meta-Löwdin": np.array(loewdin)}
 
 
-def _with_vibrations(result: SCFResult, mf: Any, tasks: Tasks, clock: PartClock) -> SCFResult:
-    with clock.measure("Hessian"):
+def _with_vibrations(result: SCFResult, mf: Any, tasks: Tasks, stages: Stages) -> SCFResult:
+    with stages.begin("Hessian"):
         hessian = mf.Hessian().kernel()
     analysis = thermo.harmonic_analysis(mf.mol, hessian, imaginary_freq=False)
     # PySCF's thermochemistry takes real frequencies; imaginary ones are left out, as is usual, and said.
@@ -286,13 +299,13 @@ def _with_vibrations(result: SCFResult, mf: Any, tasks: Tasks, clock: PartClock)
     return replace(result, vibrations=vibrations, warnings=doubts)
 
 
-def _with_excitations(result: SCFResult, mf: Any, tasks: Tasks, clock: PartClock) -> SCFResult:
+def _with_excitations(result: SCFResult, mf: Any, tasks: Tasks, stages: Stages) -> SCFResult:
     response = mf.TDA() if tasks.tda else mf.TDDFT() if hasattr(mf, "xc") else mf.TDHF()
     response.nstates, response.verbose = tasks.states, mf.verbose
     closed = np.ndim(mf.mo_energy) == 1
     if closed:
         response.singlet = not tasks.triplets
-    with clock.measure("excited states"):
+    with stages.begin("excited states"):
         response.kernel()
     strengths = [None] * len(response.e) if tasks.triplets else map(float, response.oscillator_strength())
     converged = np.broadcast_to(response.converged, len(response.e))

@@ -14,6 +14,7 @@ from pyscf import gto
 
 from trnqc.errors import InputError, TrnqcError
 from trnqc.fitted.metric import MetricFactor
+from trnqc.host.clock import measured
 from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.mp2.density.lagrangian import Lagrangian, lagrangians
 from trnqc.mp2.density.one_particle import CorrelationDensity, check_factors, unrelaxed
@@ -57,6 +58,7 @@ class Relaxation:
     columns: tuple[np.ndarray, ...]
 
 
+@measured("Z-vector")
 def relax(
     mf: Any,
     spins: Sequence[SpinOrbitals],
@@ -112,6 +114,7 @@ class UnrelaxedParts:
     memory: float
 
 
+@measured("pair densities")
 def prepare(
     mf: Any,
     spins: tuple[SpinOrbitals, ...],

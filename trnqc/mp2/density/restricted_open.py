@@ -24,6 +24,7 @@ import numpy as np
 from pyscf import gto
 
 from trnqc.errors import TrnqcError
+from trnqc.host.clock import measured
 from trnqc.mp2.density.lagrangian import Lagrangian
 from trnqc.mp2.density.one_particle import CorrelationDensity
 from trnqc.mp2.density.pair_sums import PairSums, pair_sums
@@ -204,6 +205,7 @@ def restricted_open_density(
     return CorrelationDensity(shell.restricted, densities, sums.energies, relaxed=False)
 
 
+@measured("Z-vector")
 def relax_restricted_open(
     mf: Any,
     orbitals: Sequence[ActiveOrbitals],

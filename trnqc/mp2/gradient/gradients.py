@@ -13,6 +13,7 @@ from pyscf import gto, lib
 from pyscf.grad import rhf
 
 from trnqc.host.blas import single_threaded
+from trnqc.host.clock import measured
 from trnqc.mp2.density.relaxation import Relaxation
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.gradient.terms import (
@@ -66,6 +67,7 @@ class Gradients(rhf.GradientsBase):
         super().__init__(mp)
         self.relaxation: Relaxation | None = None
 
+    @measured("gradient")
     def kernel(self, atmlst: Sequence[int] | None = None) -> np.ndarray:
         """Compute the gradient.
 
