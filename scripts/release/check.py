@@ -97,7 +97,7 @@ def commands(python: str) -> dict[str, list[str]]:
         "accelerated SCF of benzene/cc-pVDZ": [python, "-c", SCF],
         "trnqc doctor": [python, "-m", "trnqc", "doctor"],
         "trnqc mp2 benzene --basis cc-pvdz": mp2,
-        "trnqc mp2 benzene --basis cc-pvdz --fused-energy": [*mp2, "--fused-energy"],
+        "trnqc mp2 benzene --basis cc-pvdz --no-fused-energy": [*mp2, "--no-fused-energy"],
         "accelerated B3LYP of water/cc-pVDZ": [python, "-c", KOHN_SHAM],
         "trnqc.einsum": [python, "-c", EINSUM],
         "trnqc.sparse.contract": [python, "-c", SPARSE],

@@ -29,8 +29,8 @@ SETS = {
 }
 # Small jobs, for the kernels of MP2, which do not depend on the basis set.
 JOBS = (
-    ("trnqc", "mp2", "water", "--basis", "cc-pvdz", "--fused-energy", "-q"),
-    ("trnqc", "mp2", "water", "--basis", "cc-pvdz", "--fused-energy", "--precision", "fp32", "-q"),
+    ("trnqc", "mp2", "water", "--basis", "cc-pvdz", "-q"),
+    ("trnqc", "mp2", "water", "--basis", "cc-pvdz", "--precision", "fp32", "-q"),
     ("trnqc", "mp2", "water", "--basis", "cc-pvdz", "--gradient", "-q"),
 )
 

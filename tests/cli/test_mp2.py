@@ -35,7 +35,7 @@ SAID = (
     "integrals",
     "pairs",
 )
-WATER = ("mp2", "water", "--basis", "6-31g", "--fused-energy")
+WATER = ("mp2", "water", "--basis", "6-31g")
 
 
 def total(text: str) -> float:
@@ -102,7 +102,7 @@ def test_a_checkpoint_is_taken_up_and_says_where_the_factors_are(trnqc, tmp_path
 
 def test_what_does_not_fit_goes_to_disk(trnqc, tmp_path):
     path = tmp_path / "out.json"
-    basis = ("--basis", "6-31g", "--fused-energy", "--threads", "1")
+    basis = ("--basis", "6-31g", "--threads", "1")
     assert trnqc("mp2", "water2", *basis, "--max-memory", "0.8M", "--json", path, "-q")[0] == 0
     small = MP2Result.load(path)
     assert "on disk" in small.run.factors and "blocks of" in small.run.ran_on

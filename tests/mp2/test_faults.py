@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.faults]
 
 
 def command(directory: Path, *more: str) -> list[str]:
-    job = ("mp2", "water2", "--basis", "6-31g", "--threads", "1", "--fused-energy", "--backend", "cpu", "--quiet")
+    job = ("mp2", "water2", "--basis", "6-31g", "--threads", "1", "--backend", "cpu", "--quiet")
     places = ("--checkpoint", str(directory / "kept"), "--json", str(directory / "result.json"))
     return [sys.executable, "-m", "trnqc", *job, *places, *more]
 

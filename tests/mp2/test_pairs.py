@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import h5py
 import numpy as np
 import pytest
@@ -36,6 +38,16 @@ def test_any_sizes_and_precision_give_the_formula(factors_like, formula, nocc, n
     np.testing.assert_allclose(result.pair_energies.ss, ss, rtol=0, atol=atol)
     assert result.e_corr == result.e_corr_os + result.e_corr_ss
     assert (result.e_hf, result.e_tot, result.system) == (None, None, None)
+
+
+def test_the_result_says_which_energy_expression_ran(factors_like, monkeypatch):
+    B, o, v = factors_like(2, 5, 7)
+    assert trnqc.mp2_energy(B, o, v, backend="cpu").run.fused
+    assert not trnqc.mp2_energy(B, o, v, backend="cpu", fused=False).run.fused
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # The first of a process says that NumPy computes.
+        assert not trnqc.mp2_energy(B, o, v, backend="cpu").run.fused
 
 
 @pytest.mark.parametrize("fused", [True, False])

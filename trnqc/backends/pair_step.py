@@ -43,7 +43,15 @@ class PairStep(Protocol):
     Factors are those of (ia|jb) = sum_P B[i, a, P] B[j, b, P], float64 [nocc, nvir, naux] in Hartree^1/2, C-contiguous;
     energies are in Hartree. Methods raise CompilerError if compiled code of the CPU cannot be built, although there is
     a C compiler.
+
+    Attributes
+    ----------
+    fused
+        Whether the energy expression is evaluated together with the products, which may be wanted and not be possible.
     """
+
+    @property
+    def fused(self) -> bool: ...
 
     def triangle(
         self, B: Any, eps_occ: np.ndarray, eps_vir: np.ndarray, max_memory: float | None = None

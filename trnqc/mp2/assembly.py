@@ -155,9 +155,8 @@ def versions() -> dict[str, str]:
 def _run(step: PairResult, factors: Factors | SpinFactors) -> PairRun:
     choice = step.execution.choice
     where = factors.where if isinstance(factors, Factors) else _where(factors)
-    return PairRun(
-        choice.backend.name, step.energies.ran_on, choice.note, choice.precision, step.execution.fused, where
-    )
+    fused = step.execution.pair_step().fused
+    return PairRun(choice.backend.name, step.energies.ran_on, choice.note, choice.precision, fused, where)
 
 
 def _where(factors: SpinFactors) -> str:

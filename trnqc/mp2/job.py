@@ -71,7 +71,7 @@ class Job:
     frozen: SpinFrozen | str = "core"
     backend: str = "auto"
     precision: str | None = None
-    fused: bool = False
+    fused: bool = True
     compare_with: Sequence[tuple[str, str | None]] = ()
     scs: tuple[float, float] = SCS
     sos: float = SOS

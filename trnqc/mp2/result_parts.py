@@ -136,7 +136,7 @@ class PairRun:
     precision
         Precision of the pair step.
     fused
-        Whether the energy expression was evaluated inside the product kernel.
+        Whether the energy expression was evaluated together with the products.
     factors
         Description of where B was stored.
     """

@@ -36,6 +36,7 @@ class CudaPairStep:
 
     gpus: tuple[Gpu, ...]
     options: PairOptions
+    fused = False
 
     def triangle(
         self, B: Any, eps_occ: np.ndarray, eps_vir: np.ndarray, max_memory: float | None = None

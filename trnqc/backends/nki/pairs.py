@@ -30,6 +30,10 @@ class NkiPairStep:
     device: NkiDevice
     options: PairOptions
 
+    @property
+    def fused(self) -> bool:
+        return self.options.fused
+
     def triangle(
         self, B: Any, eps_occ: np.ndarray, eps_vir: np.ndarray, max_memory: float | None = None
     ) -> PairEnergies:

@@ -114,8 +114,9 @@ def _machine(group: argparse._ArgumentGroup) -> None:
     add(
         "--fused-energy",
         action=argparse.BooleanOptionalAction,
-        default=False,
-        help="evaluate the energy expression inside the product kernel instead of after it (default: after it)",
+        default=True,
+        help="evaluate the energy expression together with the products, which is faster (the default), or after them, "
+        "to compare",
     )
     add(
         "--compare-with",
