@@ -1,4 +1,7 @@
-"""The command ``trnqc tune``: find the constants with which a kernel runs fastest at a shape, and record them."""
+"""Find the tiles with which a Trainium kernel runs fastest at a shape, and record them for later runs.
+
+Candidates are timed by a model of the device, or on one. Example: trnqc tune gemm --shape M=512,N=512,K=2048.
+"""
 
 from __future__ import annotations
 
@@ -31,17 +34,23 @@ MOST = 200
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command: KERNEL and --shape, or --list."""
     shapes = "; ".join(f"{t.name}: {','.join(f'{dim}=...' for dim in t.dims)}" for t in kernels().values())
-    parser.add_argument("kernel", nargs="?", choices=tuple(kernels()), metavar="KERNEL", help=", ".join(kernels()))
-    parser.add_argument("--shape", help=f"extents by name or in this order ({shapes})")
-    parser.add_argument("--target", choices=tuple(TARGETS), help="generation (default: the machine's, else trn2)")
-    parser.add_argument("--precision", nargs="+", choices=tuple(ITEMSIZE), default=["fp32"], help="one or several")
-    parser.add_argument("--instrument", default="modelled", choices=records.MEASUREMENTS, help="what times candidates")
-    parser.add_argument("--budget", default="64", help="candidates (64) or time spent on them (90s, 10m, 1h)")
-    parser.add_argument("--search", default="auto", choices=("auto", *SEARCHES), help="default: by size and budget")
-    parser.add_argument("--seed", type=int, default=0, help="of the search; the same seed repeats it")
-    parser.add_argument("--timeout", type=float, help="seconds for one candidate (120; on a device 1800)")
-    parser.add_argument("--fresh", action="store_true", help="measure again what an earlier or killed run has measured")
-    parser.add_argument("--list", action="store_true", help="show all records (of KERNEL) and end")
+    add, names = parser.add_argument, tuple(kernels())
+    add("kernel", nargs="?", choices=names, metavar="KERNEL", help="one of " + ", ".join(names))
+    add("--shape", help=f"sizes by name or in this order ({shapes})")
+    add("--target", choices=tuple(TARGETS), help="generation of Trainium (default: this machine's, else trn2)")
+    add("--precision", nargs="+", choices=tuple(ITEMSIZE), default=["fp32"], help="one or several (default: fp32)")
+    add(
+        "--instrument",
+        default="modelled",
+        choices=records.MEASUREMENTS,
+        help="what times candidates: the device, or a model of it (default: modelled)",
+    )
+    add("--budget", default="64", help="number of candidates, or time (90s, 10m, 1h) (default: 64)")
+    add("--search", default="auto", choices=("auto", *SEARCHES), help="how to choose (default: by size and budget)")
+    add("--seed", type=int, default=0, help="seed of the search; the same seed repeats it (default: 0)")
+    add("--timeout", type=float, help="seconds for one candidate (default: 120, on a device 1800)")
+    add("--fresh", action="store_true", help="measure again what an earlier or killed run has measured")
+    add("--list", action="store_true", help="show all records (of KERNEL) and end")
     add_output(parser, "the records")
 
 

@@ -9,7 +9,7 @@ import warnings
 import pytest
 
 from trnqc import __version__
-from trnqc.cli import COMMANDS, main
+from trnqc.cli import COMMANDS, main, parser_of
 
 
 def test_version_and_help(capsys):
@@ -29,7 +29,10 @@ def test_every_command_explains_itself(name, capsys):
     with pytest.raises(SystemExit) as end:
         main([name, "--help"])
     assert end.value.code == 0
-    assert f"trnqc {name}" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f"trnqc {name}" in out
+    assert "``" not in out and "The command" not in out
+    assert all(action.help for action in parser_of(name)._actions)
 
 
 @pytest.mark.parametrize(

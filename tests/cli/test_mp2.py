@@ -29,8 +29,7 @@ SAID = (
     "backend",
     "cpu",
     "fp64",
-    "estimated error",
-    "selected because",
+    "three-centre integrals",
     "SCF",
     "integrals",
     "pairs",
@@ -48,6 +47,13 @@ def test_summary_says_what_was_computed(trnqc):
     for words in SAID:
         assert words in out
     assert len(re.findall(r"^│\s+\d+ │\s+\d+ │", out, re.MULTILINE)) == 10
+    assert "neuron" not in out and "estimated error" not in out  # A job on the CPU in fp64 has nothing to excuse.
+
+
+def test_another_backend_or_precision_says_why_and_how_exact_it_is(trnqc):
+    status, out, _ = trnqc(*WATER, "--precision", "fp32", "--backend", "simulator")
+    assert status == 0
+    assert re.search(r"selected because\s+simulator: asked for", out) and re.search(r"estimated error\s+\d", out)
 
 
 def test_json_holds_what_was_printed(trnqc, tmp_path):

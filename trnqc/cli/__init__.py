@@ -23,16 +23,16 @@ from trnqc.version import __version__
 
 # The module and the line of help of each command.
 COMMANDS = {
-    "scf": ("trnqc.cli.scf", "Hartree-Fock and DFT of molecules: energies, geometries, vibrations, excited states"),
+    "scf": ("trnqc.cli.scf", "Hartree-Fock, DFT, double hybrids, RPA: energies, geometries, vibrations, spectra"),
     "mp2": ("trnqc.cli.mp2", "DF-MP2 of molecules: energies, gradients, optimised geometries, interaction energies"),
     "eri": ("trnqc.cli.eri", "compile the integral kernels of a basis set in advance, or list compiled kernels"),
     "mace": ("trnqc.cli.mace", "describe a MACE model, compile its kernels, write a file that needs no PyTorch"),
     "bench": ("trnqc.cli.bench", "how fast trnqc is on this machine beside the programs that it stands in for"),
     "doctor": ("trnqc.cli.doctor", "which backends run on this machine, and why the others do not"),
-    "tune": ("autotune.command", "find and record the fastest tiles of a kernel for a shape, modelled or on a device"),
-    "profile": ("trnqc.profiling.command", "the time of a kernel: summary, stalls, comparison, HTML, Perfetto"),
-    "lint": ("trnqc.cli.lint", "what NKI 0.6 and 0.7 reject, change or will lose in the NKI kernels of a file"),
-    "cache": ("trnqc.cli.cache", "list, compile in advance or clear our programs in the vendor's caches"),
+    "tune": ("autotune.command", "find and record the fastest tiles of a Trainium kernel, by a model or on a device"),
+    "profile": ("trnqc.profiling.command", "where the time of a Trainium or GPU kernel goes: summary, page, trace"),
+    "lint": ("trnqc.cli.lint", "what NKI 0.6 and 0.7 reject or change in the Trainium kernels of a file"),
+    "cache": ("trnqc.cli.cache", "list, compile in advance or clear trnqc's programs in AWS Neuron's caches"),
     "completion": ("trnqc.cli.completion", "print a script for the completion of a shell: bash, zsh or fish"),
 }
 EXIT_STATUSES = """exit status:
@@ -125,6 +125,6 @@ def parser_of(name: str) -> argparse.ArgumentParser:
 
 def _declare(name: str, parser: argparse.ArgumentParser) -> None:
     module = importlib.import_module(COMMANDS[name][0])
-    parser.description = module.__doc__
+    parser.description = (module.__doc__ or "").replace("``", "")
     module.add_arguments(parser)
     parser.set_defaults(run=module.run, command=parser)

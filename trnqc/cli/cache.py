@@ -1,4 +1,7 @@
-"""List, compile in advance and clear programs in the vendor's caches. Files of others are never changed."""
+"""List, compile in advance and clear trnqc's programs for Trainium in AWS Neuron's caches.
+
+Files of other programs are never changed.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +31,13 @@ Facts = list[dict[str, Any]]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare ``list``, ``warm KERNEL --shape ...`` and ``clear [KERNEL]``."""
-    parser.add_argument("action", choices=("list", "warm", "clear"), help="what to do")
-    parser.add_argument("kernel", nargs="?", choices=tuple(kernels()), metavar="KERNEL", help=", ".join(kernels()))
-    parser.add_argument("--shape", help="warm: extents by name or in order, as for trnqc tune")
-    parser.add_argument("--precision", choices=tuple(ITEMSIZE), default="fp32", help="warm: default fp32")
-    parser.add_argument("--target", choices=tuple(TARGETS), help="warm: default this machine's, else trn2")
-    parser.add_argument("--stale", action="store_true", help="clear: only programs of kernels that have changed since")
+    add, names = parser.add_argument, tuple(kernels())
+    add("action", choices=("list", "warm", "clear"), help="what to do; warm compiles")
+    add("kernel", nargs="?", choices=names, metavar="KERNEL", help="one of " + ", ".join(names))
+    add("--shape", help="warm: sizes by name or in order, as for trnqc tune")
+    add("--precision", choices=tuple(ITEMSIZE), default="fp32", help="warm: of the operands (default: fp32)")
+    add("--target", choices=tuple(TARGETS), help="warm: generation of Trainium (default: this machine's, else trn2)")
+    add("--stale", action="store_true", help="clear: only programs of kernels that have changed since")
     add_output(parser, "the entries")
 
 

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=["H", "C", "N", "O"],
         metavar="X",
-        help="build: whose shells (default: H C N O)",
+        help="build: the elements that have the basis (default: H C N O)",
     )
     parser.add_argument("--aux", metavar="SET", help="build: also for density fitting with this set")
     parser.add_argument("--cartesian", action="store_true", help="build: for Cartesian functions (mol.cart)")

@@ -44,8 +44,8 @@ def add_molecule(parser: argparse.ArgumentParser, basis: str) -> None:
 def add_geometry_tasks(group: argparse._ArgumentGroup) -> None:
     """Declare gradients and optimisations."""
     add = group.add_argument
-    add("--gradient", action="store_true", help="the gradient too")
-    add("--optimize", action="store_true", help="optimise the geometry by geomeTRIC (extra 'optimize')")
+    add("--gradient", action="store_true", help="the derivatives of the energy too")
+    add("--optimize", action="store_true", help="optimise the geometry by geomeTRIC (pip install trnqc[optimize])")
     add("--max-steps", type=int, default=MAX_STEPS, metavar="N", help="largest number of steps (default: %(default)s)")
     add("--trajectory", type=Path, metavar="FILE", help="extended xyz file of the steps, written after each step")
 

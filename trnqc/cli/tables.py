@@ -16,6 +16,11 @@ from trnqc.mp2.reference.molecule import Geometry
 LEAST_SECONDS = 5e-4
 
 
+def decimals(value: float, digits: int) -> str:
+    """A number with so many digits after the point. Zero has no sign."""
+    return f"{round(value, digits) + 0.0:.{digits}f}"
+
+
 def facts(title: str, rows: dict[str, str]) -> Table:
     """A table of names and values without lines."""
     table = Table(title=title, title_justify="left", show_header=False, box=None, pad_edge=False, title_style="bold")
@@ -50,7 +55,7 @@ def gradient_table(geometry: Geometry, gradient: np.ndarray) -> Table:
     """Table of a gradient [natm, 3] in Hartree/Bohr."""
     table = titled("Gradient / Hartree/Bohr", "atom", "x", "y", "z")
     for symbol, row in zip(geometry.symbols, gradient.tolist()):
-        table.add_row(symbol, *(f"{value:.8f}" for value in row))
+        table.add_row(symbol, *(decimals(value, 8) for value in row))
     return table
 
 
@@ -66,5 +71,5 @@ def positions_table(geometry: Geometry) -> Table:
     """Table of the positions of atoms."""
     table = titled("Optimised geometry / Angstrom", "atom", "x", "y", "z")
     for symbol, row in zip(geometry.symbols, geometry.coordinates):
-        table.add_row(symbol, *(f"{value:.6f}" for value in row))
+        table.add_row(symbol, *(decimals(value, 6) for value in row))
     return table

@@ -1,4 +1,7 @@
-"""DF-MP2 of molecules: energies, gradients, optimised geometries, interaction energies and basis-set limits."""
+"""DF-MP2 of molecules: energies, gradients, optimised geometries, interaction energies and basis-set limits.
+
+Examples: trnqc mp2 water --basis cc-pvtz; trnqc mp2 file.xyz --optimize --trajectory steps.xyz.
+"""
 
 from __future__ import annotations
 

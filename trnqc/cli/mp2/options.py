@@ -42,7 +42,7 @@ def _reference(group: argparse._ArgumentGroup) -> None:
         "--scf",
         choices=SOURCES,
         default="trnqc",
-        help="integrals of J and K in the SCF: ours, or PySCF's to compare (default: %(default)s)",
+        help="integrals of J and K in the SCF by trnqc, or by PySCF to compare (default: %(default)s)",
     )
     add(
         "--scf-backend",
@@ -59,7 +59,7 @@ def _reference(group: argparse._ArgumentGroup) -> None:
     add("--conv-tol", type=float, default=1e-10, metavar="HARTREE", help="SCF threshold (default: %(default)s)")
     add("--max-cycle", type=int, default=100, metavar="N", help="largest number of SCF cycles (default: %(default)s)")
     add("--allow-unconverged", action="store_true", help="continue with an SCF that has not converged")
-    add("--stability", action="store_true", help="check that RHF is stable, also with respect to UHF, or UHF")
+    add("--stability", action="store_true", help="check that the SCF has found a minimum, of RHF also among UHF's")
 
 
 def _correlation(group: argparse._ArgumentGroup) -> None:

@@ -49,10 +49,7 @@ def _what(result: MP2Result) -> Table:
             "molecule": f"{g.formula}, {len(g.symbols) - g.ghosts} atoms{ghosts}, charge {g.charge:+d}{spin}",
             "basis": f"{system.basis}, {s.nao} atomic orbitals, {s.nmo} molecular orbitals",
             "auxiliary basis": _auxiliary(system),
-            "metric": system.metric,
-            "integrals": system.integrals or "not recorded",
             "reference": system.scf + square,
-            "J and K": system.scf_ran_on or "not recorded",
             "frozen": _frozen(result),
             "sizes": sizes,
         },
@@ -114,18 +111,25 @@ def _reference(result: MP2Result) -> str:
 
 
 def _how(result: MP2Result) -> Table:
-    e = result.error
-    estimate = f"{e.corr:.1e} Hartree ({e.sampled} of {e.pairs} pairs computed again in fp64)"
-    return facts("Pair step", _where(result.run) | {"selected because": result.run.note, "estimated error": estimate})
+    """What computed which part. That a job runs on the CPU, and its fp64 arithmetic, need no reasons."""
+    run, e, rows = result.run, result.error, _where(result.run)
+    if run.backend != "cpu":
+        rows["selected because"] = run.note
+    if run.precision != "fp64":
+        rows["estimated error"] = f"{e.corr:.1e} Hartree ({e.sampled} of {e.pairs} pairs computed again in fp64)"
+    if system := result.system:
+        rows["J and K"] = system.scf_ran_on or "not recorded"
+        rows["three-centre integrals"] = system.integrals or "not recorded"
+        rows["metric"] = system.metric
+    return facts("Computed by", rows)
 
 
 def _where(run: PairRun) -> dict[str, str]:
     return {
-        "backend": run.backend,
-        "ran on": run.ran_on,
+        "backend": f"{run.backend}, {run.precision}",
+        "pairs": run.ran_on,
+        "energy expression": "together with the products" if run.fused else "after the products",
         "factors": run.factors,
-        "precision": run.precision,
-        "energy expression": "fused with the products" if run.fused else "apart from the products",
     }
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from pyscf import gto, scf
 from pyscf.geomopt.addons import as_pyscf_method
 from rich.console import Console, Group, RenderableType
+from rich.text import Text
 
 from trnqc.cli.mp2.report import brief, report
 from trnqc.cli.mp2.tables import energy_table, interaction_table
@@ -69,7 +70,7 @@ class Outcome:
 
     def timed(self, seconds: Mapping[str, float]) -> Outcome:
         """The outcome with the wall seconds of its parts, in the tables and in JSON."""
-        tables = Group(self.tables, times_table(seconds))
+        tables = Group(self.tables, Text(), times_table(seconds))
         return replace(self, tables=tables, plain=self.plain | {"timings": dict(seconds)})
 
 

@@ -1,4 +1,7 @@
-"""Hartree-Fock and DFT of molecules: energies, optimised geometries, vibrations, excited states."""
+"""Hartree-Fock, DFT, double hybrids and RPA of molecules: energies, optimised geometries, vibrations, excited states.
+
+Examples: trnqc scf water --xc b3lyp --optimize --frequencies; trnqc scf file.xyz --xc b2plyp --basis def2-tzvp.
+"""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def _method(group: argparse._ArgumentGroup) -> None:
     add(
         "--dispersion",
         metavar="VERSION",
-        help="d3bj, d3zero, d4, or none to leave out that of the functional (extra 'dispersion')",
+        help="d3bj, d3zero, d4, or none to leave out that of the functional (pip install trnqc[dispersion])",
     )
     add("--solvent", metavar="NAME", help="a solvent by name, such as water or toluene")
     add(
@@ -158,8 +158,8 @@ def _method(group: argparse._ArgumentGroup) -> None:
 def _tasks(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--frequencies", action="store_true", help="harmonic vibrations and thermochemistry, after --optimize if given")
-    add("--temperature", type=float, default=298.15, metavar="K", help="(default: %(default)s)")
-    add("--pressure", type=float, default=101325.0, metavar="PA", help="(default: %(default)s)")
+    add("--temperature", type=float, default=298.15, metavar="K", help="of the thermochemistry (default: %(default)s)")
+    add("--pressure", type=float, default=101325.0, metavar="PA", help="of the thermochemistry (default: %(default)s)")
     add("--tddft", type=int, default=0, metavar="N", help="the N lowest excited states by TDDFT or TDHF")
     add("--tda", action="store_true", help="excited states in the Tamm-Dancoff approximation")
     add("--triplets", action="store_true", help="triplet instead of singlet states of a closed shell")

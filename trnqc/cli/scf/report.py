@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from trnqc.cli.tables import facts, gradient_table, positions_table, steps_table, times_table, titled
+from trnqc.cli.tables import decimals, facts, gradient_table, positions_table, steps_table, times_table, titled
 from trnqc.interfaces.mean_field.result import Orbitals, SCFResult, Vibrations
 from trnqc.interfaces.optimization import Optimization
 
@@ -61,7 +61,7 @@ def _what(result: SCFResult) -> Table:
     ghosts = f" and {g.ghosts} ghost atom{'s' * (g.ghosts > 1)}" if g.ghosts else ""
     rows = {
         "molecule": f"{g.formula}, {len(g.symbols) - g.ghosts} atoms{ghosts}, charge {g.charge:+d}{spin}",
-        "basis": f"{len(result.orbitals[0].energies)} orbitals",
+        "basis": f"{len(result.orbitals[0].energies)} molecular orbitals",
         "SCF": f"converged in {len(result.cycles)} cycles",
         "J and K": result.ran_on,
     }
@@ -83,7 +83,7 @@ def _by_spin(counts: tuple[int, ...]) -> str:
 
 
 def _dipole(dipole: np.ndarray) -> str:
-    return f"{np.linalg.norm(dipole):.4f} Debye ({', '.join(f'{x:.4f}' for x in dipole)})"
+    return f"{np.linalg.norm(dipole):.4f} Debye ({', '.join(decimals(x, 4) for x in dipole)})"
 
 
 def _energies(result: SCFResult) -> Table:

@@ -23,7 +23,7 @@ from trnqc.interfaces.mean_field.correlation import (
     correlated,
     with_correlation,
 )
-from trnqc.interfaces.mean_field.job import MeanFieldJob, kind_of, method_of, molecule_of, name_of
+from trnqc.interfaces.mean_field.job import MeanFieldJob, is_hartree_fock, kind_of, method_of, molecule_of, name_of
 from trnqc.interfaces.mean_field.result import Cycle, Excitation, Orbitals, SCFResult, Vibrations
 from trnqc.interfaces.optimization import MAX_STEPS, GeometryStep, Optimization, optimize
 from trnqc.mp2.execution import Progress
@@ -252,6 +252,8 @@ def _energies(job: MeanFieldJob, mf: Any, cycles: tuple[Cycle, ...]) -> SCFResul
     spins = [""] if np.ndim(mf.mo_energy) == 1 else ["alpha", "beta"]
     energies, occupations = np.atleast_2d(mf.mo_energy), np.atleast_2d(mf.mo_occ)
     names = {key: name for key, name in PARTS.items() if key in summary and not (key == "e2" and "exc" in summary)}
+    if "exc" in names and is_hartree_fock(job):
+        names["exc"] = "exchange"
     return SCFResult(
         geometry=replace(describe(mf.mol), name=job.geometry.name),
         method=name_of(job),
@@ -288,7 +290,7 @@ def _with_vibrations(result: SCFResult, mf: Any, tasks: Tasks, stages: Stages) -
         wavenumbers=tuple(map(float, analysis["freq_wavenumber"])),
         modes=modes / np.linalg.norm(modes.reshape(len(modes), -1), axis=1)[:, None, None],
         reduced_masses=tuple(map(float, analysis["reduced_mass"])),
-        thermochemistry={name: (float(found[key][0]), found[key][1]) for key, name in THERMOCHEMISTRY.items()},
+        thermochemistry={name: _quantity(*found[key]) for key, name in THERMOCHEMISTRY.items()},
     )
     doubts = result.warnings
     if vibrations.imaginary:
@@ -297,6 +299,11 @@ def _with_vibrations(result: SCFResult, mf: Any, tasks: Tasks, stages: Stages) -
             "are left out of the thermochemistry; begin with --optimize",
         )
     return replace(result, vibrations=vibrations, warnings=doubts)
+
+
+def _quantity(value: Any, unit: str) -> tuple[float, str]:
+    """A quantity of PySCF's thermochemistry with its unit in our words."""
+    return float(value), unit.replace("Eh", "Hartree")
 
 
 def _with_excitations(result: SCFResult, mf: Any, tasks: Tasks, stages: Stages) -> SCFResult:
