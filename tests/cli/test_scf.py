@@ -140,6 +140,30 @@ def test_vibrations_and_excited_states_are_those_of_pyscf(trnqc, write, monkeypa
     assert energies == pytest.approx(list(states.e * HARTREE2EV), abs=1e-4)
 
 
+@pytest.mark.parametrize("xc, charge", [("hf", 0), ("pbe", 0), ("pbe", 1)], ids=["RHF", "RKS", "UKS"])
+def test_infrared_intensities_are_derivatives_of_the_dipole(trnqc, write, monkeypatch, xc, charge):
+    monkeypatch.setenv("TRNQC_KERNELS", "cached")
+    words = ("--xc", xc, "--charge", charge, "--frequencies", "--conv-tol", "1e-11", "--html", "water.html")
+    found = result_of(trnqc, write("water.xyz", WATER), *words)
+    mol = mole(charge=charge, spin=charge)
+    amu = np.array([15.99491462, 1.00782503, 1.00782503])  # 16O and 1H; the mean masses differ by less than 0.03 %.
+    modes = np.array(found["vibrations"]["modes"])
+    # The derivative along a mode of unit length is divided by the root of its reduced mass.
+    for mode, intensity in zip(modes, found["vibrations"]["intensities"]):
+        step, dipoles = 2e-3, []
+        for sign in (1, -1):
+            moved = mol.set_geom_(mol.atom_coords() + sign * step * mode, unit="Bohr", inplace=False)
+            mf = (moved.HF() if xc == "hf" else moved.KS(xc=xc)).density_fit().set(conv_tol=1e-12).run()
+            density = mf.make_rdm1() if charge == 0 else mf.make_rdm1().sum(axis=0)
+            electrons = np.einsum("xij,ij->x", moved.intor("int1e_r"), density)
+            dipoles.append(moved.atom_charges() @ moved.atom_coords() - electrons)
+        derivative = (dipoles[0] - dipoles[1]) / (2 * step)
+        mass = amu @ np.square(mode).sum(axis=1)
+        # 1 (Debye/Angstrom)^2/amu is 42.2561 km/mol; 1 e is 4.80320 Debye/Angstrom.
+        assert intensity == pytest.approx(42.2561 * 4.80320**2 * derivative @ derivative / mass, rel=0.01, abs=0.01)
+    assert found["units"]["intensities"] == "km/mol"
+
+
 def test_a_saddle_point_has_imaginary_frequencies_and_says_so(trnqc, write, monkeypatch):
     monkeypatch.setenv("TRNQC_KERNELS", "cached")
     linear = write("linear.xyz", "3\n\nO 0 0 0\nH 0 0 0.95\nH 0 0 -0.95\n")
@@ -161,6 +185,7 @@ def test_an_optimisation_gives_a_minimum_and_its_files(trnqc, write, tmp_path):
     page = (tmp_path / "h2.html").read_text()
     data = json.loads(page.split('id="molecule">')[1].split("</script>")[0])
     assert len(data["frames"]) > 1 and data["bonds"] == [[0, 1]] and len(data["modes"]) == 1
+    assert page.count("<title>infrared spectrum") == 1 and page.count("<title>absorption spectrum") == 1
     assert "http" not in page.replace("http://www.w3.org", "")
 
 

@@ -157,7 +157,7 @@ def _method(group: argparse._ArgumentGroup) -> None:
 
 def _tasks(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
-    add("--frequencies", action="store_true", help="harmonic vibrations and thermochemistry, after --optimize if given")
+    add("--frequencies", action="store_true", help="vibrations, infrared intensities, thermochemistry")
     add("--temperature", type=float, default=298.15, metavar="K", help="of the thermochemistry (default: %(default)s)")
     add("--pressure", type=float, default=101325.0, metavar="PA", help="of the thermochemistry (default: %(default)s)")
     add("--tddft", type=int, default=0, metavar="N", help="the N lowest excited states by TDDFT or TDHF")

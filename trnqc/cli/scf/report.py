@@ -117,10 +117,11 @@ def _charges(result: SCFResult) -> Table:
 
 
 def _vibrations(vibrations: Vibrations) -> Table:
-    table = titled("Vibrations", "mode", "1/cm", "reduced mass / amu")
-    for n, (wavenumber, mass) in enumerate(zip(vibrations.wavenumbers, vibrations.reduced_masses), start=1):
+    table = titled("Vibrations", "mode", "1/cm", "reduced mass / amu", "IR intensity / km/mol")
+    modes = zip(vibrations.wavenumbers, vibrations.reduced_masses, vibrations.intensities)
+    for n, (wavenumber, mass, intensity) in enumerate(modes, start=1):
         style = "red" if wavenumber < 0 else ""
-        table.add_row(str(n), f"{wavenumber:.2f}", f"{mass:.4f}", style=style)
+        table.add_row(str(n), f"{wavenumber:.2f}", f"{mass:.4f}", f"{intensity:.2f}", style=style)
     return table
 
 

@@ -14,6 +14,7 @@ from pyscf.data.nist import BOHR, HARTREE2EV
 from pyscf.data.radii import COVALENT
 
 from trnqc.interfaces.mean_field.result import Excitation, Orbitals, SCFResult
+from trnqc.interfaces.mean_field.spectra import MARGIN, absorption, infrared
 from trnqc.interfaces.optimization_page import HEIGHT, PLOT_STYLE, WIDTH, drawing, plot
 from trnqc.mp2.reference.molecule import Geometry
 from trnqc.profiling.page.markup import Markup, document, element, table
@@ -28,10 +29,6 @@ OTHER_COLOUR = "#d48fb0"
 # Atoms are drawn with this part of their covalent radius; those nearer than this multiple of the sum of both radii are
 # bonded, as in most viewers.
 DRAWN, BONDED = 0.45, 1.25
-# Left margin of the drawings in pixels.
-MARGIN = 46
-# Standard deviation of the lines of spectra, eV.
-BROADENING = 0.15
 STYLE = """
 #viewer, .still svg { width: 100%; height: 380px; touch-action: none; cursor: grab; display: none; }
 .live #viewer, .still svg { display: block; } .live .still { display: none; }
@@ -81,14 +78,17 @@ def _sections(result: SCFResult) -> Iterator[tuple[object, ...]]:
         yield "Energy above the last step / millihartree", plot(above, "energy")
     yield "Orbital energies / eV", *(_levels(one) for one in result.orbitals)
     if result.vibrations:
-        rows = [(n, f"{w:.1f}", f"{m:.3f}") for n, (w, m) in _modes(result)]
-        yield "Vibrations", table(("mode", "1/cm", "reduced mass / amu"), rows, "Harmonic vibrations")
+        found = result.vibrations
+        each = zip(found.wavenumbers, found.reduced_masses, found.intensities)
+        rows = [(n, f"{w:.1f}", f"{m:.3f}", f"{i:.2f}") for n, (w, m, i) in enumerate(each, start=1)]
+        names = ("mode", "1/cm", "reduced mass / amu", "IR intensity / km/mol")
+        yield "Vibrations", *infrared(found), table(names, rows, "Harmonic vibrations")
         quantities = [(name, f"{value:.8g}", unit) for name, (value, unit) in result.vibrations.thermochemistry.items()]
         yield "Thermochemistry", table(("", "value", "unit"), quantities, "Ideal gas, rigid rotor, harmonic oscillator")
     if result.excitations:
         head = ("state", "eV", "oscillator strength")
         states = [(n, f"{s.energy:.4f}", _strength(s)) for n, s in enumerate(result.excitations, start=1)]
-        spectrum = [_spectrum(result.excitations)] if result.excitations[0].oscillator_strength is not None else []
+        spectrum = absorption(result.excitations)
         yield f"Excited states ({result.excitation_method})", *spectrum, table(head, states, "Excited states")
     charges = [(f"{n + 1} {s}", *(f"{v[n]:.4f}" for v in result.charges.values())) for n, s in _atoms(result)]
     yield "Partial charges / e", table(("atom", *result.charges), charges, "Partial charges")
@@ -102,11 +102,6 @@ def _strength(state: Excitation) -> str:
 
 def _atoms(result: SCFResult) -> Iterator[tuple[int, str]]:
     return iter(enumerate(result.geometry.symbols))
-
-
-def _modes(result: SCFResult) -> Iterator[tuple[int, tuple[float, float]]]:
-    assert result.vibrations
-    return enumerate(zip(result.vibrations.wavenumbers, result.vibrations.reduced_masses), start=1)
 
 
 def _structure(result: SCFResult) -> Iterator[Markup]:
@@ -130,7 +125,8 @@ def _structure(result: SCFResult) -> Iterator[Markup]:
         slider = element("input", id="steps", type="range", min=1, max=len(frames), value=len(frames))
         controls += [slider, element("span", f"step {len(frames)} of {len(frames)}")]
     if result.vibrations:
-        shown = [element("option", f"{n}: {w:.0f} 1/cm", value=n - 1) for n, (w, _) in _modes(result)]
+        wavenumbers = enumerate(result.vibrations.wavenumbers)
+        shown = [element("option", f"{n + 1}: {w:.0f} 1/cm", value=n) for n, w in wavenumbers]
         none = element("option", "no vibration", value=-1)
         controls.append(element("select", none, *shown, id="modes", aria_label="vibration"))
     yield element("div", *controls, class_="controls")
@@ -195,30 +191,3 @@ def _levels(orbitals: Orbitals) -> Markup:
             lines.append(element("line", x1=left, x2=left + 240, y1=y(energy), y2=y(energy), class_=f"level {kind}"))
     name = f"orbital energies {orbitals.spin}".strip()
     return drawing(element("title", name), *grid, *lines)
-
-
-def _spectrum(states: tuple[Excitation, ...]) -> Markup:
-    """Sticks of the oscillator strengths over energy, and their sum with Gaussian lines."""
-    energies = np.array([state.energy for state in states])
-    strengths = np.array([state.oscillator_strength or 0.0 for state in states])
-    axis = np.linspace(max(energies.min() - 1.0, 0.0), energies.max() + 1.0, 300)
-    curve = (strengths[:, None] * np.exp(-0.5 * ((axis - energies[:, None]) / BROADENING) ** 2)).sum(axis=0)
-    top = max(float(curve.max()), 1e-6)
-
-    def x(energy: float) -> float:
-        return MARGIN + (energy - axis[0]) / (axis[-1] - axis[0]) * (WIDTH - MARGIN - 20)
-
-    def y(value: float) -> float:
-        return HEIGHT - 40 - value / top * (HEIGHT - 60)
-
-    points = " ".join(f"{x(e):.1f},{y(v):.1f}" for e, v in zip(axis, curve))
-    sticks = [element("line", x1=x(e), x2=x(e), y1=y(0), y2=y(f), class_="stick") for e, f in zip(energies, strengths)]
-    ticks = [
-        element("text", f"{e:g}", x=x(e), y=HEIGHT - 20, class_="tick", text_anchor="middle")
-        for e in range(math.ceil(axis[0]), math.floor(axis[-1]) + 1)
-    ]
-    label = element("text", "eV", x=WIDTH / 2, y=HEIGHT - 4, class_="label", text_anchor="middle")
-    line = element("line", x1=MARGIN, x2=WIDTH - 20, y1=y(0), y2=y(0), class_="grid")
-    curve_line = element("polyline", points=points, class_="curve")
-    title = element("title", "absorption spectrum")
-    return drawing(title, line, *sticks, curve_line, *ticks, label)

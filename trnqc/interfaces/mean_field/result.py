@@ -22,6 +22,7 @@ UNITS = {
     "charges": "elementary charges",
     "gradient": "Hartree/Bohr",
     "wavenumbers": "1/cm",
+    "intensities": "km/mol",
     "excitation energies": "eV",
     "coordinates": "Angstrom",
     "timings": "s",
@@ -106,6 +107,8 @@ class Vibrations:
         Displacements [mode, natm, 3] of unit length, in Cartesian coordinates.
     reduced_masses
         By mode, in atomic mass units.
+    intensities
+        Of infrared absorption by mode, in km/mol.
     thermochemistry
         Quantities by name with their units, at the temperature and the pressure that are among them.
     """
@@ -113,6 +116,7 @@ class Vibrations:
     wavenumbers: tuple[float, ...]
     modes: np.ndarray
     reduced_masses: tuple[float, ...]
+    intensities: tuple[float, ...]
     thermochemistry: Mapping[str, tuple[float, str]]
 
     @property
@@ -224,6 +228,7 @@ def _plain_vibrations(vibrations: Vibrations) -> dict[str, Any]:
     return {
         "wavenumbers": list(vibrations.wavenumbers),
         "reduced_masses": list(vibrations.reduced_masses),
+        "intensities": list(vibrations.intensities),
         "modes": vibrations.modes.tolist(),
         "thermochemistry": {name: list(value) for name, value in vibrations.thermochemistry.items()},
     }

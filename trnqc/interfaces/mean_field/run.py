@@ -23,6 +23,7 @@ from trnqc.interfaces.mean_field.correlation import (
     correlated,
     with_correlation,
 )
+from trnqc.interfaces.mean_field.infrared import intensities, with_dipole_derivatives
 from trnqc.interfaces.mean_field.job import MeanFieldJob, is_hartree_fock, kind_of, method_of, molecule_of, name_of
 from trnqc.interfaces.mean_field.result import Cycle, Excitation, Orbitals, SCFResult, Vibrations
 from trnqc.interfaces.optimization import MAX_STEPS, GeometryStep, Optimization, optimize
@@ -280,7 +281,8 @@ def _charges(mf: Any, density: Any) -> dict[str, np.ndarray]:
 
 def _with_vibrations(result: SCFResult, mf: Any, tasks: Tasks, stages: Stages) -> SCFResult:
     with stages.begin("Hessian"):
-        hessian = mf.Hessian().kernel()
+        infrared = with_dipole_derivatives(mf.Hessian())
+        hessian = infrared.kernel()
     analysis = thermo.harmonic_analysis(mf.mol, hessian, imaginary_freq=False)
     # PySCF's thermochemistry takes real frequencies; imaginary ones are left out, as is usual, and said.
     real = analysis["freq_au"][analysis["freq_au"] > 0]
@@ -290,6 +292,7 @@ def _with_vibrations(result: SCFResult, mf: Any, tasks: Tasks, stages: Stages) -
         wavenumbers=tuple(map(float, analysis["freq_wavenumber"])),
         modes=modes / np.linalg.norm(modes.reshape(len(modes), -1), axis=1)[:, None, None],
         reduced_masses=tuple(map(float, analysis["reduced_mass"])),
+        intensities=tuple(map(float, intensities(infrared.dipole_derivatives, modes))),
         thermochemistry={name: _quantity(*found[key]) for key, name in THERMOCHEMISTRY.items()},
     )
     doubts = result.warnings
