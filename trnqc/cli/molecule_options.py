@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from trnqc.errors import InputError
+from trnqc.host.memory import parse_memory
 from trnqc.interfaces.optimization import MAX_STEPS
 from trnqc.mp2.reference.xyz import UNITS
 
@@ -90,6 +91,21 @@ def add_output(group: argparse._ArgumentGroup) -> None:
         help="say what is done, with PySCF's SCF output; -vv: details and tracebacks of errors too",
     )
     loud.add_argument("-q", "--quiet", action="store_true", help="print only one line with the energies")
+
+
+def settings_from(args: argparse.Namespace) -> dict[str, Any]:
+    """The fields that jobs of all commands have, except the molecule. Raises InputError."""
+    return {
+        "auxbasis": args.auxbasis,
+        "frozen": frozen_from(args),
+        "reference": args.reference,
+        "scf": args.scf,
+        "conv_tol": positive("--conv-tol", args.conv_tol),
+        "max_cycle": positive("--max-cycle", args.max_cycle),
+        "memory": parse_memory(args.max_memory) if args.max_memory else None,
+        "checkpoint": args.checkpoint,
+        "verbose": 4 if args.verbose else 0,
+    }
 
 
 def frozen_from(args: argparse.Namespace) -> str | int | list[int]:

@@ -6,9 +6,9 @@ mp2_options -> argparse -> jobs_from -> a Job for each frame of the file
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
-from trnqc.cli.molecule_options import check_target, frozen_from, positive
-from trnqc.host.memory import parse_memory
+from trnqc.cli.molecule_options import check_target, positive, settings_from
 from trnqc.mp2.job import Job, below_checkpoint
 from trnqc.mp2.reference.molecule import Geometry, load_geometries
 
@@ -29,30 +29,22 @@ def _job(args: argparse.Namespace, geometry: Geometry) -> Job:
     return Job(
         geometry=geometry,
         basis=args.basis,
-        auxbasis=args.auxbasis,
-        frozen=frozen_from(args),
         backend=args.backend,
         precision=args.precision,
         fused=args.fused_energy,
         compare_with=tuple(_backend_and_precision(text) for text in args.compare_with),
         scs=(args.scs_os, args.scs_ss),
         sos=args.sos,
-        memory=parse_memory(args.max_memory) if args.max_memory else None,
-        checkpoint=args.checkpoint,
         threads=positive("--threads", args.threads),
-        scf=args.scf,
         **_scf_backend(args.scf_backend),
-        reference=args.reference,
         density_fit=not args.conventional,
-        conv_tol=positive("--conv-tol", args.conv_tol),
-        max_cycle=positive("--max-cycle", args.max_cycle),
         allow_unconverged=args.allow_unconverged,
         stability=args.stability,
-        verbose=4 if args.verbose else 0,
+        **settings_from(args),
     )
 
 
-def _scf_backend(text: str) -> dict[str, str]:
+def _scf_backend(text: str) -> dict[str, Any]:
     """The backend of J and K in the SCF, and its precision if the text has one."""
     backend, precision = _backend_and_precision(text)
     return {"scf_backend": backend} | ({"scf_precision": precision} if precision else {})

@@ -13,11 +13,10 @@ from trnqc.cli.molecule_options import (
     add_molecule,
     add_output,
     check_target,
-    frozen_from,
     positive,
+    settings_from,
 )
 from trnqc.errors import InputError
-from trnqc.host.memory import parse_memory
 from trnqc.interfaces.mean_field.job import SOLVENT_MODELS, MeanFieldJob, double_hybrid_of
 from trnqc.interfaces.mean_field.run import Tasks
 from trnqc.mp2.hybrids.recipes import RECIPES
@@ -72,21 +71,13 @@ def jobs_from(args: argparse.Namespace) -> tuple[MeanFieldJob, ...]:
             basis=args.basis,
             xc=args.xc,
             rpa=args.rpa,
-            frozen=frozen_from(args),
-            reference=args.reference,
             direct=args.direct,
-            auxbasis=args.auxbasis,
             dispersion=args.dispersion,
             solvent=args.solvent,
             solvent_model=args.solvent_model,
             grid=args.grid,
             exchange=args.exchange,
-            scf=args.scf,
-            conv_tol=positive("--conv-tol", args.conv_tol),
-            max_cycle=positive("--max-cycle", args.max_cycle),
-            memory=parse_memory(args.max_memory) if args.max_memory else None,
-            checkpoint=args.checkpoint,
-            verbose=4 if args.verbose else 0,
+            **settings_from(args),
         )
         for geometry in geometries
     )
