@@ -248,6 +248,7 @@ def test_what_is_not_possible_is_one_error(trnqc, write, words, message):
     assert message in err and err.count("\n") == 1
 
 
-def test_a_geometry_that_does_not_converge_keeps_the_last_step(trnqc, write):
+def test_a_geometry_that_does_not_converge_keeps_the_last_step(trnqc, write, monkeypatch):
+    monkeypatch.setenv("TRNQC_KERNELS", "cached")
     status, out, err = trnqc("scf", write("water.xyz", WATER), *SMALL, "--optimize", "--max-steps", "1")
     assert status == 0 and "has not converged after 1 steps" in err and "Optimised geometry" in out

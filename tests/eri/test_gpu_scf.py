@@ -91,10 +91,15 @@ def test_numbers_and_cycles_are_those_of_pyscf(device, case):
 
 def test_two_programs_with_little_room_for_targets_between_them(device, monkeypatch):
     monkeypatch.setattr(forms, "candidates", lambda cls: [tier for tier in candidates(cls) if tier.split])
-    monkeypatch.setattr(launches, "TARGET_BYTES", 3000)
-    theirs, ours = pair(CASES["water"])
-    same(theirs, ours)
-    assert STAYS in ours.ran_on
+    counts = []
+    for room in (launches.TARGET_BYTES, 300):
+        monkeypatch.setattr(launches, "TARGET_BYTES", room)
+        before = device.launches
+        theirs, ours = pair(CASES["both spins"])
+        same(theirs, ours)
+        assert STAYS in ours.ran_on
+        counts.append(device.launches - before)
+    assert counts[1] > counts[0]
 
 
 def test_a_second_scf_starts_from_the_density_of_the_first_and_takes_no_more_memory(device):

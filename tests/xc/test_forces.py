@@ -8,6 +8,7 @@ from pyscf import dft, gto, lib
 from pyscf.grad import rks, uks
 
 import trnqc
+from tests.eri.test_fitting import FITTING
 from trnqc.xc.forces import gradient_on, xc_gradient
 
 # The sums of a few thousand points differ by the order of their terms.
@@ -130,11 +131,11 @@ def small(spin: int = 0) -> gto.Mole:
 def test_gradients_objects(name, fitted) -> None:
     method, xc, spin = OBJECTS[name]
     mf = method(small(spin), xc=xc)
-    assert_same_gradient(few_cycles(mf.density_fit() if fitted else mf))
+    assert_same_gradient(few_cycles(mf.density_fit(auxbasis=FITTING) if fitted else mf))
 
 
 def test_range_separated_hybrid() -> None:
-    assert_same_gradient(few_cycles(dft.RKS(small(), xc="camb3lyp").density_fit()))
+    assert_same_gradient(few_cycles(dft.RKS(small(), xc="camb3lyp").density_fit(auxbasis=FITTING)))
 
 
 def assert_same_gradient(mf) -> None:
@@ -189,13 +190,13 @@ def test_hartree_fock_has_no_layer() -> None:
 
 
 def test_the_layer_comes_off() -> None:
-    mf = few_cycles(dft.RKS(small(), xc="pbe").density_fit())
+    mf = few_cycles(dft.RKS(small(), xc="pbe").density_fit(auxbasis=FITTING))
     gradients = trnqc.accelerate(mf).nuc_grad_method()
     assert "xc_ran_on" not in gradients.undo().__dict__
 
 
 def test_scanner() -> None:
-    mf = few_cycles(dft.RKS(small(), xc="lda,vwn").density_fit())
+    mf = few_cycles(dft.RKS(small(), xc="lda,vwn").density_fit(auxbasis=FITTING))
     mf.max_cycle = 50
     moved = small().set_geom_("O 0 0 0; H 0 0.1 1; H 0.9 0 -0.3", inplace=False)
     theirs = mf.nuc_grad_method().as_scanner()(moved)
