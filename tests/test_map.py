@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts.site import layers
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 CONTRIBUTING = sorted((ROOT / "docs" / "contributing").glob("*.md"))
@@ -138,3 +140,9 @@ def test_the_checks_can_fail():
     assert definition("trnqc.einsum_of_another_name") is None
     assert definition("trnqc.host.files.write_aside") is not None
     assert "write_aside" not in reached("trnqc.errors.InputError")
+
+
+def test_the_picture_of_the_rooms_is_that_of_the_table():
+    levels = layers.rooms(layers.PAGE)
+    assert sum(map(len, levels.values())) > 20
+    assert layers.PICTURE.read_text(encoding="utf-8") == layers.drawn(levels), "run python -m scripts.site.layers"
