@@ -238,6 +238,7 @@ def job(directory: Path, linger: str, then: str) -> list[str]:
         text=True,
         check=False,
         timeout=PATIENCE,
+        start_new_session=True,
     )
     assert not done.stderr
     return done.stdout.split()
@@ -257,7 +258,13 @@ def left_behind(directory: Path) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("then", ["", "os.kill(os.getpid(), signal.SIGKILL)"], ids=["ends", "killed"])
+# What a terminal does when a user presses ctrl-C: every process of the group gets the signal.
+INTERRUPT = "signal.signal(signal.SIGINT, lambda *_: sys.exit(130)); os.killpg(0, signal.SIGINT)"
+
+
+@pytest.mark.parametrize(
+    "then", ["", "os.kill(os.getpid(), signal.SIGKILL)", INTERRUPT], ids=["ends", "killed", "interrupted"]
+)
 def test_a_builder_ends_with_its_job_where_that_is_wanted(tmp_path, then):
     (pid,) = job(tmp_path, "0", then)
     wait_until(lambda: not alive(int(pid)), "the end of the builder")
