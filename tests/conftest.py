@@ -24,6 +24,7 @@ import pyscf.lib  # noqa: F401
 import pytest
 
 from tests.pairwise import pairwise
+from trnqc.jit import compiler
 
 # Tests that take longer than about a second on two idle cores, one a line; `python -m scripts.changed.long` writes it.
 LONG = Path(__file__).parent / "long.txt"
@@ -33,6 +34,13 @@ def pytest_addoption(parser):
     parser.addoption(
         "--quick", action="store_true", help="leave out long tests, and of stacked parameters all but pairs of values"
     )
+
+
+def pytest_configure(config):
+    # What kernels compute does not depend on the optimiser, which takes a third of the compiler's time. Kernels of the
+    # processes that tests start, and all those of the long tests, have the flags of users.
+    if config.getoption("quick"):
+        compiler.WANTED_FLAGS = tuple("-O1" if flag == "-O3" else flag for flag in compiler.WANTED_FLAGS)
 
 
 def pytest_collection_finish():
