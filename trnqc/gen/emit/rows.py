@@ -9,115 +9,120 @@ from __future__ import annotations
 HEAD = "static inline void {name}({array} *{a}, {memory} *{b}, i64x{lanes} at, int64_t n) {{"
 
 
-def transpose(name: str, vector: str, element: str, mask: str, lanes: int) -> str:
-    """Helper functions that transpose a block, and half a block if the compiler can join halves of vectors."""
+def shuffles(vector: str, element: str, lanes: int) -> str:
+    """The macro that takes elements of two vectors, and the types and functions of halves of vectors, where the
+    compiler can join them.
+    """
     half = f"half_{vector}"
     first, second = (", ".join(str(k + n) for k in range(lanes // 2)) for n in (0, lanes // 2))
     wide = f"sizeof({vector}) / 2"
-    whole = f"""\
+    macro = """\
 #ifdef __clang__
 #define SHUFFLE(kind, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
-#define SHUFFLE(kind, a, b, ...) __builtin_shuffle(a, b, (kind){{__VA_ARGS__}})
-#endif
-{_exchange(name, vector, mask, lanes, lanes)}"""
+#define SHUFFLE(kind, a, b, ...) __builtin_shuffle(a, b, (kind){__VA_ARGS__})
+#endif"""
     if lanes < 4:
-        return whole
+        return macro
     return f"""\
-{whole}
+{macro}
 #if defined(__clang__) || __GNUC__ >= 12
 #define HALVES_{vector}
 typedef {element} {half} __attribute__((vector_size({wide})));
 typedef {element} {half}u __attribute__((vector_size({wide}), aligned(sizeof({element})), may_alias));
-{_exchange(f"{name}_half", vector, mask, lanes, lanes // 2)}
 static inline {vector} join_{vector}({half} a, {half} b) {{ return __builtin_shufflevector(a, b, {first}, {second}); }}
 static inline {half} low_{vector}({vector} a) {{ return __builtin_shufflevector(a, a, {first}); }}
 static inline {half} high_{vector}({vector} a) {{ return __builtin_shufflevector(a, a, {second}); }}
 #endif"""
 
 
-def _exchange(name: str, vector: str, mask: str, lanes: int, rows: int) -> str:
-    """A function that transposes a block in place.
+def _transposed(vector: str, mask: str, lanes: int, rows: int) -> str:
+    """Statements that transpose the block of the vectors r0, r1, ...; or half a block, of half as many.
 
-    In steps of powers of two, it exchanges the off-diagonal parts of pairs of vectors.
+    In steps of powers of two, they exchange the off-diagonal parts of pairs of vectors. The vectors have names instead
+    of being an array, which compilers keep in memory where they optimise little.
     """
-    lines = [f"static inline void {name}({vector} *r) {{", f"    {vector} a, b;"]
+    lines = [f"{vector} a, b;"]
     step = rows // 2
     while step:
         low = ", ".join(str(k if not k & step else k - step + lanes) for k in range(lanes))
         high = ", ".join(str(k + step if not k & step else k + lanes) for k in range(lanes))
         for i in (i for i in range(rows) if not i & step):
             lines.append(
-                f"    a = r[{i}]; b = r[{i + step}]; r[{i}] = SHUFFLE({mask}, a, b, {low}); "
-                f"r[{i + step}] = SHUFFLE({mask}, a, b, {high});"
+                f"a = r{i}; b = r{i + step}; r{i} = SHUFFLE({mask}, a, b, {low}); "
+                f"r{i + step} = SHUFFLE({mask}, a, b, {high});"
             )
         step //= 2
-    return "\n".join([*lines, "}"])
+    return "\n        ".join(lines)
 
 
-def gather(name: str, exchange: str, vector: str, target: str, element: str, lanes: int) -> str:
+def _each(pattern: str, count: int, pad: int = 8) -> str:
+    """A statement for each l below count, with h = l + count."""
+    return ("\n" + " " * pad).join(pattern.format(l=l, h=l + count) for l in range(count))
+
+
+def gather(name: str, vector: str, target: str, element: str, mask: str, lanes: int) -> str:
     """Return the helper function of a `GatherRows` statement, whose last half block may overlap with the one before it.
 
-    `exchange` names the function that transposes a block; `vector`, `target` and `element` are the types of a vector,
-    of an element of the array of lanes, and of a number.
+    `vector`, `target` and `element` are the types of a vector, of an element of the array of lanes, and of a number;
+    `mask` is a vector of integers.
     """
     head = HEAD.format(name=name, array=target, a="to", memory=f"const {element}", b="from", lanes=lanes)
     half = lanes // 2
+    read = f"{vector} r{{l}} = *(const {vector}u *)(row{{l}} + i);"
+    joined = [f"*(const half_{vector}u *)(row{{{x}}} + i)" for x in "lh"]
+    read_half = f"{vector} r{{l}} = join_{vector}({', '.join(joined)});"
+    put = "to[i + {l}] = r{l};"
     return f"""{head}
-    const {element} *row[{lanes}];
     int64_t i = 0;
-    for (int l = 0; l < {lanes}; l++) row[l] = from + at[l];
+    {_each(f"const {element} *row{{l}} = from + at[{{l}}];", lanes, 4)}
     for (; i + {lanes} <= n; i += {lanes}) {{
-        {vector} r[{lanes}];
-        for (int l = 0; l < {lanes}; l++) r[l] = *(const {vector}u *)(row[l] + i);
-        {exchange}(r);
-        for (int l = 0; l < {lanes}; l++) to[i + l] = r[l];
+        {_each(read, lanes)}
+        {_transposed(vector, mask, lanes, lanes)}
+        {_each(put, lanes)}
     }}
 #ifdef HALVES_{vector}
     while (n >= {half} && n - i > 1) {{
-        {vector} r[{half}];
         if (i > n - {half}) i = n - {half};
-        for (int l = 0; l < {half}; l++)
-            r[l] = join_{vector}(*(const half_{vector}u *)(row[l] + i), *(const half_{vector}u *)(row[l + {half}] + i));
-        {exchange}_half(r);
-        for (int l = 0; l < {half}; l++) to[i + l] = r[l];
+        {_each(read_half, half)}
+        {_transposed(vector, mask, lanes, half)}
+        {_each(put, half)}
         i += {half};
     }}
 #endif
-    for (; i < n; i++) {{
-        {vector} r;
-        for (int l = 0; l < {lanes}; l++) r[l] = row[l][i];
-        to[i] = r;
-    }}
+    for (; i < n; i++)
+        to[i] = ({vector}){{{", ".join(f"row{l}[i]" for l in range(lanes))}}};
 }}"""
 
 
-def scatter(name: str, exchange: str, vector: str, source: str, element: str, lanes: int) -> str:
+def scatter(name: str, vector: str, source: str, element: str, mask: str, lanes: int) -> str:
     """The helper function of a `ScatterRows` statement; see `gather` for the parameters.
 
     It adds one lane after the other, because two lanes may have the same row.
     """
     head = HEAD.format(name=name, array=f"const {source}", a="from", memory=element, b="to", lanes=lanes)
     half = lanes // 2
+    read = f"{vector} r{{l}} = from[i + {{l}}];"
+    add = f"*({vector}u *)(row{{l}} + i) += r{{l}};"
+    add_low = f"*(half_{vector}u *)(row{{l}} + i) += low_{vector}(r{{l}});"
+    add_high = f"*(half_{vector}u *)(row{{h}} + i) += high_{vector}(r{{l}});"
     return f"""{head}
-    {element} *row[{lanes}];
     int64_t i = 0;
-    for (int l = 0; l < {lanes}; l++) row[l] = to + at[l];
+    {_each(f"{element} *row{{l}} = to + at[{{l}}];", lanes, 4)}
     for (; i + {lanes} <= n; i += {lanes}) {{
-        {vector} r[{lanes}];
-        for (int l = 0; l < {lanes}; l++) r[l] = from[i + l];
-        {exchange}(r);
-        for (int l = 0; l < {lanes}; l++) *({vector}u *)(row[l] + i) += r[l];
+        {_each(read, lanes)}
+        {_transposed(vector, mask, lanes, lanes)}
+        {_each(add, lanes)}
     }}
 #ifdef HALVES_{vector}
     for (; i + {half} <= n; i += {half}) {{
-        {vector} r[{half}];
-        for (int l = 0; l < {half}; l++) r[l] = from[i + l];
-        {exchange}_half(r);
-        for (int l = 0; l < {half}; l++) *(half_{vector}u *)(row[l] + i) += low_{vector}(r[l]);
-        for (int l = 0; l < {half}; l++) *(half_{vector}u *)(row[l + {half}] + i) += high_{vector}(r[l]);
+        {_each(read, half)}
+        {_transposed(vector, mask, lanes, half)}
+        {_each(add_low, half)}
+        {_each(add_high, half)}
     }}
 #endif
-    for (; i < n; i++)
-        for (int l = 0; l < {lanes}; l++) row[l][i] += from[i][l];
+    for (; i < n; i++) {{
+        {_each("row{l}[i] += from[i][{l}];", lanes)}
+    }}
 }}"""
