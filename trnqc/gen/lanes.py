@@ -6,6 +6,7 @@ that differs by lane also differs by lane.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from trnqc.errors import ProgramError
@@ -14,7 +15,7 @@ from trnqc.gen import statements as st
 from trnqc.gen.arrays import Array
 from trnqc.gen.expression_text import expression
 from trnqc.gen.listing import functions
-from trnqc.gen.values import Value, walk
+from trnqc.gen.values import Value
 
 
 @dataclass
@@ -26,7 +27,7 @@ class Lanes:
     def differs(self, function: st.Function, value: Value) -> bool:
         """Whether the value may be different on different lanes."""
         names = self.names[function.name]
-        for part in walk((value,)):
+        for part in value.reads:
             if part.op == "lane" or (part.op == "var" and part.attr in names):
                 return True
             if part.op == "load" and (part.attr.lanes or part.attr.name in names):
@@ -37,24 +38,26 @@ class Lanes:
         return array.lanes or array.name in self.names[function.name]
 
 
-def analyse(root: st.Function) -> Lanes:
-    """Analyse a function and all functions that it calls.
+def analyse(root: st.Function, external: Collection[str] = ()) -> Lanes:
+    """Analyse a function and all functions that it calls, but of those whose names are in `external` only the calls.
 
     Raises ProgramError if a name is used outside its scope, control flow differs by lane, a value that differs by lane
     is stored to an element that all lanes share, or the arguments of a call do not fit the parameters.
     """
-    program = functions(root)
+    program = functions(root, external)
     if len({f.name for f in program}) != len(program):
         raise ProgramError(f"two functions have the same name: {', '.join(f.name for f in program)}")
     lanes = Lanes({f.name: set() for f in program})
+    inside = {f.name: tuple(st.statements(f.body)) for f in program if f.name not in external}
     size = -1
     while size != (size := sum(map(len, lanes.names.values()))):
         for f in reversed(program):
-            for s in st.statements(f.body):
+            for s in inside.get(f.name, ()):
                 _infer(lanes, f, s)
     for f in program:
-        scopes.check(f)
-        for s in st.statements(f.body):
+        if f.name in inside:
+            scopes.check(f)
+        for s in inside.get(f.name, ()):
             _check(lanes, f, s)
     return lanes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trnqc.errors import ProgramError
 from trnqc.gen import statements as st
 from trnqc.gen.arrays import Array
-from trnqc.gen.values import Value, walk
+from trnqc.gen.values import Value
 
 
 def check(function: st.Function) -> None:
@@ -58,7 +58,7 @@ def _introduce(function: st.Function, new: Value | Array, names: dict[str, Value
 
 
 def _read(function: st.Function, root: Value, names: dict[str, Value | Array]) -> None:
-    for value in walk((root,)):
+    for value in root.reads:
         if value.op == "var":
             _check_use(function, value, names)
         elif value.op == "load":

@@ -46,12 +46,13 @@ class Value:
         The number of a "const", the name of a "var", or the array of a "load"; None for other operations.
     """
 
-    __slots__ = ("__weakref__", "_key", "args", "attr", "dtype", "op")
+    __slots__ = ("__weakref__", "_key", "_reads", "args", "attr", "dtype", "op")
     op: str
     dtype: str
     args: tuple[Value, ...]
     attr: Any
     _key: str | None
+    _reads: tuple[Value, ...] | None
 
     def __new__(cls, op: str, dtype: str, args: tuple[Value, ...] = (), attr: Any = None) -> Value:
         # Floats are compared by their bits: 0.0 differs from -0.0, and NaN equals itself.
@@ -60,7 +61,8 @@ class Value:
         value = _table.get(identity)
         if value is None:
             value = object.__new__(cls)
-            value.op, value.dtype, value.args, value.attr, value._key = op, dtype, args, attr, None
+            value.op, value.dtype, value.args, value.attr = op, dtype, args, attr
+            value._key = value._reads = None
             _table[identity] = value
         return value
 
@@ -78,6 +80,15 @@ class Value:
             parts = (value.op, value.dtype, attr, *(a.key for a in value.args))
             value._key = hashlib.blake2b("\0".join(parts).encode(), digest_size=12).hexdigest()
         return self._key or ""
+
+    @property
+    def reads(self) -> tuple[Value, ...]:
+        """The variables, elements of arrays and numbers of lanes in the expression, each once."""
+        if self._reads is None:
+            for value in walk((self,), stop=lambda v: v._reads is not None):
+                own = (value,) if value.op in ("var", "load", "lane") else ()
+                value._reads = tuple(dict.fromkeys([r for a in value.args for r in a._reads or ()] + [*own]))
+        return self._reads or ()
 
     def __repr__(self) -> str:
         return expression(self)

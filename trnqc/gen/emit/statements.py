@@ -44,7 +44,7 @@ class Text:
         parts: list[str] = []
         helpers: dict[str, str] = {}
         for root in roots:
-            analysis = analyse(root)
+            analysis = analyse(root, external)
             callees = with_callees(root, external)
             calls = Counter(s.function.name for f in callees for s in st.statements(f.body) if isinstance(s, st.Call))
             for f in callees:
