@@ -42,6 +42,14 @@ def test_the_key_tells_what_matters():
     assert by_name == replace(by_name, make=lambda: ()) != replace(by_name, variant="fast")
 
 
+def test_the_options_of_a_recipe_are_those_of_its_compiler():
+    text = "double number(void) { return NUMBER; }\n"
+    signature = Signature("number", returns="f64")
+    for number in (2, 3):
+        recipe = Recipe("number", (signature,), text=text, lanes=1, flags=(f"-DNUMBER={number}",))
+        assert library(recipe).number() == number
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -170,7 +170,7 @@ def library(recipe: Recipe, lanes: int | None = None, flags: tuple[str, ...] = (
     lanes : int, optional
         The number of SIMD lanes; by default, that of the recipe.
     flags : tuple of str
-        Compiler options that follow `Compiler.flags`.
+        Compiler options that follow those of the recipe.
 
     Returns
     -------
@@ -184,7 +184,7 @@ def library(recipe: Recipe, lanes: int | None = None, flags: tuple[str, ...] = (
     CompilerError
         If there is no compiler, or if it fails.
     """
-    compilation = Compilation(recipe, c_library(lanes or recipe.lanes, flags))
+    compilation = Compilation(recipe, c_library(lanes or recipe.lanes, (*recipe.flags, *flags)))
     key = library_cache().directory, compilation.entry
     if key not in _loaded:
         _loaded[key] = Library(compilation.file, recipe.signatures)

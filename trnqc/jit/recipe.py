@@ -38,6 +38,11 @@ class Recipe:
         The number of SIMD lanes; by default, the number of doubles in the widest vector.
     text : str
         A text that was written by hand and takes the place of functions. `module` is then empty.
+    flags : tuple of str
+        Compiler options that follow `Compiler.flags`, but not for the parts.
+    quick : Recipe, optional
+        Slower functions of the same names and signatures that compile much faster. A job can use them until the
+        functions of this recipe are compiled.
 
     Notes
     -----
@@ -52,6 +57,8 @@ class Recipe:
     parts: tuple[Recipe, ...] = field(default=(), compare=False)
     lanes: int | None = field(default=None, compare=False)
     text: str = field(default="", compare=False, repr=False)
+    flags: tuple[str, ...] = field(default=(), compare=False)
+    quick: Recipe | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def of(cls, *functions: Function, name: str = "", lanes: int | None = None) -> Recipe:

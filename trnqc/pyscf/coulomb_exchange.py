@@ -5,6 +5,7 @@ densities -> K on a grid (exchange.py) | fitted integrals (fitting/) | integrals
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,8 @@ from trnqc.pyscf import exchange as exchange_methods
 from trnqc.pyscf.density_fitting import DF
 from trnqc.pyscf.molecule_cache import MoleculeCache, Timings, is_covered
 
+# J and K by PySCF for whose time a job waits at most for kernels: an SCF takes about as many more.
+WORTH = 8
 # The classes that can be accelerated, with their subclasses ROHF, RKS, UKS and ROKS.
 COVERED = (scf.hf.RHF, scf.uhf.UHF)
 
@@ -138,11 +141,17 @@ class CoulombExchange(lib.StreamObject):
                 self.ran_on = f"all integrals in memory, by {pyscf or 'generated kernels'}"
             return _from_memory(self._eri, dm, hermi, with_j, with_k)
         signed = signed_omega(mol, omega)
-        pyscf = self._by_pyscf(mol, (signed, with_j, with_k), lambda: needs.for_jk(mol, signed, with_j, with_k))
+        purpose = signed, with_j, with_k
+        seconds = self._cache.get(mol, ("seconds by PySCF", purpose), list)
+        patience = WORTH * min(seconds, default=0.0)
+        pyscf = self._by_pyscf(mol, purpose, lambda: needs.for_jk(mol, signed, with_j, with_k), patience)
         if pyscf:
             self.ran_on = pyscf
             self._cache.get(mol, "builds by PySCF", list).append(pyscf)
-            return scf.hf.SCF.get_jk(self, mol, dm, hermi, with_j, with_k, omega)
+            begin = time.perf_counter()
+            matrices = scf.hf.SCF.get_jk(self, mol, dm, hermi, with_j, with_k, omega)
+            seconds.append(time.perf_counter() - begin)
+            return matrices
         start = logger.process_clock(), logger.perf_counter()
         key = ("direct", signed, self.direct_scf_tol)
         own = self._cache.get(mol, key, lambda: self._builder(mol, omega))
@@ -153,19 +162,33 @@ class CoulombExchange(lib.StreamObject):
                 raise
             self._leave_to_pyscf(str(error))
             return scf.hf.SCF.get_jk(self, mol, dm, hermi, with_j, with_k, omega)
-        earlier = len(self._cache.get(mol, "builds by PySCF", list))
-        self.ran_on = own.ran_on + (f" (the first {earlier} J and K by PySCF)" if earlier else "")
+        if own.quick_kernels:
+            self._cache.get(mol, "builds by quick kernels", list).append(own.ran_on)
+        self.ran_on = own.ran_on + self._earlier(mol, bool(own.quick_kernels))
         logger.timer(self, "vj and vk", *start)
         return matrices
 
-    def _by_pyscf(self, mol: gto.Mole, purpose: Any, programs: Callable[[], needs.Programs]) -> str:
-        """Return a description of the code that replaces our kernels now, or "" if our kernels are to be used."""
+    def _earlier(self, mol: gto.Mole, quick: bool) -> str:
+        """Return in words what computed earlier J and K. quick: whether the last ones had quick kernels."""
+        theirs, ours = (len(self._cache.get(mol, f"builds by {who}", list)) for who in ("PySCF", "quick kernels"))
+        words = [f"the first {theirs} J and K by PySCF"] * bool(theirs)
+        if ours and not quick:
+            words.append(f"{'then' if theirs else 'the first'} {ours} with quick kernels")
+        return f" ({', '.join(words)})" if words else ""
+
+    def _by_pyscf(
+        self, mol: gto.Mole, purpose: Any, programs: Callable[[], needs.Programs], patience: float = 0.0
+    ) -> str:
+        """Return a description of the code that replaces our kernels now, or "" if our kernels are to be used.
+
+        patience: as for `Needed.ready`.
+        """
         if not self._cache.get(mol, "covered", lambda: is_covered(mol)):
             return "PySCF"
         if self._program_backend not in ("auto", "cpu"):  # A device compiles its own when it needs them.
             return ""
         needed = self._cache.get(mol, ("needed", purpose), lambda: background.Needed(programs, self.kernels))
-        return "" if needed.ready() else f"PySCF ({needed.reason})"
+        return "" if needed.ready(patience) else f"PySCF ({needed.reason})"
 
     def _place(self) -> Any:
         """Return the GPU on which all matrices of an SCF can stay.
@@ -190,7 +213,10 @@ class CoulombExchange(lib.StreamObject):
 
     def _builder(self, mol: gto.Mole, omega: float | None) -> JKBuilder:
         make = builder(self._program_backend)
-        return make(mol, omega=signed_omega(mol, omega), cutoff=self.direct_scf_tol)
+        signed, tolerance = signed_omega(mol, omega), self.direct_scf_tol
+        if make is JKBuilder:
+            return JKBuilder(mol, omega=signed, cutoff=tolerance, quick=self.kernels != "wait")
+        return make(mol, omega=signed, cutoff=tolerance)
 
 
 def _from_memory(eri: np.ndarray, dm: Any, hermi: int, with_j: bool, with_k: bool) -> tuple[Any, Any]:

@@ -1,7 +1,8 @@
 """Compile kernels beside a running job, which uses PySCF's integrals until they are ready.
 
 If some program that a purpose needs is not in the cache of compiled libraries, a process of low priority (builder.py)
-is started once to compile what is missing. The job never waits: it only checks whether the compiled files exist.
+is started once to compile what is missing. Quick forms of programs come first, and serve until the programs are there.
+The job only checks whether the compiled files exist. It waits for them where that is expected to save time.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ from trnqc.eri.compiled import programs as library
 from trnqc.errors import CompilerError, InputError
 from trnqc.host.files import DIRECTORY_VARIABLE, cache_directory
 from trnqc.host.output import announce
+from trnqc.host.threads import cpus
 from trnqc.jit import Recipe, find_compiler
 from trnqc.jit.cache import library_cache
 
@@ -33,6 +36,10 @@ VARIABLE = "TRNQC_KERNELS"
 LINGER_VARIABLE = "TRNQC_BUILD_LINGER"
 # Seconds for which compiling may continue after the end of the job, by default.
 LINGER = 600.0
+# Seconds of a Sapphire Rapids core for the quick form of a program without and with a part of its own.
+QUICK_SECONDS = 0.15, 0.4
+# Seconds between two looks for kernels that a job waits for.
+POLL = 0.05
 NO_COMPILER = "there is no C compiler"
 
 _START = """
@@ -83,36 +90,63 @@ class Needed:
     """The programs for one purpose, and one of KERNELS: the action while programs are not compiled.
 
     `programs` returns the programs. It is called once there is a C compiler, because programs are written for its
-    target.
+    target. Unless kernels is "wait", their quick forms, where they have one, are used until they are compiled.
     """
 
     def __init__(self, programs: Callable[[], Sequence[Recipe]], kernels: str) -> None:
         self.kernels, self._programs = kernels, programs
         self._missing: list[Recipe] = []
+        self._waited = False
         self._total = 0
         self._asked = kernels == "wait"
 
-    def ready(self) -> bool:
-        """Return whether our kernels can be used now. Without a C compiler they cannot, and one warning says so."""
+    def ready(self, patience: float = 0.0) -> bool:
+        """Return whether our kernels can be used now. Without a C compiler they cannot, and one warning says so.
+
+        patience: seconds for which it is worth waiting for kernels. The job waits once, and only if they can be
+        expected within this time.
+        """
         if lacks_compiler(self.kernels):
             return False
         if not self._asked:
             programs = self._programs()
             self._missing, self._total = [p for p in programs if not library.is_compiled(p)], len(programs)
-        while self._missing and library.is_compiled(self._missing[-1]):
-            self._missing.pop()
-            if not self._missing and self._asked:
-                _log.info("the integral kernels are compiled, and used from now on")
-        if self._missing and self.kernels == "background" and (reason := jit.lacks_compiler()):
+        lacking = self._missing.copy()
+        self._drop_usable()
+        if lacking and not self._missing and self._asked:
+            _log.info("the integral kernels are compiled, and used from now on")
+        if lacking and self.kernels == "background" and (reason := jit.lacks_compiler()):
             # A wheel has brought other kernels, and nothing can be compiled here.
             _warn(f"PySCF's own code is used instead of compiled kernels: {reason}")
-            return False
-        if self._missing and self.kernels == "background":
+            return not self._missing
+        if lacking and self.kernels == "background":
             if not self._asked:
-                _ask_for(self._missing, self._total)
+                _ask_for(lacking, self._total)
             _look_after()
+            self._wait(patience)
         self._asked = True
         return not self._missing
+
+    def _drop_usable(self) -> None:
+        """Forget programs that can be used, from the last one on up to one that cannot."""
+        while self._missing and self._is_usable(self._missing[-1]):
+            self._missing.pop()
+
+    def _is_usable(self, program: Recipe) -> bool:
+        quick = program.quick if self.kernels != "wait" else None
+        return library.is_compiled(program) or (quick is not None and library.is_compiled(quick))
+
+    def _wait(self, patience: float) -> None:
+        """Wait for the quick forms of all missing programs if they can be expected in time."""
+        lacking = [program for program in self._missing if not self._is_usable(program)]
+        expected = sum(QUICK_SECONDS[bool(program.parts)] for program in lacking) / cpus()
+        if self._waited or not all(p.quick for p in lacking) or expected > patience or _warned is not None:
+            return
+        self._waited, end = True, time.monotonic() + patience
+        while self._missing and _builders and time.monotonic() < end:
+            time.sleep(POLL)
+            self._drop_usable()
+            _look_after()
 
     @property
     def reason(self) -> str:
@@ -141,16 +175,17 @@ def _ask_for(programs: Sequence[Recipe], total: int) -> None:
         first = not _asked
         _asked.update(new)
         _builders.append(_start(new))
+        quick = ", and soon a quick form of them" if all(program.quick for program in new) else ""
         words = (
             f"kernels are being compiled in the background, {total - len(programs)} of {total} are there; until then "
-            "PySCF computes in their place (`trnqc eri build` compiles those of a basis beforehand)"
+            f"PySCF computes in their place{quick} (`trnqc eri build` compiles those of a basis beforehand)"
         )
         # A line once a process; what a gradient needs later is only logged.
         announce(words) if first else _log.info(words)
 
 
 def _start(programs: Sequence[Recipe]) -> _Builder:
-    """Start a process that compiles the programs in order."""
+    """Start a process that compiles the quick forms of the programs, and then the programs in order."""
     directory = str(library_cache().directory)
     environment = os.environ | {DIRECTORY_VARIABLE: directory, "OMP_NUM_THREADS": "1"}
     # It has its own process group, so that Ctrl-C at a terminal interrupts only the job. It stays in the job's session,
@@ -174,7 +209,9 @@ def _write_request(request: IO[bytes], programs: Sequence[Recipe]) -> None:
     """Write the files that `_START` and `builder.main` read."""
     pickle.dump([os.path.abspath(path) for path in sys.path], request)
     pickle.dump((os.getpid(), linger()), request)
-    pickle.dump(list(programs), request)
+    quick = [p.quick for p in programs if p.quick and not library.is_compiled(p.quick)]
+    for part in (bool(quick), quick, list(programs)):
+        pickle.dump(part, request)
     request.seek(0)
 
 

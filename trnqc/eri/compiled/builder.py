@@ -1,7 +1,8 @@
 """The process that compiles kernels beside a job: silent, of low priority, and one at a time on a machine.
 
-The process reads a request from standard input, waits until no other such process runs, and compiles several programs
-at a time into the cache.
+The process reads a request from standard input, and compiles several programs at a time into the cache. The quick forms
+come first, at once and with a higher priority, because the job needs little more than their time until it can use them.
+Then the process waits until no other such process runs, and compiles the programs themselves.
 
 While the job runs, the compilers use idle processor time and about a tenth of the job's own. With a much smaller share,
 a job that uses all cores for an hour would end before its kernels are ready. After the job they use idle time only.
@@ -35,6 +36,8 @@ PULSE = 0.5
 MOST = 8
 # Niceness of the compilers. Two compilers and a generator take a tenth of two cores from a job that uses both cores.
 NICE = 12
+# Niceness while quick forms are compiled, which takes seconds. They take a third of two cores from the job.
+QUICK_NICE = 4
 # Seconds after the start of the job at which compiling begins, if a control group has a quota of processor time.
 # Priorities have no effect on such a quota, so the compilers also run one at a time.
 HEAD_START = 10.0
@@ -48,25 +51,34 @@ STALE = 86_400.0
 
 def main(request: IO[bytes]) -> int:
     """Compile the requested programs. Returns 1 if one cannot be compiled, with a message on standard error, else 0."""
-    lower_priority()
     with contextlib.suppress(OSError):
         os.setpgid(0, 0)
     parent, linger = pickle.load(request)
     end = BuilderEnd(parent, linger)
     signal.signal(signal.SIGTERM, end.now)
-    with turn(library_cache().directory, end) as mine:
+    directory = library_cache().directory
+    lower_priority(QUICK_NICE if pickle.load(request) else NICE)
+    # Reading programs imports PySCF and the generators, which takes a second.
+    quick = pickle.load(request)
+    with turn(directory, end, "quick") as mine:
+        if not mine or compile_all(quick, end, min(MOST, cpus()), 0.0):
+            return int(mine)
+    lower_priority(NICE)
+    with turn(directory, end) as mine:
         if not mine:
             return 0
-        # This imports PySCF and the generators, which takes a second.
         programs = pickle.load(request)
-        clear_up(library_cache().directory)
-        return compile_all(programs, end)
+        clear_up(directory)
+        rationed = has_quota()
+        if rationed:
+            end.sleep(HEAD_START)
+        return compile_all(programs, end, 1 if rationed else min(MOST, cpus()), PAUSES if rationed else 0.0)
 
 
-def lower_priority() -> None:
-    """Lower the priority of this process and of the processes that it starts from now on."""
+def lower_priority(nice: int) -> None:
+    """Lower the priority of this thread, and of the threads and processes that it starts from now on."""
     with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
+        os.setpriority(os.PRIO_PROCESS, 0, max(nice, os.getpriority(os.PRIO_PROCESS, 0)))
 
 
 def lowest_priority() -> None:
@@ -117,9 +129,12 @@ class BuilderEnd:
 
 
 @contextlib.contextmanager
-def turn(directory: Path, end: BuilderEnd) -> Iterator[bool]:
-    """Hold the lock of this machine's builder of a cache. Yields False if this process should end before it gets it."""
-    with (directory / f".builder-{platform.node()}.lock").open("w") as lock:
+def turn(directory: Path, end: BuilderEnd, what: str = "builder") -> Iterator[bool]:
+    """Hold the lock of this machine's builder of a cache. Yields False if this process should end before it gets it.
+
+    what: "builder", or "quick" for the builder of quick forms.
+    """
+    with (directory / f".{what}-{platform.node()}.lock").open("w") as lock:
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -142,19 +157,15 @@ def clear_up(directory: Path) -> None:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def compile_all(programs: list[Any], end: BuilderEnd) -> int:
-    """Compile programs in order, as many at a time as there are cores. Returns 1 if one fails, else 0."""
+def compile_all(programs: list[Any], end: BuilderEnd, at_once: int, pauses: float) -> int:
+    """Compile programs in order, several at once, with pauses as in PAUSES. Returns 1 if one fails, else 0."""
     from trnqc.eri.compiled import programs as library
 
-    cores = cpus()
-    rationed = has_quota()
-    if rationed:
-        end.sleep(HEAD_START)
-    with ThreadPoolExecutor(1 if rationed else min(MOST, cores)) as pool:
+    with ThreadPoolExecutor(at_once) as pool:
         # Shared parts come first, so that no two threads compile the same part at the same time.
         jobs: list[tuple[Callable[..., Path], Any]] = [(library.store_part, p) for p in library.parts_of(programs)]
         jobs += [(library.store, program) for program in programs]
-        waiting = {pool.submit(_compile, *job, end, PAUSES if rationed else 0.0) for job in jobs}
+        waiting = {pool.submit(_compile, *job, end, pauses) for job in jobs}
         failed = _watch(waiting, end)
         if end:
             _stop(pool, waiting)

@@ -50,6 +50,11 @@ def _all_built(results: dict[str, Any]) -> dict[str, Any]:
     return results
 
 
+def or_quick(programs: Sequence[Recipe]) -> list[Recipe]:
+    """Return the programs, those of which only the quick form is compiled in this form."""
+    return [p.quick if p.quick and not is_compiled(p) and is_compiled(p.quick) else p for p in programs]
+
+
 def parts_of(programs: Sequence[Recipe]) -> tuple[Recipe, ...]:
     """Return the functions that several programs share. They are compiled first."""
     return tuple(dict.fromkeys(part for program in programs for part in program.parts))
@@ -57,12 +62,12 @@ def parts_of(programs: Sequence[Recipe]) -> tuple[Recipe, ...]:
 
 def is_compiled(program: Recipe) -> bool:
     """Return whether the compiled program is in the cache. Raises CompilerError if there is no compiler."""
-    return Compilation(program, c_library(program.lanes)).is_stored
+    return _compilation(program).is_stored
 
 
 def store(program: Recipe, *, take_turns: bool = True) -> Path:
     """Return the path of a program's library in the cache, compiled if it is missing. take_turns: see `Cache.get`."""
-    return Compilation(program, c_library(program.lanes), take_turns).file
+    return _compilation(program, take_turns).file
 
 
 def store_part(part: Recipe, *, take_turns: bool = True) -> Path:
@@ -72,7 +77,11 @@ def store_part(part: Recipe, *, take_turns: bool = True) -> Path:
 
 def entry(program: Recipe) -> str:
     """Return the name of a program's library in the cache."""
-    return Compilation(program, c_library(program.lanes)).entry
+    return _compilation(program).entry
+
+
+def _compilation(program: Recipe, take_turns: bool = True) -> Compilation:
+    return Compilation(program, c_library(program.lanes, program.flags), take_turns)
 
 
 def words() -> str:

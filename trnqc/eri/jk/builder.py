@@ -42,6 +42,8 @@ class JKBuilder:
     ----------
     mol, omega, cutoff, threads, ranks, schedule
         As in `trnqc.eri.get_jk`.
+    quick
+        Whether kernels that are not compiled yet may have their quick form, if that is compiled.
 
     Raises
     ------
@@ -65,9 +67,11 @@ class JKBuilder:
         threads: int | None = None,
         ranks: Ranks = ALONE,
         schedule: str = "dynamic",
+        quick: bool = False,
     ) -> None:
         self.mol, self.cutoff = mol, cutoff
         self.ranks, self.schedule, self._builds = ranks, schedule, 0
+        self.quick = quick
         self.threads = threads or lib.num_threads()
         self.operator = Operator.of(mol, omega)
         self.layout: MatrixLayout = layout_of(mol)
@@ -78,12 +82,21 @@ class JKBuilder:
         self._elements: np.ndarray | None = None
         self._grouped: list[list[QuartetTask]] = []
         self._libraries: dict[tuple[bool, bool], dict[QuartetClass, Library]] = {}
+        self._quick: dict[tuple[bool, bool], int] = {}
+        self._used = True, True
 
     @property
     def ran_on(self) -> str:
         """Description of the code that computes J and K."""
         among = f" on each of {self.ranks.size} ranks" if self.ranks.size > 1 else ""
-        return f"{programs.words()}, {self.threads} thread{'s' * (self.threads > 1)}{among}"
+        quick, total = self.quick_kernels, len(self.classes())
+        form = f", {quick} of {total} kernels in their quick form" if quick else ""
+        return f"{programs.words()}{form}, {self.threads} thread{'s' * (self.threads > 1)}{among}"
+
+    @property
+    def quick_kernels(self) -> int:
+        """The number of kernels of the last J and K that had their quick form."""
+        return self._quick.get(self._used, 0)
 
     def classes(self) -> tuple[QuartetClass, ...]:
         """Return the classes of all quartets of the molecule."""
@@ -91,12 +104,20 @@ class JKBuilder:
         return tuple(dict.fromkeys(quartet_class(a, b, self.operator.name) for a, b in pairs))
 
     def build(self, with_j: bool = True, with_k: bool = True) -> dict[QuartetClass, Library]:
-        """Compile the kernels of the molecule that are not compiled yet."""
-        if (with_j, with_k) not in self._libraries:
+        """Compile the kernels of the molecule that are not compiled yet.
+
+        Kernels that had their quick form are replaced by those that have been compiled in the meantime.
+        """
+        key = self._used = with_j, with_k
+        if key not in self._libraries or self._quick[key]:
             batches = [Batch(cls, with_j, with_k) for cls in self.classes()]
-            libraries = programs.build([batch.program for batch in batches])
-            self._libraries[with_j, with_k] = {batch.cls: libraries[batch.name] for batch in batches}
-        return self._libraries[with_j, with_k]
+            recipes = [batch.program for batch in batches]
+            if self.quick:
+                recipes = programs.or_quick(recipes)
+            libraries = programs.build(recipes)
+            self._libraries[key] = {batch.cls: libraries[recipe.name] for batch, recipe in zip(batches, recipes)}
+            self._quick[key] = sum(recipe.quick is None for recipe in recipes)
+        return self._libraries[key]
 
     def get_jk(self, dm: Any, hermi: int = 1, with_j: bool = True, with_k: bool = True) -> Matrices:
         """Compute J and K of density matrices [..., nao, nao]; see the function `get_jk`."""

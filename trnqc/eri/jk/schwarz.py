@@ -46,14 +46,14 @@ def signature(cls: QuartetClass) -> Signature:
     return Signature.declared(f"schwarz_{cls.name}", _parameters(cls), written)
 
 
-def bounds(cls: QuartetClass) -> st.Function:
-    """Build the function; its groups are the pairs."""
+def bounds(cls: QuartetClass, kernel: st.Function | None = None) -> st.Function:
+    """Build the function; its groups are the pairs. kernel: by default the class's own."""
     a, at, largest = _arrays(cls), Var("at", "i64"), Var("largest")
     na, nb, _, _ = cls.extents
     wide = _N_AB + CONTRACTION if cls.general else CONTRACTION
     p, ab, used = Var("p", "i64"), Var("ab", "i64"), Var("used", "i64")
     call = st.call(
-        quartet_function(cls),
+        kernel or quartet_function(cls),
         n_bra=used,
         bra=st.view(a["records"][_PAIR, 0, 0]),
         bra_centre=st.view(a["centre"][_PAIR, 0]),

@@ -43,9 +43,13 @@ def _functions(cls: QuartetClass) -> tuple[st.Function, ...]:
     return (quartet_function(cls),)
 
 
-@cache
 def quartet_function(cls: QuartetClass, form: str = "", variant: Variant = STANDARD) -> st.Function:
     """Build the kernel `cls.name` of `KernelParameters`. form: one of FORMS, by default `form_of`."""
+    return _quartet_function(cls, form, variant)
+
+
+@cache
+def _quartet_function(cls: QuartetClass, form: str, variant: Variant) -> st.Function:
     p = parameters(cls)
     work, h = WorkLayout(cls, p.n_ab, p.n_cd), _targets(cls, p, variant)
     kets = _general_kets(cls, p, work, form, variant) if cls.general else _kets(cls, p, work, form, variant, h)

@@ -26,7 +26,8 @@ class Variant:
 
     The form "columns" only reads whether the rule is FITTED. `space` is the memory for the targets of a segmented
     class: "global" for the kernel's work, "shared", or "local", which are registers if they suffice. If `peeled`, the
-    first primitive quartet has code of its own that stores, so that no targets are cleared.
+    first primitive quartet has code of its own that stores, so that no targets are cleared. `largest` is the number of
+    nodes up to which `form_of` chooses straight-line code, or 0 for LARGEST and LARGEST_FITTED.
     """
 
     rule: str = ""
@@ -36,6 +37,7 @@ class Variant:
     peeled: bool = True
     fused: bool = True
     unrolled: bool | None = None
+    largest: int = 0
 
     def targets(self, cls: QuartetClass) -> Array | None:
         """Return the array of the targets, or None if they are in the kernel's work."""
@@ -46,13 +48,19 @@ class Variant:
 
 
 STANDARD = Variant()
+# A third to a half of the code, for the quick form of a program.
+QUICK = Variant(peeled=False, largest=1500)
+# Options of the compiler for the quick form. GCC takes a third of the time that it takes at -O3, and the code about one
+# and a half times as long.
+QUICK_FLAGS = ("-Og",)
 
 
 @cache
 def form_of(cls: QuartetClass, variant: Variant = STANDARD) -> str:
     """Choose the form: straight-line code where compilers can build it in reasonable time, else loops over columns."""
     # A peeled kernel has the code of the recurrence twice.
-    most = (LARGEST_FITTED if variant.rule == FITTED else LARGEST) // (2 if variant.peeled and not cls.general else 1)
+    copies = 2 if variant.peeled and not cls.general else 1
+    most = variant.largest or (LARGEST_FITTED if variant.rule == FITTED else LARGEST) // copies
     if target_count(cls) > most:
         return "columns"
     graph = recurrence(*cls.shells, variant.rule or fewest_flops(*cls.shells)).graph

@@ -1,0 +1,158 @@
+"""The quick form of kernels: the same J and K, used while kernels are compiled and replaced when they are there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from pyscf import gto, scf
+
+import trnqc
+from trnqc.eri.compiled import background
+from trnqc.eri.compiled import programs as library
+from trnqc.eri.jk.batch import Batch
+from trnqc.eri.jk.builder import JKBuilder
+from trnqc.eri.kernels.quartet import SHARED
+from trnqc.eri.kernels.variants import QUICK, form_of
+from trnqc.eri.prepare import needs
+
+PATIENCE = 240
+# Segmented and generally contracted classes; with a d shell also kernels that are object files of their own, and loops
+# over columns.
+WITH_P, WITH_D = (
+    {
+        "H": [[0, [1.3, 0.4], [0.5, 0.7]]],
+        "O": [[0, [2.1, 0.3, 0.9], [0.4, 0.8, -0.2]], [l, [0.9, 1.0]]],
+    }
+    for l in (1, 2)
+)
+
+
+@pytest.fixture
+def directory(tmp_path, monkeypatch):
+    """An empty cache, of which this process has loaded nothing; builders are stopped at the end."""
+    monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(background, "_asked", set())
+    monkeypatch.setattr(background, "_builders", [])
+    monkeypatch.setattr(background, "_warned", None)
+    monkeypatch.setattr("trnqc.jit.compile._loaded", {})
+    yield tmp_path / "cache"
+    for one in background._builders:
+        one.process.terminate()
+        one.process.wait(PATIENCE)
+
+
+@pytest.fixture
+def no_builder(monkeypatch):
+    """Nothing is compiled in the background."""
+    monkeypatch.setattr(background, "_start", lambda programs: pytest.fail("a builder is started"))
+
+
+def molecule(basis) -> gto.Mole:
+    return gto.M(atom="O 0 0 0; H 0 0.4 0.9; H 0.9 0 -0.3", basis=basis, verbose=0)
+
+
+def small() -> gto.Mole:
+    return gto.M(atom="H 0 0 0; H 0.1 0 0.74; He 0.2 1.5 0.3", basis="6-31g", verbose=0)
+
+
+def quick_forms(mol: gto.Mole) -> None:
+    for program in needs.for_jk(mol, 0.0, True, True):
+        library.store(program.quick)
+
+
+def direct(mol: gto.Mole):
+    return scf.RHF(mol).set(max_memory=1, conv_tol=1e-11)
+
+
+@pytest.mark.parametrize("basis", [WITH_P, pytest.param(WITH_D, marks=pytest.mark.slow)], ids=["p", "d"])
+def test_both_forms_give_the_same_matrices_and_the_kernels_replace_the_quick_ones(directory, basis):
+    mol = molecule(basis)
+    classes = JKBuilder(mol).classes()
+    assert {cls.general for cls in classes} == {True, False}
+    assert any(cls.order >= SHARED for cls in classes) == (basis is WITH_D)
+    dm = np.random.default_rng(1).normal(size=(2, mol.nao, mol.nao))
+    quick_forms(mol)
+    jk = JKBuilder(mol, threads=1, quick=True)
+    first = jk.get_jk(dm, hermi=0)
+    assert jk.quick_kernels == len(classes)
+    assert f"{len(classes)} of {len(classes)} kernels in their quick form" in jk.ran_on
+    # Some kernels, then all.
+    library.store(Batch(classes[0]).program)
+    jk.get_jk(dm, hermi=0)
+    assert f"{len(classes) - 1} of {len(classes)} kernels" in jk.ran_on
+    for cls in classes:
+        library.store(Batch(cls).program)
+    second = jk.get_jk(dm, hermi=0)
+    assert jk.quick_kernels == 0 and "quick" not in jk.ran_on
+    expected = scf.hf.get_jk(mol, dm, hermi=0)
+    for one, other, theirs in zip(first, second, expected):
+        # Both differ from libcint's by rounding of some hundred terms of a few Hartree, and from each other.
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-11)
+        np.testing.assert_allclose(one, theirs, rtol=0, atol=1e-9)
+
+
+def test_quick_forms_are_only_for_those_who_accept_them(directory):
+    mol = gto.M(atom="H 0 0 0; H 0 0 0.74", basis="sto-3g", verbose=0)
+    quick_forms(mol)
+    programs = needs.for_jk(mol, 0.0, True, True)
+    assert not any(map(library.is_compiled, programs))
+    jk = JKBuilder(mol)
+    jk.get_jk(np.eye(2))
+    assert jk.quick_kernels == 0 and "quick" not in jk.ran_on
+    assert all(map(library.is_compiled, programs))
+    waiting, accepting = (background.Needed(lambda: programs, kernels) for kernels in ("wait", "cached"))
+    assert waiting.ready() and accepting.ready()
+
+
+def test_an_scf_with_cached_quick_forms(directory, no_builder):
+    quick_forms(small())
+    mf = trnqc.accelerate(direct(small()), kernels="cached")
+    assert mf.kernel() == pytest.approx(direct(small()).kernel(), abs=1e-10)
+    assert "in their quick form" in mf.ran_on and "PySCF" not in mf.ran_on
+
+
+@pytest.mark.parametrize("cycle", [2, 4])
+def test_a_change_in_the_middle_of_an_scf_is_harmless(directory, cycle):
+    mol = small()
+    expected = direct(mol).kernel()
+    quick_forms(mol)
+    mf = trnqc.accelerate(direct(mol), kernels="cached")
+    seen = []
+
+    def callback(variables):
+        seen.append(mf.ran_on)
+        if len(seen) == cycle:
+            for program in needs.for_jk(mol, 0.0, True, True):
+                library.store(program)
+
+    mf.callback = callback
+    assert mf.kernel() == pytest.approx(expected, abs=1e-10)
+    assert "in their quick form" in seen[0]
+    # J and K of the initial guess come before the first cycle.
+    assert mf.ran_on.endswith(f"(the first {cycle + 1} with quick kernels)")
+
+
+def test_a_job_waits_where_that_saves_time_and_says_who_did_what(directory, monkeypatch):
+    """The first J and K are PySCF's, the next those of quick forms or of kernels."""
+    mf = trnqc.accelerate(direct(small()), kernels="background")
+    dm = mf.get_init_guess()
+    expected = mf.get_jk(dm=dm)
+    assert mf.ran_on == "PySCF (kernels are being compiled)"
+    # PySCF's seconds, as if it were slow.
+    monkeypatch.setattr("trnqc.pyscf.coulomb_exchange.WORTH", 1e9)
+    for a, b in zip(mf.get_jk(dm=dm), expected):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-10)
+    assert mf.ran_on.startswith("generated C") and "(the first 1 J and K by PySCF" in mf.ran_on
+
+
+def test_a_job_does_not_wait_for_a_builder_that_has_failed(directory, monkeypatch):
+    monkeypatch.setattr(background, "_ask_for", lambda programs, total: None)
+    needed = background.Needed(lambda: needs.for_jk(small(), 0.0, True, True), "background")
+    assert not needed.ready(patience=1e9)
+
+
+def test_quick_kernels_are_smaller():
+    """The recurrence is there once, and in loops from fewer nodes on."""
+    for cls in JKBuilder(molecule(WITH_D)).classes():
+        assert form_of(cls, QUICK) in (form_of(cls), "columns")
+    assert not QUICK.peeled
