@@ -129,6 +129,7 @@ def working_tree(folder: Path) -> None:
     tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in filter(None, tracked.split("\0")):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).unlink(missing_ok=True)  # A file copied onto a link to a folder would land in the folder.
         shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
 
 

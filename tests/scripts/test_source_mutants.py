@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 from collections import Counter
 
 import pytest
@@ -80,3 +81,13 @@ def test_a_test_that_fails_without_the_mutant_has_not_seen_it(tmp_path, monkeypa
     else:
         assert asked(tmp_path, mutant, text, files, 1.0)["quick"] == "tests/test_b.py::test_b"
     assert (tmp_path / "a.py").read_text() == SOURCE
+
+
+def test_the_tests_run_in_a_clone_with_the_files_as_they_are(tmp_path):
+    mutants.working_tree(tmp_path)
+    place = tmp_path / "scripts/changed/mutants.py"
+    assert place.read_bytes() == (mutants.ROOT / "scripts/changed/mutants.py").read_bytes()
+    untracked = subprocess.run(
+        ["git", "status", "--porcelain"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert "??" not in untracked.stdout
