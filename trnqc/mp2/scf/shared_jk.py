@@ -105,6 +105,11 @@ class _SharedBuilder:
         """Description of the code that computes J and K."""
         return self.shared.builder(self.key).ran_on
 
+    @property
+    def quick_kernels(self) -> int:
+        """The number of kernels in their quick form: ranks wait for the kernels themselves."""
+        return self.shared.builder(self.key).quick_kernels
+
     def get_jk(self, dm: Any, hermi: int = 1, with_j: bool = True, with_k: bool = True) -> tuple[Any, Any]:
         return self.shared.ask("direct", self.key, dm, hermi, with_j, with_k)
 
