@@ -1,6 +1,6 @@
 """Times of generated integral kernels, J and K, three-centre integrals and gradients relative to PySCF.
 
-    python -m scripts.bench_eri [--parts classes jk fitting gradient scf_gradient]
+    python -m scripts.bench_eri [--parts classes jk fitting gradient scf_gradient forms]
                                  [--classes 1111 2121] [--threads 1 2] [--quick] [--vectors avx2] [--out FILE]
 
     classes   dense batches of one class, 1 and 3 primitives per shell, against libcint of PySCF's wheel, one thread
@@ -8,6 +8,7 @@
     fitting   three-centre integrals against PySCF's incore.aux_e2
     gradient  derivatives of sums of three-centre integrals with weights against PySCF's derivative integrals
     scf_gradient  two-electron gradients of Hartree-Fock against PySCF's
+    forms     CPU seconds to compile the kernels of J and K, relative to those of their quick forms
 
 Contestants run in turns in one process. Times are medians, and ratios are medians of the ratios within each round.
 Classes are timed in CPU seconds of the thread, the rest in wall and CPU seconds. A part replaces the same part in the
@@ -39,6 +40,8 @@ JK = {
 FITTING = {"caffeine/cc-pvtz/cc-pvtz-ri": 4.0}
 GRADIENT = {"caffeine/cc-pvtz/cc-pvtz-ri": 4.0}
 SCF_GRADIENT = {"caffeine/def2-svp/fitted": 4.0, "caffeine/def2-tzvp/fitted": 4.0, "caffeine/def2-svp/direct": 4.0}
+# molecule/basis: rounds
+FORMS = {"benzene/cc-pvdz": 5, "caffeine/def2-svp": 3, "caffeine/cc-pvtz": 1}
 QUICK = {"classes": ("0000", "1111", "2222"), "jk": ("water5/cc-pvdz",), "fitting": ()}
 
 
@@ -97,6 +100,14 @@ def scf_gradient(asked: argparse.Namespace) -> Rows:
             yield scf_gradient(molecule, basis, way, threads) | {"target": target}
 
 
+def forms(asked: argparse.Namespace) -> Rows:
+    from scripts.eri.forms import forms
+
+    for title, rounds in FORMS.items():
+        if not asked.quick:
+            yield forms(title, rounds) | {"target": None}
+
+
 def factor(row: dict[str, Any]) -> float:
     """How many times faster than the peer, in wall time if it was measured."""
     ratio = row["ratio"]
@@ -123,7 +134,7 @@ def table(part: str, rows: list[dict[str, Any]]) -> Table:
 BENCHMARK = Benchmark(
     "eri_cpu",
     __doc__,
-    named(classes, jk, fitting, gradient, scf_gradient),
+    named(classes, jk, fitting, gradient, scf_gradient, forms),
     {
         "--classes": several(CLASSES, "DIGITS"),
         "--threads": several([1, 2]),
