@@ -15,7 +15,6 @@ from trnqc.eri.kernels.quartet import SHARED
 from trnqc.eri.kernels.variants import QUICK, form_of
 from trnqc.eri.prepare import needs
 
-PATIENCE = 240
 # Segmented and generally contracted classes; with a d shell also kernels that are object files of their own, and loops
 # over columns.
 WITH_P, WITH_D = (
@@ -25,20 +24,6 @@ WITH_P, WITH_D = (
     }
     for l in (1, 2)
 )
-
-
-@pytest.fixture
-def directory(tmp_path, monkeypatch):
-    """An empty cache, of which this process has loaded nothing; builders are stopped at the end."""
-    monkeypatch.setenv("TRNQC_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(background, "_asked", set())
-    monkeypatch.setattr(background, "_builders", [])
-    monkeypatch.setattr(background, "_warned", None)
-    monkeypatch.setattr("trnqc.jit.compile._loaded", {})
-    yield tmp_path / "cache"
-    for one in background._builders:
-        one.process.terminate()
-        one.process.wait(PATIENCE)
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     extent.add_argument("--full", action="store_true", help="all cases, with more rounds")
     extent.add_argument("--cases", nargs="+", metavar="CASE", help=f"only these: {', '.join(bench.CASES)}")
     parser.add_argument(
-        "--threads", type=int, default=cpus(), metavar="N", help="threads of both (default: %(default)s)"
+        "--threads", type=int, default=cpus(), metavar="N", help="threads of each program (default: %(default)s)"
     )
     parser.add_argument("--busy", action="store_true", help="measure although other processes use the CPUs")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with pictures")
