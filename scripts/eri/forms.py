@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from collections.abc import Sequence
 from functools import partial
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 from statistics import median
@@ -53,7 +54,7 @@ def forms(title: str, rounds: int) -> dict[str, Any]:
     }
 
 
-def compiled(recipes: list[Recipe]) -> dict[str, float]:
+def compiled(recipes: Sequence[Recipe]) -> dict[str, float]:
     """Wall and CPU seconds of generating and compiling programs, with the compilers'."""
     begin, before = time.perf_counter(), cpu()
     programs.build(recipes)
