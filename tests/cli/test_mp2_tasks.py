@@ -186,7 +186,6 @@ def test_optimisation_reports_steps_and_writes_a_plot(trnqc, write, tmp_path):
         (("--plot", "plot.html"), "--plot shows the steps of --optimize"),
         (("--optimize", "--plot", "/nowhere/plot.html"), "--plot /nowhere/plot.html: cannot be written"),
         (("--optimize", "--max-steps", "0"), "--max-steps must be positive"),
-        (("--optimize", "--max-steps", "2"), "has not converged after 2 steps"),
     ],
 )
 def test_options_that_do_not_fit(trnqc, write, options, words):
@@ -231,8 +230,8 @@ def test_an_optimisation_continues_from_its_checkpoint(trnqc, write, tmp_path, m
     computed, compute = [], Surface._computed
     monkeypatch.setattr(Surface, "_computed", lambda self, mol: computed.append(mol) or compute(self, mol))
     arguments = ("mp2", path, *SMALL, "--optimize", "--checkpoint", kept, "--json", target, "-q")
-    assert trnqc(*arguments, "--max-steps", "2")[0] == 2
-    assert (len(computed), [p.name for p in kept.iterdir()]) == (2, ["steps"])
+    assert trnqc(*arguments, "--max-steps", "2")[0] == 0
+    assert (len(computed), sorted(p.name for p in kept.iterdir())) == (2, ["step-2", "steps"])
     assert trnqc(*arguments)[0] == 0
     assert len(computed) == len(json.loads(target.read_text())["steps"])
     status, _, err = trnqc(*arguments, "--conv-tol", "1e-9")

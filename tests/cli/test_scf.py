@@ -12,6 +12,8 @@ from pyscf.gw import rpa, urpa
 from pyscf.hessian import thermo
 
 from trnqc import DH, RPA
+from trnqc.interfaces.optimization import GeometryStep, Optimization
+from trnqc.mp2.reference.molecule import Geometry
 
 H2 = "2\n\nH 0 0 0\nH 0 0 {}\n"
 WATER = "3\n\nO 0 0 0.117\nH 0 0.757 -0.470\nH 0 -0.757 -0.470\n"
@@ -248,7 +250,20 @@ def test_what_is_not_possible_is_one_error(trnqc, write, words, message):
     assert message in err and err.count("\n") == 1
 
 
-def test_a_geometry_that_does_not_converge_keeps_the_last_step(trnqc, write, monkeypatch):
+def test_a_geometry_that_does_not_converge_keeps_its_best(trnqc, write, monkeypatch):
     monkeypatch.setenv("TRNQC_KERNELS", "cached")
     status, out, err = trnqc("scf", write("water.xyz", WATER), *SMALL, "--optimize", "--max-steps", "1")
-    assert status == 0 and "has not converged after 1 steps" in err and "Optimised geometry" in out
+    assert status == 0 and "has not converged after 1 steps" in err and "Geometry of step 1" in out
+
+
+def test_the_best_geometry_is_the_last_only_if_the_optimisation_has_converged():
+    def step(energy):
+        geometry = Geometry("H", ("H",), ((energy, 0.0, 0.0),))
+        return GeometryStep(geometry, energy, np.zeros((1, 3)), 1.0)
+
+    steps = tuple(map(step, (-1.0, -1.2, -1.1)))
+    stopped, converged = Optimization(steps, converged=False), Optimization(steps, converged=True)
+    assert (stopped.best, stopped.geometry.coordinates) == (2, ((-1.2, 0.0, 0.0),))
+    assert (converged.best, converged.geometry.coordinates) == (3, ((-1.1, 0.0, 0.0),))
+    assert not converged.warnings and "results are those of step 2" in stopped.warnings[0]
+    assert stopped.to_dict()["geometry_converged"] is False

@@ -67,9 +67,10 @@ def steps_table(optimum: Optimization) -> Table:
     return table
 
 
-def positions_table(geometry: Geometry) -> Table:
-    """Table of the positions of atoms."""
-    table = titled("Optimised geometry / Angstrom", "atom", "x", "y", "z")
-    for symbol, row in zip(geometry.symbols, geometry.coordinates):
+def positions_table(optimum: Optimization) -> Table:
+    """Table of the positions of the atoms at the end of a geometry optimisation."""
+    name = "Optimised geometry" if optimum.converged else f"Geometry of step {optimum.best}, not converged,"
+    table = titled(f"{name} / Angstrom", "atom", "x", "y", "z")
+    for symbol, row in zip(optimum.geometry.symbols, optimum.geometry.coordinates):
         table.add_row(symbol, *(decimals(value, 6) for value in row))
     return table

@@ -99,9 +99,32 @@ class Optimization:
     converged: bool
 
     @property
+    def best(self) -> int:
+        """The step, from 1, whose geometry is the result: the last if converged, else that of the lowest energy."""
+        if self.converged:
+            return len(self.steps)
+        return 1 + min(range(len(self.steps)), key=lambda n: self.steps[n].energy)
+
+    @property
     def geometry(self) -> Geometry:
-        """The last geometry."""
-        return self.steps[-1].geometry
+        """The geometry of step `best`."""
+        return self.steps[self.best - 1].geometry
+
+    def to_dict(self) -> dict[str, Any]:
+        """The steps for JSON, whether they have converged, and which one is the result."""
+        steps = [step.to_dict() for step in self.steps]
+        return {"steps": steps, "geometry_converged": self.converged, "best_step": self.best}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a user has to know about a result that has not converged."""
+        if self.converged:
+            return ()
+        return (
+            f"the geometry has not converged after {len(self.steps)} steps; the results are those of step {self.best}, "
+            f"which has the lowest energy (largest force {self.steps[self.best - 1].largest_force:.1e} Hartree/Bohr): "
+            "allow more by --max-steps, or begin with its geometry (--xyz)",
+        )
 
 
 @measured("geometry steps")

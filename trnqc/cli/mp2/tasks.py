@@ -20,7 +20,7 @@ from trnqc.cli.mp2.report import brief, report
 from trnqc.cli.mp2.tables import energy_table, interaction_table
 from trnqc.cli.steps import StepLog
 from trnqc.cli.tables import gradient_table, positions_table, steps_table, times_table
-from trnqc.errors import InputError, NotConverged
+from trnqc.errors import InputError
 from trnqc.host.files import write_aside
 from trnqc.interfaces.counterpoise import check_fragments, counterpoise, parse_fragments
 from trnqc.interfaces.energy import Energy
@@ -155,17 +155,12 @@ def _optimum(
         optimum = optimize(as_pyscf_method(surface.mol, surface), args.max_steps, record)
     if args.plot and ranks.rank == 0:
         write_aside(args.plot, page(optimum, f"{job.geometry.name}, DF-MP2/{job.basis}"))
-    if not optimum.converged:
-        kept = f"; the steps are in {args.trajectory}" if args.trajectory else ""
-        raise NotConverged(
-            f"the geometry has not converged after {len(log.steps)} steps (largest force "
-            f"{log.steps[-1].largest_force:.1e} Hartree/Bohr): allow more by --max-steps, or begin with a better "
-            f"geometry{kept}"
-        )
+    folder = "optimum" if optimum.converged else f"step-{optimum.best}"
     final = replace(optimum.geometry, name=job.geometry.name)
-    last = _gradient(args, below_checkpoint(replace(job, geometry=final), "optimum"), progress, ranks)
-    plain = last.plain | {"steps": [step.to_dict() for step in optimum.steps]}
-    return replace(last, tables=Group(last.tables, steps_table(optimum), positions_table(final)), plain=plain)
+    last = _gradient(args, below_checkpoint(replace(job, geometry=final), folder), progress, ranks)
+    plain = last.plain | optimum.to_dict()
+    tables = Group(last.tables, steps_table(optimum), positions_table(optimum))
+    return replace(last, tables=tables, plain=plain, warnings=last.warnings + optimum.warnings)
 
 
 def _limit(args: argparse.Namespace, job: Job, run_job: RunJob) -> Outcome:

@@ -12,7 +12,6 @@ from rich.text import Text
 
 from trnqc.cli.tables import decimals, facts, gradient_table, positions_table, steps_table, times_table, titled
 from trnqc.interfaces.mean_field.result import Orbitals, SCFResult, Vibrations
-from trnqc.interfaces.optimization import Optimization
 
 # Wavelength of light of 1 eV in nm, h c / e.
 NM_EV = 1239.841984
@@ -42,9 +41,9 @@ def _parts(result: SCFResult) -> Iterator[RenderableType]:
     yield _energies(result)
     yield from (_orbitals(one) for one in result.orbitals)
     yield _charges(result)
-    if result.steps:
-        yield steps_table(Optimization(result.steps, True))
-        yield positions_table(result.geometry)
+    if result.optimization:
+        yield steps_table(result.optimization)
+        yield positions_table(result.optimization)
     if result.gradient is not None:
         yield gradient_table(result.geometry, result.gradient)
     if result.vibrations:

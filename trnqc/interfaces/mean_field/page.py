@@ -73,8 +73,9 @@ def _sections(result: SCFResult) -> Iterator[tuple[object, ...]]:
     yield ("Structure", *_structure(result))
     gradients = [math.log10(max(cycle.orbital_gradient, 1e-12)) for cycle in result.cycles]
     yield "Norm of the orbital gradient", plot(gradients, "orbital gradient", powers=True, axis="cycle")
-    if result.steps:
-        above = [1e3 * (step.energy - result.steps[-1].energy) for step in result.steps]
+    steps = result.optimization.steps if result.optimization else ()
+    if steps:
+        above = [1e3 * (step.energy - steps[-1].energy) for step in steps]
         yield "Energy above the last step / millihartree", plot(above, "energy")
     yield "Orbital energies / eV", *(_levels(one) for one in result.orbitals)
     if result.vibrations:
@@ -107,7 +108,8 @@ def _atoms(result: SCFResult) -> Iterator[tuple[int, str]]:
 def _structure(result: SCFResult) -> Iterator[Markup]:
     """The canvas with its data and controls, and the drawing that is shown where scripts do not run."""
     geometry = result.geometry
-    frames = [step.geometry.coordinates for step in result.steps] or [geometry.coordinates]
+    optimum = result.optimization
+    frames = [step.geometry.coordinates for step in optimum.steps] if optimum else [geometry.coordinates]
     radii = [_radius(symbol) for symbol in geometry.symbols]
     data = {
         "frames": frames,
@@ -121,9 +123,9 @@ def _structure(result: SCFResult) -> Iterator[Markup]:
     yield element("canvas", "", id="viewer", tabindex=0, role="img", aria_label=f"structure of {geometry.name}")
     yield element("div", _drawing(geometry, radii), class_="still")
     controls = []
-    if len(frames) > 1:
-        slider = element("input", id="steps", type="range", min=1, max=len(frames), value=len(frames))
-        controls += [slider, element("span", f"step {len(frames)} of {len(frames)}")]
+    if optimum and len(frames) > 1:
+        slider = element("input", id="steps", type="range", min=1, max=len(frames), value=optimum.best)
+        controls += [slider, element("span", f"step {optimum.best} of {len(frames)}")]
     if result.vibrations:
         wavenumbers = enumerate(result.vibrations.wavenumbers)
         shown = [element("option", f"{n + 1}: {w:.0f} 1/cm", value=n) for n, w in wavenumbers]

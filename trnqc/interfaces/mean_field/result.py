@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from trnqc.interfaces.optimization import Optimization
 from trnqc.mp2.reference.molecule import Geometry
 from trnqc.mp2.result_parts import to_plain
 from trnqc.version import __version__
@@ -163,8 +164,8 @@ class SCFResult:
         SCFs and gradients of an optimisation are among those of the result.
     gradient
         Derivatives [natm, 3] of the energy, Hartree/Bohr, if they were computed.
-    steps
-        Energies and geometries of an optimisation.
+    optimization
+        The steps of an optimisation, if the geometry was optimised.
     correlation
         Of a double hybrid or of RPA.
     relaxed_dipole
@@ -188,7 +189,7 @@ class SCFResult:
     ran_on: str
     timings: Mapping[str, float] = field(default_factory=dict)
     gradient: np.ndarray | None = None
-    steps: tuple[Any, ...] = ()
+    optimization: Optimization | None = None
     correlation: CorrelationSummary | None = None
     relaxed_dipole: np.ndarray | None = None
     vibrations: Vibrations | None = None
@@ -215,8 +216,8 @@ class SCFResult:
             plain["relaxed_dipole"] = self.relaxed_dipole.tolist()
         if self.gradient is not None:
             plain["gradient"] = self.gradient.tolist()
-        if self.steps:
-            plain["steps"] = [s.to_dict() for s in self.steps]
+        if self.optimization:
+            plain |= self.optimization.to_dict()
         if self.vibrations:
             plain["vibrations"] = _plain_vibrations(self.vibrations)
         if self.excitations:

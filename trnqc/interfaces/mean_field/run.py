@@ -147,7 +147,7 @@ def run(
     Raises
     ------
     NotConverged
-        If the SCF has not converged. An optimisation that has not converged ends with its last geometry and a warning.
+        If the SCF has not converged. An optimisation that has not converged ends with its best geometry and a warning.
     TrnqcError
         If the job or the tasks are not possible.
     """
@@ -177,7 +177,7 @@ def _computed(
             method.kernel()
             result = with_correlation(result, method)
     if optimum:
-        result = replace(result, steps=optimum.steps, warnings=result.warnings + _doubts(optimum))
+        result = replace(result, optimization=optimum, warnings=result.warnings + optimum.warnings)
     if tasks.gradient or tasks.optimize:
         with stages.begin("gradient"):
             result = _with_gradient(result, mf if method is None else method)
@@ -236,16 +236,6 @@ def _with_gradient(result: SCFResult, method: Any) -> SCFResult:
         dipole = scf.hf.dip_moment(method.mol, density, unit="Debye", verbose=0)
         result = replace(result, relaxed_dipole=np.array(dipole))
     return result
-
-
-def _doubts(optimum: Optimization) -> tuple[str, ...]:
-    if optimum.converged:
-        return ()
-    return (
-        f"the geometry has not converged after {len(optimum.steps)} steps (largest force "
-        f"{optimum.steps[-1].largest_force:.1e} Hartree/Bohr); the results are those of the last one: allow more by "
-        "--max-steps, or begin with it",
-    )
 
 
 def _energies(job: MeanFieldJob, mf: Any, cycles: tuple[Cycle, ...]) -> SCFResult:

@@ -6,11 +6,11 @@
   const pen = canvas.getContext("2d");
   const steps = document.getElementById("steps");
   const modes = document.getElementById("modes");
-  let angleX = -0.35, angleY = 0.5, zoom = 1, held = null, frame = data.frames.length - 1, mode = -1, idle = true;
+  let angleX = -0.35, angleY = 0.5, zoom = 1, held = null, frame = steps ? Number(steps.value) - 1 : 0, mode = -1, idle = true;
 
   // Radii are those that the page was written with, in Angstrom.
   const centre = (xyz) => [0, 1, 2].map((k) => xyz.reduce((sum, p) => sum + p[k], 0) / xyz.length);
-  const origin = centre(data.frames[data.frames.length - 1]);
+  const origin = centre(data.frames[frame]);
   const extent = 0.7 + Math.max(...data.frames.flat().map((p) => Math.hypot(...p.map((x, k) => x - origin[k]))));
 
   function turned(p) {
