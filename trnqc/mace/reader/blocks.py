@@ -95,7 +95,7 @@ def product(name: str, block: Any, elements: int) -> ProductBlock:
     """A product block."""
     contraction = block.symmetric_contractions
     # The second is what `trnqc.cg.accelerate` makes of the first, with the same attributes.
-    expect(f"{name}.symmetric_contractions", contraction, "SymmetricContraction", "Contraction")
+    expect(f"{name}.symmetric_contractions", contraction, "SymmetricContraction", "MaceContraction")
     couplings = tuple(
         _couplings(part, slot.ir.dim, elements)
         for part, slot in zip(contraction.contractions, Irreps.of(contraction.irreps_out))
