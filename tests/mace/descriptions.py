@@ -98,6 +98,7 @@ def description(
         tuple(contractions),
         tuple(readouts),
         energies,
+        float(rng.normal()),
         zbl,
         "x",
         "float64",

@@ -17,6 +17,7 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "soft": ("", "Residual", {"distance_transform": "Soft", "radial_type": "gaussian", "correlation": 2}),
     "three layers": ("Residual", "Residual", {"num_interactions": 3, "correlation": [3, 2, 1]}),
     "one layer": ("Residual", "Residual", {"num_interactions": 1}),
+    "no scale": ("", "Residual", {"kind": "MACE"}),
     "heads": ("", "Residual", {"heads": ["a", "b"]}),
     "MH-1": (
         "ResidualNonLinear",
@@ -65,12 +66,16 @@ def random_model(family: str, numbers: tuple[int, ...] = (1, 6, 8), dtype: Any =
         "correlation": 3,
         "radial_type": "bessel",
         "radial_MLP": [16, 16],
+    }
+    scaled = {
         "atomic_inter_scale": list(rng.normal(1, 0.1, len(heads))) if len(heads) > 1 else 1.3,
         "atomic_inter_shift": list(rng.normal(size=len(heads))) if len(heads) > 1 else 0.2,
     }
+    kind = special.pop("kind", "ScaleShiftMACE")
+    arguments |= scaled if kind == "ScaleShiftMACE" else {}
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
-        return modules.ScaleShiftMACE(**(arguments | special))
+        return getattr(modules, kind)(**(arguments | special))
     finally:
         torch.set_default_dtype(before)

@@ -70,7 +70,7 @@ class NodeRun:
 
     def begin(self) -> None:
         """Set the energies to their constants."""
-        self.arrays["energies"][...] = self.kernels.plan.atomic_energies[self._elements]
+        self.arrays["energies"][...] = self.kernels.plan.constants[self._elements]
 
     def _run(self, name: str) -> None:
         call, count = self._calls[name], len(self.blocks)

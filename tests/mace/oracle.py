@@ -68,7 +68,7 @@ def evaluate(
 def node_energies(model: Model, elements: Tensor, vectors: Tensor, senders: Tensor, receivers: Tensor) -> Tensor:
     edges = edges_of(model, elements, vectors, senders, receivers)
     features = features_of(model, edges)
-    energies = torch.tensor(model.atomic_energies)[elements]
+    energies = torch.tensor(model.atomic_energies)[elements] + model.shift
     for readout in model.readouts:
         channels = readout.layers[0].weight.shape[0]
         energies = energies + mlp(readout.layers, features[readout.source][:, :channels])[:, 0]

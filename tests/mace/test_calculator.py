@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import pickle
 import re
 import subprocess
@@ -38,6 +39,22 @@ def test_forces_and_stress_are_derivatives_of_the_energy():
     # Central differences with a step of 1e-4 have an error of about 1e-7 of the largest force.
     np.testing.assert_allclose(calculate_numerical_forces(system, eps=1e-4), forces, atol=1e-6 * np.abs(forces).max())
     np.testing.assert_allclose(calculate_numerical_stress(system, eps=1e-5), stress, atol=1e-6 * np.abs(stress).max())
+
+
+def test_the_shift_and_biases_of_readouts_are_not_energies_of_isolated_atoms():
+    """Atoms that are farther apart than the cutoff."""
+    model, far = description(layers=1, biases=True), ase.Atoms("OH", [[0, 0, 0], [0, 0, 9.0]])
+    isolated = model.atomic_energies[[2, 0]]
+    far.calc = Calculator(model, dtype="float64")
+    expected = oracle.evaluate(model, *_system(far))["energies"] - isolated
+    np.testing.assert_allclose(far.calc.get_property("node_energy", far), expected, rtol=0, atol=1e-12)
+    shifted = Calculator(dataclasses.replace(model, shift=model.shift + 3.0), dtype="float64")
+    np.testing.assert_allclose(shifted.get_property("node_energy", far), expected + 3.0, rtol=0, atol=1e-12)
+    far.calc = Calculator(
+        [model, dataclasses.replace(model, atomic_energies=model.atomic_energies + 1)], dtype="float64"
+    )
+    far.get_potential_energy()
+    np.testing.assert_allclose(far.calc.results["node_energy"], expected + 0.5, rtol=0, atol=1e-12)
 
 
 def test_the_stress_is_the_sum_of_the_stresses_of_the_atoms():

@@ -67,15 +67,33 @@ def test_stresses_of_atoms_are_those_of_the_model():
     np.testing.assert_allclose(atoms.get_stresses(), expected, rtol=0, atol=1e-10 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("family", ["MPA-0", "heads", "no scale"])
+def test_energies_without_those_of_isolated_atoms_are_those_of_mace_torch(family):
+    """They contain the shift and the pair repulsion of MPA-0, and the shift of the second of two heads."""
+    module, atoms = random_model(family), structure()
+    head = module.heads[-1]
+    options = {"models": [module], "device": "cpu", "default_dtype": "float64", "head": head}
+    atoms.calc = MACECalculator(**options)
+    atoms.get_potential_energy()
+    expected = atoms.calc.results
+    atoms.calc = Calculator(module, head, dtype="float64")
+    np.testing.assert_allclose(
+        atoms.calc.get_property("node_energy", atoms), expected["node_energy"], rtol=0, atol=1e-11
+    )
+    np.testing.assert_allclose(atoms.get_potential_energies(), expected["energies"], rtol=0, atol=1e-11)
+
+
 def test_a_committee_has_the_results_of_mace_torch():
-    modules, atoms = [random_model("MP-0"), random_model("MPA-0")], structure()
+    """Also where the members have other energies of isolated atoms, of which mace-torch takes those of the first."""
+    other = random_model("MPA-0", atomic_energies=np.array([-1.0, 2.0, 5.0]))
+    modules, atoms = [random_model("MP-0"), other], structure()
     atoms.calc = MACECalculator(models=modules, device="cpu", default_dtype="float64")
     atoms.get_forces()
     expected = atoms.calc.results
     atoms.calc = Calculator(modules, dtype="float64")
     atoms.get_forces()
-    assert set(expected) - set(atoms.calc.results) == {"node_energy"}
-    for name in set(expected) - {"node_energy"}:
+    assert set(atoms.calc.results) == set(expected)
+    for name in expected:
         scale = np.abs(expected[name]).max()
         np.testing.assert_allclose(atoms.calc.results[name], expected[name], rtol=0, atol=1e-10 * scale, err_msg=name)
 

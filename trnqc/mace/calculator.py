@@ -70,12 +70,24 @@ class Calculator(Base):
     a stress for structures that are periodic in three directions. `get_stresses` returns the contributions of the atoms
     to it, as that of mace-torch does; half of the contribution of a pair belongs to each of its atoms.
 
+    As in mace-torch, ``results["node_energy"]`` [N] are the interaction energies of the atoms: ``results["energies"]``
+    without the energies of isolated atoms. They contain the model's shift, and a pair repulsion.
+
     The results of a committee are the means over its members. As in mace-torch, ``results`` has those of the members
     too (``energy_comm`` [members], ``forces_comm`` [members, N, 3], ``stress_comm`` [members, 3, 3]), and their
-    variances, divided by the number of members (``energy_var``, ``forces_var``, ``stress_var`` [3, 3]).
+    variances, divided by the number of members (``energy_var``, ``forces_var``, ``stress_var`` [3, 3]). From the
+    means of ``energies``, ``node_energy`` leaves out the isolated atoms of the first member.
     """
 
-    implemented_properties = ["energy", "free_energy", "energies", "forces", "stress", "stresses"]  # noqa: RUF012 - ASE's
+    implemented_properties = [  # noqa: RUF012 - ASE's
+        "energy",
+        "free_energy",
+        "energies",
+        "node_energy",
+        "forces",
+        "stress",
+        "stresses",
+    ]
 
     def __init__(
         self,
@@ -113,6 +125,7 @@ class Calculator(Base):
         members = [evaluator(*system, virials="stresses" in properties) for evaluator in self.evaluators]
         volume = abs(np.linalg.det(self.atoms.cell)) if self.atoms.pbc.all() else None
         self.results |= _results([_properties(member, volume) for member in members])
+        self.results["node_energy"] = self.results["energies"] - members[0].isolated_energies
 
     def get_descriptors(
         self, atoms: Any = None, invariants_only: bool = True, num_layers: int = -1

@@ -45,12 +45,15 @@ class Result:
     virials : numpy.ndarray or None
         Contributions of the atoms to the virial [N, 3, 3], if they were asked for. Half of the contribution of a pair
         belongs to each of its atoms, as in mace-torch and LAMMPS.
+    isolated_energies : numpy.ndarray
+        The parts of `energies` that isolated atoms have, [N] in eV. The rest are interaction energies.
     """
 
     energies: np.ndarray
     forces: np.ndarray
     virial: np.ndarray
-    virials: np.ndarray | None = None
+    virials: np.ndarray | None
+    isolated_energies: np.ndarray
 
     @property
     def energy(self) -> float:
@@ -161,9 +164,10 @@ class Evaluator:
             cell is degenerate, or two atoms are at the same position.
         """
         listed = self._listed(numbers, positions, cell, periodic)
-        driver = self.driver(self._elements_of(listed[0]))
+        elements = self._elements_of(listed[0])
+        driver = self.driver(elements)
         of_atoms = np.empty((len(numbers), 3, 3)) if virials else None
-        return Result(*driver(*listed, virials=of_atoms), of_atoms)
+        return Result(*driver(*listed, virials=of_atoms), of_atoms, self.model.atomic_energies[elements])
 
     def features(
         self, numbers: np.ndarray, positions: np.ndarray, cell: np.ndarray, periodic: tuple[bool, ...]

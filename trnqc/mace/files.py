@@ -23,7 +23,7 @@ from trnqc.host.files import write_aside
 from trnqc.mace import model as descriptions
 from trnqc.mace.model import Model
 
-FORMAT, VERSION = "trnqc-mace", 2
+FORMAT, VERSION = "trnqc-mace", 3
 # Name of the JSON in the archive.
 HEADER = "description"
 CLASSES = {name: c for name, c in vars(descriptions).items() if dataclasses.is_dataclass(c) and isinstance(c, type)}

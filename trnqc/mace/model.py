@@ -1,7 +1,8 @@
 """The description of a MACE model: immutable values of NumPy arrays that need neither PyTorch nor e3nn.
 
 All normalisations are part of the arrays: path weights of linear layers, constants of activation functions, the average
-number of neighbours, scale and shift. All arrays are float64. A layer t computes, for the features h of the nodes,
+number of neighbours, and the scale of the energy. All arrays are float64. A layer t computes, for the features h of the
+nodes,
 
     x = up(h)                                       linear
     A[n] = sum over the edges of n of  w(r) Y(r) x[sender]        convolution
@@ -9,7 +10,8 @@ number of neighbours, scale and shift. All arrays are float64. A layer t compute
     m = after(gate(m + residual(x)))                each of the three where the block has it
     h = product.linear(B(m)) + skip(h)              B: symmetric contraction
 
-and the energy of an atom is the sum of atomic_energies[element], of all readouts, and of the pair repulsion.
+and the energy of an atom is atomic_energies[element] plus its interaction energy: the shift, all readouts, and the pair
+repulsion.
 """
 
 from __future__ import annotations
@@ -319,9 +321,11 @@ class Model:
     interactions : tuple of InteractionBlock
     products : tuple of ProductBlock
     readouts : tuple of Readout
-        Their sum is the interaction energy in eV, which includes the model's scale.
+        Their sum, which includes the model's scale, is a part of the interaction energy in eV.
     atomic_energies : numpy.ndarray
-        Energies of isolated atoms, and the model's shift of interaction energies, in eV, [elements].
+        Energies of isolated atoms in eV, [elements].
+    shift : float
+        The constant part of the interaction energy of each atom in eV.
     repulsion : PairRepulsion, optional
     head : str
         Name of the head.
@@ -336,6 +340,7 @@ class Model:
     products: tuple[ProductBlock, ...]
     readouts: tuple[Readout, ...]
     atomic_energies: np.ndarray
+    shift: float
     repulsion: PairRepulsion | None
     head: str
     dtype: str

@@ -41,6 +41,10 @@ class Swapped(trnqc.mace.Calculator):
         # The recorder shows the counts beside the outcomes: a file in which nothing is swapped tests nothing.
         os.environ["PEERS_SWAPPED"] = json.dumps(_counts)
 
+    def _atoms_to_batch(self, atoms: Any) -> Any:
+        """The batch of mace-torch, from which a test reads the energies of isolated atoms."""
+        return THEIRS(models=self.models, default_dtype=self.evaluator.dtype)._atoms_to_batch(atoms)
+
 
 def _several(value: Any) -> bool:
     return isinstance(value, (list, tuple))

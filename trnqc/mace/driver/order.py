@@ -118,7 +118,7 @@ class _Order:
         """All steps. The last layer has one pass, which computes its gradient too."""
         geometry, last = self.parts.geometry, len(self.plan.layers) - 1
         sent = self._constant("sent", self.plan.sent)
-        energies = self._constant("constants", self.plan.atomic_energies)
+        energies = self._constant("constants", self.plan.constants)
         yield DriverStep(self.common.begin, "atoms", {"sent": sent, "constants": energies, "x": "x0"})
         self._constant("radii", geometry.radii)
         yield DriverStep(geometry.functions[0], "edge_vectors", CUTOFF)

@@ -89,7 +89,8 @@ class NodePlan:
     """The plan of a model, with packed weights [vectors, lanes].
 
     The coefficients of each layer's contraction are [elements, blocks, terms, lanes]; `sent`, [elements, width, lanes],
-    is what atoms send in the first layer; `atomic_energies` are the constant energies in eV, float64 [elements].
+    is what atoms send in the first layer; `constants` are the parts of the energies in eV that do not depend on
+    neighbours, float64 [elements].
     """
 
     dtype: str
@@ -98,7 +99,7 @@ class NodePlan:
     parameters: np.ndarray
     coefficients: tuple[np.ndarray, ...]
     sent: np.ndarray
-    atomic_energies: np.ndarray
+    constants: np.ndarray
 
 
 def plan(model: Model, tile: RegisterTile, dtype: str) -> NodePlan:
@@ -118,7 +119,7 @@ def plan(model: Model, tile: RegisterTile, dtype: str) -> NodePlan:
         before = product.linear.irreps_out
     first = model.interactions[0].up
     sent = FeatureLayout(first.irreps_out, tile.lanes).rows(applied(first, model.embedding), numpy_type)
-    energies = model.atomic_energies + sum(_constant(readout) for readout in model.readouts)
+    energies = model.atomic_energies + model.shift + sum(_constant(readout) for readout in model.readouts)
     return NodePlan(dtype, tile, tuple(layers), parameters.array(), tuple(coupled), sent, energies)
 
 
