@@ -75,7 +75,8 @@ def spline_tables(
     evaluated in `dtype`. Raises InputError if weights and their derivatives cannot meet the relative tolerance.
     """
     check_tolerance(tolerance, dtype)
-    pairs, numbers = _pairs(functions, basis, sorted(set(elements)), count)
+    # A structure without atoms has no pairs, but the kernels are passed tables too.
+    pairs, numbers = _pairs(functions, basis, sorted(set(elements)) or [0], count)
     geometry = GeometryKernels(basis, 0, "f64")
     curves = [[partial(_curves, geometry, basis, function, pair) for pair in pairs] for function in functions]
     knots = Knots(basis.r_max, 0)
