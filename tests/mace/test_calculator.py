@@ -124,6 +124,14 @@ def test_a_committee_has_means_and_variances_of_its_members(tmp_path):
     assert not [name for name in system.calc.results if name.endswith(("_comm", "_var"))]
 
 
+def test_the_error_of_splines_of_a_committee_is_the_largest_one():
+    members = [description(seed=seed, hidden="5x0e") for seed in range(2)]
+    calc = Calculator(members, radial="spline", spline_tolerance=1e-4)
+    errors = [one.spline_error for one in calc.evaluators]
+    assert errors[0] != errors[1] and calc.spline_error == max(errors) <= 1e-4
+    assert Calculator(members).spline_error is None
+
+
 def test_a_committee_without_members_is_refused(tmp_path):
     for nothing in ([], str(tmp_path / "no_*.npz")):
         with pytest.raises(InputError, match="expected at least one model; found none"):

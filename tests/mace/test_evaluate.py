@@ -10,7 +10,9 @@ pytest.importorskip("vesin", reason="needs vesin")
 from tests.mace import oracle
 from tests.mace.descriptions import CASES, description
 from trnqc.errors import InputError
+from trnqc.mace import convolutions as module
 from trnqc.mace.edges.splines import fitting
+from trnqc.mace.edges.splines.tables import spline_tables
 from trnqc.mace.evaluate import Evaluator
 
 # Relative to the largest number: rounding of sums of some hundred terms, and of the weights, in a few layers.
@@ -158,10 +160,37 @@ def test_wrong_structures_are_one_error_each():
     Evaluator(description(), spline_tolerance=0.0)
 
 
-@pytest.mark.parametrize("case", ["residual", "density"])
-def test_splines_that_miss_their_tolerance_between_the_knots_are_an_error_with_the_figure(case, monkeypatch):
-    """The error is measured at points that the fit does not use, when the elements of a structure are known."""
+def test_splines_that_miss_their_tolerance_between_the_knots_are_an_error_with_the_figure(monkeypatch):
+    """The error is measured at points that the fit does not use, as soon as the weights are known."""
     monkeypatch.setattr(fitting, "INTERVALS", (12, 16))
-    evaluator = Evaluator(description(**CASES[case]), radial="spline", spline_tolerance=1e-6)
-    with pytest.raises(InputError, match=r"16 intervals have a relative error of .*, above the tolerance 1.0e-06"):
-        evaluator(*structure(), PERIODIC)
+    expected = r"16 intervals have a relative error of .*, above the tolerance 1.0e-06"
+    with pytest.raises(InputError, match=expected):
+        Evaluator(description(**CASES["residual"]), radial="spline", spline_tolerance=1e-6)
+    by_pairs = Evaluator(description(**CASES["density"]), radial="spline", spline_tolerance=1e-6)
+    with pytest.raises(InputError, match=expected):
+        by_pairs(*structure(), PERIODIC)
+
+
+@pytest.mark.parametrize("case", ["residual", "density", "nonlinear"])
+def test_the_error_of_splines_is_known_as_soon_as_their_weights_are(case):
+    evaluator = Evaluator(description(**CASES[case]), "float64", radial="spline", spline_tolerance=1e-4)
+    assert (evaluator.spline_error is None) == (case != "residual")
+    evaluator(*structure(), PERIODIC)
+    assert evaluator.spline_error is not None and 0 < evaluator.spline_error <= 1e-4
+    assert Evaluator(description(**CASES[case])).spline_error is None
+
+
+def test_splines_that_do_not_depend_on_elements_are_fitted_once(monkeypatch):
+    fits = []
+    monkeypatch.setattr(module, "spline_tables", lambda *given: fits.append(given) or spline_tables(*given))
+    numbers, *rest = structure()
+    evaluator = Evaluator(description(), "float64", radial="spline")
+    few = evaluator(np.full_like(numbers, 8), *rest, PERIODIC)
+    many = evaluator(numbers, *rest, PERIODIC)
+    assert len(fits) == 1
+    np.testing.assert_array_equal(
+        few.forces,
+        Evaluator(description(), "float64", radial="spline")(np.full_like(numbers, 8), *rest, PERIODIC).forces,
+    )
+    expected = oracle.evaluate(description(), numbers, *rest, PERIODIC)["forces"]
+    np.testing.assert_allclose(many.forces, expected, rtol=0, atol=2e-5 * np.abs(expected).max())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -13,11 +14,12 @@ from tests.mace import edges_oracle as oracle
 from tests.mace.edge_runs import convolve, gradients
 from trnqc.errors import InputError
 from trnqc.mace.edges.geometry.kernels import GeometryKernels
-from trnqc.mace.edges.geometry.knots import DEGREE, b_splines, slopes
+from trnqc.mace.edges.geometry.knots import DEGREE, Knots, b_splines, slopes
 from trnqc.mace.edges.graph import SortedEdges
 from trnqc.mace.edges.kernels import LayerConvolution, spline_network
 from trnqc.mace.edges.splines import fitting
-from trnqc.mace.edges.splines.fitting import SHORTEST
+from trnqc.mace.edges.splines import tables as spline_module
+from trnqc.mace.edges.splines.fitting import SHORTEST, Fit
 from trnqc.mace.edges.splines.tables import SplineTables, spline_tables
 from trnqc.mace.model import Convolution, RadialBasis, Transform
 
@@ -90,6 +92,44 @@ def test_errors_are_within_the_tolerance(case):
     assert np.abs(gradient - exact_gradient).max() < 2 * TOLERANCE * np.abs(exact_gradient).max()
 
 
+def largest_error(case: str, found: SplineTables, points: int) -> float:
+    """The relative error of values or derivatives at points of each interval, by SciPy and the oracle."""
+    basis, _, present = CASES[case]
+    network, knots = spline_network(convolution(case), "f64"), found.knots
+    h = knots.r_max / knots.intervals
+    r = (np.arange(knots.intervals)[:, None] + (np.arange(points) + 0.3) / points).ravel() * h
+    r, step = r[r >= SHORTEST], 1e-5
+    errors = []
+    for a, b in itertools.product(present, present):
+        pair = SortedEdges(
+            np.array([0, len(r), len(r)]), np.ones(len(r), int), np.zeros(len(r), int), r, np.array([a, b])
+        )
+        up, exact, down = (oracle.weights(network, basis, pair, r + s * step) for s in (1, 0, -1))
+        number = found.pairs[a * found.elements + b] if found.elements else 0
+        spline = BSpline(h * np.arange(-DEGREE, knots.rows + 1), found.tables[0][number], DEGREE)
+        for value, expected in ((spline(r), exact), (spline.derivative()(r), (up - down) / (2 * step))):
+            errors.append(np.linalg.norm(value - expected, axis=1).max() / np.linalg.norm(expected, axis=1).max())
+    return max(errors)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_error_of_tables_is_the_largest_one_between_the_knots(case):
+    """Tables measure errors at five places of an interval; 40 others have hardly larger ones."""
+    exact = largest_error(case, tables(case), 40)
+    assert exact <= TOLERANCE
+    assert tables(case).error == pytest.approx(exact, rel=0.1)
+
+
+def test_tables_have_as_many_intervals_as_the_tolerance_asks_for():
+    basis, _, present = CASES["one table"]
+    networks, counts = [spline_network(convolution("one table"), "f64")], []
+    for tolerance in (1e-3, 1e-5, 1e-8):
+        found = spline_tables(networks, basis, present, 3, tolerance, "f64")
+        assert largest_error("one table", found, 10) < 1.1 * found.error + 1e-9 and found.error <= tolerance
+        counts.append(found.knots.intervals)
+    assert counts[0] <= counts[1] < counts[2]
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_forces_are_the_gradient_of_the_splined_energy(case):
     edges = edges_of(case)
@@ -119,6 +159,18 @@ def test_tolerances_that_cannot_be_met(monkeypatch):
     for tolerance, dtype in ((1e-7, "f32"), (1e-14, "f64"), (np.nan, "f64")):
         with pytest.raises(InputError, match="rounding error"):
             spline_tables(networks, basis, [0], 3, tolerance, dtype)
+    with monkeypatch.context() as patch:
+        # The table of one pair is fitted again, with the intervals that another one needs, and its error is larger.
+        ordered = [spline_network(convolution("ordered pairs"), "f64")]
+        found = iter(
+            [Fit(Knots(5.0, 48), np.zeros((55, 1)), 1e-6), *[Fit(Knots(5.0, 64), np.zeros((71, 1)), 1e-6)] * 3]
+        )
+        patch.setattr(spline_module, "fit", lambda *_: next(found))
+        patch.setattr(spline_module, "refit", lambda _, knots: Fit(knots, np.zeros((71, 1)), 2e-5))
+        with pytest.raises(
+            InputError, match=r"64 intervals have a relative error of 2.0e-05, above the tolerance 1.0e-05"
+        ):
+            spline_tables(ordered, CASES["ordered pairs"][0], [0, 1], 3, 1e-5, "f64")
     monkeypatch.setattr(fitting, "INTERVALS", (16, 24))
     with pytest.raises(InputError, match=r"24 intervals have a relative error of .* above the tolerance 1.0e-12"):
         spline_tables(networks, basis, [0], 3, 1e-12, "f64")

@@ -50,6 +50,7 @@ class Calculator(Base):
         faster.
     spline_tolerance : float
         Largest error of splines and of their derivatives, relative to the largest weights and derivatives.
+        `spline_error` is the error that they have.
     threads : int, optional
         Number of threads, by default OMP_NUM_THREADS or all cores.
     skin : float
@@ -58,7 +59,9 @@ class Calculator(Base):
     Raises
     ------
     InputError
-        If the file or the head does not exist, no file matches the pattern, or the file does not contain a model.
+        If the file or the head does not exist, no file matches the pattern, or the file does not contain a model; or
+        if splines cannot meet the tolerance. Where weights depend on the elements of an edge, this is known when a
+        structure is.
     UnsupportedError
         If the model has a block that is not supported; the message names it.
     BackendUnavailable
@@ -112,6 +115,17 @@ class Calculator(Base):
     def evaluator(self) -> Evaluator:
         """The evaluator of the model, or of the first member of a committee."""
         return self.evaluators[0]
+
+    @property
+    def spline_error(self) -> float | None:
+        """The largest error of the splines of all members, relative to the largest weights or derivatives.
+
+        It is measured between the points of the fit, from 0.7 Angstrom to the cutoff distance, and does not contain the
+        rounding to `dtype`. None without splines, and before the first structure if weights depend on the elements of
+        an edge.
+        """
+        errors = [one.spline_error for one in self.evaluators if one.spline_error is not None]
+        return max(errors) if len(errors) == len(self.evaluators) else None
 
     def calculate(
         self,

@@ -14,7 +14,7 @@ from trnqc.mace.edges.density import EdgeDensity
 from trnqc.mace.edges.first.kernels import FirstConvolution, applies, hidden_network
 from trnqc.mace.edges.geometry.kernels import GeometryKernels
 from trnqc.mace.edges.kernels import LayerConvolution, spline_network
-from trnqc.mace.edges.splines.tables import SplineTables, spline_tables
+from trnqc.mace.edges.splines.tables import SplineTables, depends_on_elements, spline_tables
 from trnqc.mace.model import Model, NodeDensity, RadialNetwork
 from trnqc.mace.nodes.plan import applied
 
@@ -53,23 +53,36 @@ class Convolutions:
     splines: SplineTables | None
     elements: frozenset[int] | None
 
+    @property
+    def by_element(self) -> bool:
+        """Whether the first layer is computed by the elements of its senders."""
+        return isinstance(self.layers[0], FirstConvolution)
+
     def covers(self, elements: np.ndarray) -> bool:
         """Whether the weights of all pairs of some elements, int64, can be computed."""
         return self.elements is None or self.elements.issuperset(np.unique(elements).tolist())
 
 
-def convolutions(model: Model, radial: Radial, elements: np.ndarray, dtype: str) -> Convolutions:
+def fitted_by_pairs(model: Model) -> bool:
+    """Whether splines of the weights of edges are fitted for each pair of elements."""
+    functions: list[RadialNetwork | NodeDensity] = [block.convolution.weights for block in model.interactions]
+    return depends_on_elements([*functions, *_learned(model)], model.basis)
+
+
+def convolutions(
+    model: Model, radial: Radial, elements: np.ndarray, dtype: str, before: Convolutions | None = None
+) -> Convolutions:
     """Compile the convolutions of a model, or load them from the cache.
 
-    Splines are fitted for pairs of `elements`, int64 numbers. Raises InputError if splines cannot meet the tolerance,
-    UnsupportedError for networks that the programs do not cover.
+    Splines are fitted for pairs of `elements`, int64 numbers, unless those of `before`, convolutions for other
+    elements, cover them. Raises InputError if splines cannot meet the tolerance, UnsupportedError for networks that the
+    programs do not cover.
     """
     blocks, present = [block.convolution for block in model.interactions], np.unique(elements).tolist()
     by_element = applies(blocks[0], len(present))
-    densities = [block.density for block in model.interactions]
-    learned = [density for density in densities if density is not None]
-    tables = None
-    if radial.kind == "spline":
+    densities, learned = [block.density for block in model.interactions], _learned(model)
+    tables = before.splines if before is not None and before.by_element == by_element else None
+    if radial.kind == "spline" and not (tables and tables.covers(elements)):
         functions: list[RadialNetwork | NodeDensity] = [spline_network(block, dtype) for block in blocks]
         if by_element:
             functions[0] = hidden_network(blocks[0].weights)
@@ -92,3 +105,8 @@ def convolutions(model: Model, radial: Radial, elements: np.ndarray, dtype: str)
     geometry = GeometryKernels(basis, layers[0].layout.degree, dtype)
     everything = not by_element and (tables is None or not tables.elements)
     return Convolutions(geometry, tuple(layers), by_layer, tables, None if everything else frozenset(present))
+
+
+def _learned(model: Model) -> list[NodeDensity]:
+    """The learned densities of all layers that have one."""
+    return [block.density for block in model.interactions if block.density is not None]

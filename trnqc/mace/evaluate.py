@@ -13,7 +13,7 @@ import numpy as np
 from trnqc.errors import InputError
 from trnqc.host.threads import thread_count
 from trnqc.jit import TYPES, find_compiler
-from trnqc.mace.convolutions import SPLINE_TOLERANCE, Convolutions, Radial, convolutions
+from trnqc.mace.convolutions import SPLINE_TOLERANCE, Convolutions, Radial, convolutions, fitted_by_pairs
 from trnqc.mace.driver.driver import Driver
 from trnqc.mace.driver.order import driver_program
 from trnqc.mace.driver.steps import DriverProgram
@@ -71,7 +71,8 @@ class Evaluator:
     radial : {"exact", "spline"}
         Whether the weights of edges are computed by the networks of the model, or by splines of the length.
     spline_tolerance : float
-        Largest error of splines and of their derivatives, relative to the largest weights and derivatives.
+        Largest error of splines and of their derivatives, relative to the largest weights and derivatives. Splines have
+        as many intervals as it asks for, and `spline_error` is the error that they have.
     threads : int, optional
         Number of threads, by default OMP_NUM_THREADS or all cores.
     skin : float
@@ -81,8 +82,8 @@ class Evaluator:
     Raises
     ------
     InputError
-        For another dtype, another kind of radial functions, a tolerance of splines below the rounding error of the
-        dtype, or a skin that is negative or not finite.
+        For another dtype, another kind of radial functions, a tolerance of splines that is below the rounding error of
+        the dtype or cannot be met, or a skin that is negative or not finite.
     UnsupportedError
         For a model with parts that the programs do not cover.
     CompilerError
@@ -109,9 +110,9 @@ class Evaluator:
         if radial == "spline":
             check_tolerance(spline_tolerance, kind)
         self.kernels = NodeKernels(plan(model, RegisterTile.of(find_compiler(), kind), kind))
-        # Splines are fitted when the elements of a structure are known.
-        none = np.zeros(0, np.int64)
-        self._convolutions = convolutions(model, self.radial, none, kind) if radial == "exact" else None
+        # Splines of pairs of elements are fitted when the elements of a structure are known.
+        later, none = radial == "spline" and fitted_by_pairs(model), np.zeros(0, np.int64)
+        self._convolutions = None if later else convolutions(model, self.radial, none, kind)
         self._list: Neighbours | None = None
         self._driver: Driver | None = None
         # The convolutions of the driver.
@@ -120,6 +121,17 @@ class Evaluator:
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles have the model and the settings; the programs are loaded where they are restored."""
         return _restored, (self.model, self.dtype, self._settings())
+
+    @property
+    def spline_error(self) -> float | None:
+        """The largest error of the splines, relative to the largest weights or derivatives.
+
+        It is measured between the points of the fit, from 0.7 Angstrom to the cutoff distance, and does not contain the
+        rounding to `dtype`. None without splines, and before the first structure if weights depend on the elements of
+        an edge.
+        """
+        parts = self._convolutions
+        return None if parts is None or parts.splines is None else parts.splines.error
 
     def in_float64(self) -> Evaluator:
         """An evaluator of the same model and settings with features in float64: this one, or another one."""
@@ -161,7 +173,8 @@ class Evaluator:
         ------
         InputError
             If the model does not have an element, an array has another shape, positions or cell are not finite, the
-            cell is degenerate, or two atoms are at the same position.
+            cell is degenerate, or two atoms are at the same position; or if weights depend on the elements of an edge,
+            and splines for those of the structure cannot meet the tolerance.
         """
         listed = self._listed(numbers, positions, cell, periodic)
         elements = self._elements_of(listed[0])
@@ -208,7 +221,8 @@ class Evaluator:
     def convolutions(self, elements: np.ndarray) -> Convolutions:
         """The convolutions for some elements, int64; splines are fitted again if there are other elements."""
         if self._convolutions is None or not self._convolutions.covers(elements):
-            self._convolutions = convolutions(self.model, self.radial, elements, TYPES[self.dtype])
+            kind = TYPES[self.dtype]
+            self._convolutions = convolutions(self.model, self.radial, elements, kind, self._convolutions)
         return self._convolutions
 
     def _listed(

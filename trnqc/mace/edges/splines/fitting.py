@@ -52,8 +52,13 @@ def fit(weights: Callable[[np.ndarray], Sampled], r_max: float, tolerance: float
         errors.append(_error(knots, table, weights))
         if errors[-1] <= tolerance:
             return Fit(knots, table, errors[-1])
-    raise InputError(
-        f"splines with {INTERVALS[-1]} intervals have a relative error of {min(errors):.1e}, above the tolerance "
+    raise missed(INTERVALS[-1], min(errors), tolerance)
+
+
+def missed(intervals: int, error: float, tolerance: float) -> InputError:
+    """The error of splines whose relative error is above the tolerance."""
+    return InputError(
+        f"splines with {intervals} intervals have a relative error of {error:.1e}, above the tolerance "
         f"{tolerance:.1e}: use a larger spline_tolerance, or radial='exact'"
     )
 

@@ -15,7 +15,7 @@ from trnqc.errors import InputError
 from trnqc.mace.edges.geometry.kernels import GeometryKernels
 from trnqc.mace.edges.geometry.knots import Knots
 from trnqc.mace.edges.graph import SortedEdges
-from trnqc.mace.edges.splines.fitting import Fit, factors, fit, refit
+from trnqc.mace.edges.splines.fitting import Fit, factors, fit, missed, refit
 from trnqc.mace.edges.splines.sampling import Sampled, sampled, sampled_density
 from trnqc.mace.model import NodeDensity, RadialBasis, RadialNetwork
 
@@ -50,6 +50,11 @@ class SplineTables:
             return True
         present = np.unique(elements)
         return bool((self.pairs.reshape(self.elements, -1)[np.ix_(present, present)] >= 0).all())
+
+
+def depends_on_elements(functions: Sequence[RadialNetwork | NodeDensity], basis: RadialBasis) -> bool:
+    """Whether pairs of elements have different weights, so that each pair has a table."""
+    return basis.transform is not None or _ordered(functions)
 
 
 def check_tolerance(tolerance: float, dtype: str) -> None:
@@ -90,7 +95,10 @@ def spline_tables(
     fits = [[_with(knots, known, each) for known, each in zip(*rows)] for rows in zip(fits, curves)]
     factors.cache_clear()
     tables = tuple(np.stack([each.table for each in row]) for row in fits)
-    return SplineTables(knots, numbers, tables, max(each.error for row in fits for each in row))
+    # More intervals decrease the error of a fit down to rounding errors only, so that it is compared again.
+    if (error := max(each.error for row in fits for each in row)) > tolerance:
+        raise missed(knots.intervals, error, tolerance)
+    return SplineTables(knots, numbers, tables, error)
 
 
 def _with(knots: Knots, known: Fit, curves: Curves) -> Fit:
@@ -101,10 +109,9 @@ def _pairs(
     functions: Sequence[RadialNetwork | NodeDensity], basis: RadialBasis, elements: Sequence[int], count: int
 ) -> tuple[list[tuple[int, int]], np.ndarray]:
     """Pairs of elements that have different weights, and the number of each pair of elements among them."""
-    networks = [f.network if isinstance(f, NodeDensity) else f for f in functions]
-    ordered = any(network.sender is not None for network in networks)
-    if not ordered and basis.transform is None:
+    if not depends_on_elements(functions, basis):
         return [(0, 0)], np.zeros(1, np.int64)
+    ordered = _ordered(functions)
     pairs = [(a, b) for a in elements for b in elements if ordered or a <= b]
     numbers = np.full((count, count), -1, np.int64)
     for n, (a, b) in enumerate(pairs):
@@ -112,6 +119,11 @@ def _pairs(
         if not ordered:
             numbers[b, a] = n
     return pairs, numbers.ravel()
+
+
+def _ordered(functions: Sequence[RadialNetwork | NodeDensity]) -> bool:
+    """Whether the weights of a pair of elements change when receiver and sender are exchanged."""
+    return any((f.network if isinstance(f, NodeDensity) else f).sender is not None for f in functions)
 
 
 def _curves(
