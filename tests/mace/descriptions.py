@@ -12,6 +12,7 @@ from trnqc.cg.problem.problem import TPProblem
 from trnqc.mace.model import (
     Convolution,
     Coupling,
+    DipoleReadout,
     Gate,
     InteractionBlock,
     Layer,
@@ -40,6 +41,7 @@ CASES: dict[str, dict[str, Any]] = {
     "tanh": {"hidden": "5x0e", "biases": True, "act": "tanh"},
     "abs": {"hidden": "5x0e", "act": "abs"},
     "identity": {"hidden": "5x0e", "act": None},
+    "dipoles": {"hidden": "6x0e+6x1o+6x2e", "correlation": 2, "dipoles": True},
 }
 NUMBERS = (1, 6, 8)
 
@@ -58,6 +60,7 @@ def description(
     repulsion: bool = False,
     biases: bool = False,
     act: str | None = "silu",
+    dipoles: bool = False,
     degree: int = 2,
     seed: int = 0,
 ) -> Model:
@@ -68,7 +71,7 @@ def description(
     irreps: Irreps = Irreps((MulIrrep(channels, Irrep(0, 1)),))
     interactions, contractions = [], []
     for t in range(layers):
-        out = Irreps(features.slots[:1]) if t == layers - 1 else features
+        out = Irreps(features.slots[: 1 + dipoles]) if t == layers - 1 else features
         words = first if t == 0 else others
         interactions.append(_interaction(rng, words, irreps, Irreps.of(sent) if sent and t else irreps, harmonics, out))
         contractions.append(_product(rng, interactions[-1], harmonics, channels, out, correlation))
@@ -89,6 +92,10 @@ def description(
     )
     screening = ((0.1818, 3.2), (0.5099, 0.9423), (0.2802, 0.4028), (0.02817, 0.2016))
     zbl = PairRepulsion(screening, 0.24, 0.3, 5, radii, 1.2) if repulsion else None
+    moments: list[DipoleReadout] = []
+    if dipoles:
+        moments += [DipoleReadout(t, 1, rng.normal(size=(channels, 1))) for t in range(layers - 1)]
+        moments.append(DipoleReadout(layers - 1, 1, rng.normal(size=(channels, 4)), _layer(rng, channels, 4, act=act)))
     embedding, energies = rng.normal(size=(len(NUMBERS), channels)), rng.normal(size=len(NUMBERS))
     return Model(
         NUMBERS,
@@ -102,6 +109,7 @@ def description(
         zbl,
         "x",
         "float64",
+        tuple(moments),
     )
 
 

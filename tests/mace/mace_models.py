@@ -19,6 +19,7 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "one layer": ("Residual", "Residual", {"num_interactions": 1}),
     "no scale": ("", "Residual", {"kind": "MACE"}),
     "heads": ("", "Residual", {"heads": ["a", "b"]}),
+    "dipoles": ("", "Residual", {"kind": "EnergyDipolesMACE", "MLP_irreps": "6x0e+5x1o"}),
     "MH-1": (
         "ResidualNonLinear",
         "ResidualNonLinear",
@@ -73,6 +74,8 @@ def random_model(family: str, numbers: tuple[int, ...] = (1, 6, 8), dtype: Any =
     }
     kind = special.pop("kind", "ScaleShiftMACE")
     arguments |= scaled if kind == "ScaleShiftMACE" else {}
+    if kind == "EnergyDipolesMACE":
+        del arguments["radial_type"]
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:

@@ -99,6 +99,26 @@ def features(
     return [h.numpy() for h in features_of(model, edges)]
 
 
+def dipoles(
+    model: Model, numbers: np.ndarray, positions: np.ndarray, cell: np.ndarray, periodic: tuple[bool, ...]
+) -> np.ndarray:
+    """The dipole moments of the atoms of a structure in Debye, atom by atom."""
+    result = np.zeros((len(numbers), 3))
+    after = features(model, numbers, positions, cell, periodic)
+    for readout in model.dipoles:
+        scalars, vectors = (
+            slots(model.products[readout.source].linear.irreps_out, torch.tensor(after[readout.source]))[n]
+            for n in (0, readout.slot)
+        )
+        for atom in range(len(numbers)):
+            hidden = torch.tensor(readout.weight).T @ vectors[atom]
+            gates = torch.ones(1, len(hidden), dtype=hidden.dtype)
+            if readout.gates is not None:
+                gates = mlp((readout.gates,), scalars[atom].T)
+            result[atom] += (gates @ hidden)[0].numpy()
+    return result
+
+
 def basis(b: RadialBasis, r: Tensor, pair: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     """Functions of the basis [edges, size] and the factor [edges, 1] of the weights."""
     u = r

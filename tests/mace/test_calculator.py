@@ -124,6 +124,28 @@ def test_a_committee_has_means_and_variances_of_its_members(tmp_path):
     assert not [name for name in system.calc.results if name.endswith(("_comm", "_var"))]
 
 
+def test_the_dipole_is_the_sum_of_those_of_the_atoms_and_a_committee_has_a_variance():
+    members, system = [description(**CASES["dipoles"], seed=seed) for seed in range(2)], atoms()
+    sums = np.array([oracle.dipoles(member, *_system(system)).sum(axis=0) for member in members])
+    system.calc = Calculator(members[1], dtype="float64")
+    np.testing.assert_allclose(system.get_dipole_moment(), sums[1], rtol=1e-11)
+    assert "dipole_var" not in system.calc.implemented_properties
+    system.calc = Calculator(members, dtype="float64")
+    np.testing.assert_allclose(system.get_dipole_moment(), sums.mean(axis=0), rtol=1e-11)
+    np.testing.assert_allclose(system.calc.results["dipole_comm"], sums, rtol=1e-11)
+    np.testing.assert_allclose(system.calc.get_property("dipole_var", system), sums.var(axis=0), rtol=1e-10)
+
+
+def test_members_with_and_without_dipole_moments_are_no_committee():
+    members = [description(), description(**CASES["dipoles"])]
+    with pytest.raises(InputError, match="dipole moments of all members or of none, found them in 1 of 2"):
+        Calculator(members)
+    system = atoms()
+    system.calc = Calculator(members[0])
+    with pytest.raises(PropertyNotImplementedError):
+        system.get_dipole_moment()
+
+
 def test_the_error_of_splines_of_a_committee_is_the_largest_one():
     members = [description(seed=seed, hidden="5x0e") for seed in range(2)]
     calc = Calculator(members, radial="spline", spline_tolerance=1e-4)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -35,6 +37,28 @@ def test_energies_forces_and_virials_are_those_of_the_oracle(case, dtype):
     for name in ("energies", "forces", "virial"):
         scale = TOLERANCES[dtype] * np.abs(expected[name]).max()
         np.testing.assert_allclose(getattr(result, name), expected[name], rtol=0, atol=scale, err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("act", ["silu", "tanh", "abs", None])
+def test_dipole_moments_are_those_of_the_oracle(act, dtype):
+    model, system = description(**CASES["dipoles"], act=act), (*structure(23), PERIODIC)
+    expected = oracle.dipoles(model, *system)
+    result = Evaluator(model, dtype, threads=3)(*system)
+    scale = TOLERANCES[dtype] * np.abs(expected).max()
+    np.testing.assert_allclose(result.dipoles, expected, rtol=0, atol=scale)
+    without = Evaluator(replace(model, dipoles=()), dtype, threads=3)(*system)
+    assert without.dipoles is None
+    np.testing.assert_array_equal(result.forces, without.forces)
+
+
+def test_dipole_moments_turn_with_the_structure_and_of_no_atoms_are_none():
+    numbers, positions, cell = structure()
+    turn = np.linalg.qr(np.random.default_rng(2).normal(size=(3, 3)))[0]
+    evaluator, free = Evaluator(description(**CASES["dipoles"]), "float64"), (False, False, False)
+    before, after = (evaluator(numbers, x, cell, free).dipoles for x in (positions, positions @ turn.T))
+    np.testing.assert_allclose(after, before @ turn.T, rtol=0, atol=1e-12 * np.abs(before).max())
+    assert evaluator(numbers[:0], positions[:0], cell, free).dipoles.shape == (0, 3)
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES)

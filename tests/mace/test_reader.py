@@ -26,7 +26,7 @@ def structure(periodic: bool | tuple[bool, ...] = True) -> ase.Atoms:
     return ase.Atoms("OHHCCHO", rng.uniform(size=(7, 3)) @ cell, cell=cell, pbc=periodic)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "dipoles"])
 def test_energies_forces_and_virials_are_those_of_the_model(family):
     module = random_model(family)
     head = module.heads[-1]
@@ -98,6 +98,55 @@ def test_a_committee_has_the_results_of_mace_torch():
         np.testing.assert_allclose(atoms.calc.results[name], expected[name], rtol=0, atol=1e-10 * scale, err_msg=name)
 
 
+DIPOLES = {
+    "vectors in readouts": {},
+    "scalars in the last readout": {"MLP_irreps": "6x0e"},
+    "tanh": {"gate": torch.tanh},
+    "no gate": {"gate": None},
+    "higher degrees": {"hidden_irreps": "8x0e+8x1o+8x2e", "num_interactions": 3},
+    "one layer": {"num_interactions": 1},
+}
+
+
+@pytest.mark.parametrize("case", DIPOLES)
+@pytest.mark.parametrize("periodic", [True, False])
+def test_energies_forces_and_dipoles_are_those_of_mace_torch(case, periodic):
+    """The energies of the atoms are not: those of mace-torch are energies of isolated atoms for these models."""
+    module, atoms = random_model("dipoles", **DIPOLES[case]), structure(periodic)
+    options = {"models": [module], "device": "cpu", "default_dtype": "float64", "model_type": "EnergyDipoleMACE"}
+    atoms.calc = MACECalculator(**options)
+    energy, forces, dipole = atoms.get_potential_energy(), atoms.get_forces(), atoms.get_dipole_moment()
+    stress = atoms.get_stress() if periodic else None
+    assert np.abs(dipole).max() > 1e-3
+    atoms.calc = Calculator(module, dtype="float64")
+    np.testing.assert_allclose(atoms.get_potential_energy(), energy, rtol=1e-12)
+    np.testing.assert_allclose(atoms.get_potential_energies().sum(), energy, rtol=1e-12)
+    np.testing.assert_allclose(atoms.get_forces(), forces, rtol=0, atol=1e-10 * np.abs(forces).max())
+    np.testing.assert_allclose(atoms.get_dipole_moment(), dipole, rtol=0, atol=1e-12)
+    if periodic:
+        np.testing.assert_allclose(atoms.get_stress(), stress, rtol=0, atol=1e-10 * np.abs(stress).max())
+
+
+def test_a_model_of_dipoles_needs_vectors():
+    scalars = random_model("dipoles", num_interactions=1, hidden_irreps="8x0e")
+    with pytest.raises(UnsupportedError, match="model: expected features with vectors"):
+        read(scalars)
+
+
+def test_a_committee_with_dipoles_has_the_results_of_mace_torch():
+    modules, atoms = [random_model("dipoles"), random_model("dipoles", correlation=2)], structure()
+    options = {"models": modules, "device": "cpu", "default_dtype": "float64", "model_type": "EnergyDipoleMACE"}
+    atoms.calc = MACECalculator(**options)
+    atoms.get_forces()
+    expected = atoms.calc.results
+    atoms.calc = Calculator(modules, dtype="float64")
+    atoms.get_forces()
+    assert set(atoms.calc.results) == set(expected)
+    for name in ("dipole", "dipole_comm", "dipole_var", "energy_var", "forces_comm", "stress_comm"):
+        scale = np.abs(expected[name]).max()
+        np.testing.assert_allclose(atoms.calc.results[name], expected[name], rtol=0, atol=1e-10 * scale, err_msg=name)
+
+
 @pytest.mark.parametrize("options", [{}, {"invariants_only": False}, {"num_layers": 1}])
 @pytest.mark.parametrize("family", ["MP-0", "MPA-0"])
 def test_descriptors_are_those_of_mace_torch(family, options):
@@ -164,8 +213,11 @@ def test_unknown_blocks_are_named():
     module = random_model("MP-0", interaction_cls=other)
     with pytest.raises(UnsupportedError, match=r"interactions.1: expected .* found RealAgnosticAttResidual"):
         read(module)
-    with pytest.raises(UnsupportedError, match="model: expected MACE or ScaleShiftMACE, found Linear"):
+    with pytest.raises(UnsupportedError, match=r"model: expected MACE or .*EnergyDipolesMACE, found Linear"):
         read(torch.nn.Linear(1, 1))
+    dipoles_only = random_model("dipoles", kind="AtomicDipolesMACE", atomic_energies=None)
+    with pytest.raises(UnsupportedError, match=r"model: expected .*, found AtomicDipolesMACE of mace\.modules"):
+        read(dipoles_only)
 
 
 @pytest.mark.parametrize(

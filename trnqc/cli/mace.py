@@ -76,4 +76,5 @@ def _facts(model: Model) -> dict[str, Any]:
         "correlation": [max(len(part) for part in product.couplings) for product in model.products],
         "radial functions": f"{model.basis.size} {model.basis.kind} functions up to {model.basis.r_max:g} Angstrom",
         "pair repulsion": "yes" if model.repulsion else "no",
+        "dipole moments": "yes" if model.dipoles else "no",
     }

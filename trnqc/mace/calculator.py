@@ -28,8 +28,8 @@ except ImportError as error:
 
 # Places of xx, yy, zz, yz, xz and xy in a tensor, the order of ASE.
 VOIGT = [0, 4, 8, 5, 2, 1]
-# What a committee has beside the means: the results of its members, and their variances.
-COMMITTEE = tuple(f"{name}_{kind}" for name in ("energy", "forces", "stress") for kind in ("comm", "var"))
+# Properties of which a committee has the results of its members and their variances, beside the means.
+COMMITTEE = ("energy", "forces", "stress", "dipole")
 
 
 class Calculator(Base):
@@ -59,9 +59,9 @@ class Calculator(Base):
     Raises
     ------
     InputError
-        If the file or the head does not exist, no file matches the pattern, or the file does not contain a model; or
-        if splines cannot meet the tolerance. Where weights depend on the elements of an edge, this is known when a
-        structure is.
+        If the file or the head does not exist, no file matches the pattern, the file does not contain a model, only
+        some members of a committee have dipole moments, or splines cannot meet the tolerance. The last is found out at
+        the first structure if weights depend on the elements of an edge.
     UnsupportedError
         If the model has a block that is not supported; the message names it.
     BackendUnavailable
@@ -76,10 +76,15 @@ class Calculator(Base):
     As in mace-torch, ``results["node_energy"]`` [N] are the interaction energies of the atoms: ``results["energies"]``
     without the energies of isolated atoms. They contain the model's shift, and a pair repulsion.
 
+    A model with dipole moments, EnergyDipolesMACE of mace-torch, also has a ``dipole`` [3], the sum of those of the
+    atoms. It is in Debye as in mace-torch, where other calculators of ASE have e Angstrom. The dipole of fixed charges,
+    which mace-torch adds if it is given charges, is left out.
+
     The results of a committee are the means over its members. As in mace-torch, ``results`` has those of the members
-    too (``energy_comm`` [members], ``forces_comm`` [members, N, 3], ``stress_comm`` [members, 3, 3]), and their
-    variances, divided by the number of members (``energy_var``, ``forces_var``, ``stress_var`` [3, 3]). From the
-    means of ``energies``, ``node_energy`` leaves out the isolated atoms of the first member.
+    too (``energy_comm`` [members], ``forces_comm`` [members, N, 3], ``stress_comm`` [members, 3, 3], ``dipole_comm``
+    [members, 3]), and their variances, divided by the number of members (``energy_var``, ``forces_var``, ``stress_var``
+    [3, 3], ``dipole_var``). From the means of ``energies``, ``node_energy`` leaves out the isolated atoms of the first
+    member.
     """
 
     implemented_properties = [  # noqa: RUF012 - ASE's
@@ -108,8 +113,7 @@ class Calculator(Base):
         options: dict[str, Any] = {"radial": radial, "spline_tolerance": spline_tolerance}
         options |= {"threads": threads, "skin": skin}
         self.evaluators = tuple(Evaluator(member, dtype, **options) for member in descriptions(model, head))
-        if len(self.evaluators) > 1:
-            self.implemented_properties = [*type(self).implemented_properties, *COMMITTEE]
+        self.implemented_properties = _implemented([bool(each.model.dipoles) for each in self.evaluators])
 
     @property
     def evaluator(self) -> Evaluator:
@@ -202,6 +206,17 @@ class Calculator(Base):
         return self.atoms if atoms is None else atoms
 
 
+def _implemented(dipoles: list[bool]) -> list[str]:
+    """The properties of models that have dipole moments or not."""
+    if len(set(dipoles)) > 1:
+        raise InputError(
+            f"model: expected dipole moments of all members or of none, found them in {sum(dipoles)} of {len(dipoles)}"
+        )
+    single = [*Calculator.implemented_properties, *["dipole"] * dipoles[0]]
+    committee = [f"{name}_{kind}" for name in COMMITTEE if name in single for kind in ("comm", "var")]
+    return [*single, *committee] if len(dipoles) > 1 else single
+
+
 def _for_members(values: list[np.ndarray]) -> np.ndarray | list[np.ndarray]:
     """The value of a model, or the list of those of a committee."""
     return values if len(values) > 1 else values[0]
@@ -215,6 +230,8 @@ def _system(atoms: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[bool,
 def _properties(result: Result, volume: float | None) -> dict[str, np.ndarray]:
     """The properties of one model, with the stress as [3, 3]; no stress without a volume."""
     named = {"energy": np.array(result.energy), "energies": result.energies, "forces": result.forces}
+    if result.dipoles is not None:
+        named["dipole"] = result.dipoles.sum(axis=0)
     if volume is None:
         return named
     named["stress"] = result.virial / volume
@@ -229,7 +246,7 @@ def _results(members: list[dict[str, np.ndarray]]) -> dict[str, Any]:
     for name in members[0]:
         values = np.stack([member[name] for member in members])
         results[name] = values.mean(axis=0)
-        if len(members) > 1 and f"{name}_var" in COMMITTEE:
+        if len(members) > 1 and name in COMMITTEE:
             results |= {f"{name}_comm": values, f"{name}_var": values.var(axis=0)}
     if "stress" in results:
         results["stress"] = results["stress"].flat[VOIGT]

@@ -5,6 +5,7 @@ numbers, positions, cell -> neighbours -> driver (driver/) -> energies, forces, 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,8 @@ from trnqc.errors import InputError
 from trnqc.host.threads import thread_count
 from trnqc.jit import TYPES, find_compiler
 from trnqc.mace.convolutions import SPLINE_TOLERANCE, Convolutions, Radial, convolutions, fitted_by_pairs
-from trnqc.mace.driver.driver import Driver
+from trnqc.mace.dipoles import dipoles_of
+from trnqc.mace.driver.driver import Driver, Exchange
 from trnqc.mace.driver.order import driver_program
 from trnqc.mace.driver.steps import DriverProgram
 from trnqc.mace.edges.neighbours import Neighbours, neighbours
@@ -22,6 +24,7 @@ from trnqc.mace.edges.splines.tables import check_tolerance
 from trnqc.mace.gemm import RegisterTile
 from trnqc.mace.model import Model
 from trnqc.mace.nodes.kernels import NodeKernels
+from trnqc.mace.nodes.layout import FeatureLayout
 from trnqc.mace.nodes.plan import plan
 
 DTYPES = ("float32", "float64")
@@ -47,6 +50,8 @@ class Result:
         belongs to each of its atoms, as in mace-torch and LAMMPS.
     isolated_energies : numpy.ndarray
         The parts of `energies` that isolated atoms have, [N] in eV. The rest are interaction energies.
+    dipoles : numpy.ndarray or None
+        Dipole moments of the atoms [N, 3] in Debye, if the model has them.
     """
 
     energies: np.ndarray
@@ -54,6 +59,7 @@ class Result:
     virial: np.ndarray
     virials: np.ndarray | None
     isolated_energies: np.ndarray
+    dipoles: np.ndarray | None = None
 
     @property
     def energy(self) -> float:
@@ -180,7 +186,11 @@ class Evaluator:
         elements = self._elements_of(listed[0])
         driver = self.driver(elements)
         of_atoms = np.empty((len(numbers), 3, 3)) if virials else None
-        return Result(*driver(*listed, virials=of_atoms), of_atoms, self.model.atomic_energies[elements])
+        rows: list[np.ndarray] = []
+        parts = driver(*listed, exchange=_collector(rows) if self.model.dipoles else None, virials=of_atoms)
+        slots = [layout.slots(each) for layout, each in self._features(rows)]
+        dipoles = dipoles_of(self.model.dipoles, slots) if self.model.dipoles else None
+        return Result(*parts, of_atoms, self.model.atomic_energies[elements], dipoles)
 
     def features(
         self, numbers: np.ndarray, positions: np.ndarray, cell: np.ndarray, periodic: tuple[bool, ...]
@@ -192,14 +202,14 @@ class Evaluator:
         listed = self._listed(numbers, positions, cell, periodic)
         parts = self.convolutions(self._elements_of(listed[0]))
         driver = Driver(driver_program(self.model, self.kernels, parts, features=True), self.threads)
-        rows_of: list[np.ndarray] = []
-        driver(*listed, exchange=lambda _, rows, row_of: rows_of.append(rows[row_of]))
-        lanes = self.kernels.plan.tile.lanes
-        layouts = [layer.features for layer in self.kernels.plan.layers]
-        return [
-            layout.flat(rows.reshape(len(rows), layout.width, lanes))
-            for layout, rows in zip(layouts, rows_of, strict=True)
-        ]
+        rows: list[np.ndarray] = []
+        driver(*listed, exchange=_collector(rows))
+        return [layout.flat(each) for layout, each in self._features(rows)]
+
+    def _features(self, rows: list[np.ndarray]) -> Iterator[tuple[FeatureLayout, np.ndarray]]:
+        """The layout of the features after each layer, and the rows that the driver has handed out, as vectors."""
+        for layer, each in zip(self.kernels.plan.layers, rows):
+            yield layer.features, each.reshape(len(each), layer.features.width, layer.features.lanes)
 
     def program(self, elements: np.ndarray) -> DriverProgram:
         """The program of evaluations for structures of some elements, int64 numbers in the model.
@@ -215,7 +225,9 @@ class Evaluator:
         """The driver for structures of some elements; made again if splines have to be fitted for others."""
         parts = self.convolutions(elements)
         if self._driver is None or self._driven is not parts:
-            self._driver, self._driven = Driver(self.program(elements), self.threads), parts
+            # Dipole moments are computed from the features.
+            program = driver_program(self.model, self.kernels, parts, features=bool(self.model.dipoles))
+            self._driver, self._driven = Driver(program, self.threads), parts
         return self._driver
 
     def convolutions(self, elements: np.ndarray) -> Convolutions:
@@ -252,6 +264,11 @@ class Evaluator:
         if self._list is None or not self._list.holds(positions, cell, periodic):
             self._list = neighbours(positions, cell, periodic, self.model.basis.r_max, self.skin)
         return self._list
+
+
+def _collector(kept: list[np.ndarray]) -> Exchange:
+    """An exchange that appends the rows of the atoms in their order."""
+    return lambda _, rows, row_of: kept.append(rows[row_of])
 
 
 def _restored(model: Model, dtype: str, settings: dict[str, Any]) -> Evaluator:

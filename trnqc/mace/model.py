@@ -11,7 +11,7 @@ nodes,
     h = product.linear(B(m)) + skip(h)              B: symmetric contraction
 
 and the energy of an atom is atomic_energies[element] plus its interaction energy: the shift, all readouts, and the pair
-repulsion.
+repulsion. Some models also have readouts of dipole moments.
 """
 
 from __future__ import annotations
@@ -277,6 +277,28 @@ class Readout:
 
 
 @dataclass(frozen=True, eq=False)
+class DipoleReadout:
+    """The dipole moment of an atom in Debye from the vectors v and the scalars of its features, v weight summed up.
+
+    Parameters
+    ----------
+    source : int
+        The number of the layer whose features are read. Their first slot has the scalars.
+    slot : int
+        The slot of the features that has the vectors, odd irreps of degree 1.
+    weight : numpy.ndarray
+        [channels of the vectors, outputs].
+    gates : Layer, optional
+        Outputs are multiplied by those of this layer, [channels of the scalars, outputs], before they are summed up.
+    """
+
+    source: int
+    slot: int
+    weight: np.ndarray
+    gates: Layer | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class PairRepulsion:
     """The repulsion of Ziegler, Biersack and Littmark with a cutoff function.
 
@@ -331,6 +353,8 @@ class Model:
         Name of the head.
     dtype : {"float32", "float64"}
         Type of the model's parameters.
+    dipoles : tuple of DipoleReadout
+        Their sum is the dipole moment of an atom. There are none for a model of energies only.
     """
 
     numbers: tuple[int, ...]
@@ -344,3 +368,4 @@ class Model:
     repulsion: PairRepulsion | None
     head: str
     dtype: str
+    dipoles: tuple[DipoleReadout, ...] = ()

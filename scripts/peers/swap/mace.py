@@ -1,6 +1,6 @@
 """A pytest plugin that puts `trnqc.mace.Calculator` in the place of mace-torch's calculator, for its tests.
 
-Models of dipoles and polarizabilities, which ours does not have, keep mace-torch's calculator.
+Models of dipoles without energies and of polarizabilities, which ours does not have, keep mace-torch's calculator.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import torch
 import trnqc.mace
 
 THEIRS = mace.calculators.mace.MACECalculator
+OURS = ("MACE", "EnergyDipoleMACE")
 HOMES = (mace.calculators, mace.calculators.mace, mace.calculators.foundations_models)
 
 _counts = {"calculators": 0}
@@ -27,16 +28,23 @@ class Swapped(trnqc.mace.Calculator):
     """Our calculator with the arguments and attributes of mace-torch's that the tests use."""
 
     def __new__(cls, *args: Any, model_type: str = "MACE", **options: Any) -> Any:
-        return super().__new__(cls) if model_type == "MACE" else THEIRS(*args, model_type=model_type, **options)
+        return super().__new__(cls) if model_type in OURS else THEIRS(*args, model_type=model_type, **options)
 
     def __init__(
-        self, model_paths: Any = None, *, models: Any = None, head: str | None = None, default_dtype: str = "", **_: Any
+        self,
+        model_paths: Any = None,
+        *,
+        models: Any = None,
+        head: str | None = None,
+        default_dtype: str = "",
+        model_type: str = "MACE",
+        **_: Any,
     ) -> None:
         given = models if model_paths is None else model_paths
         self.models = _loaded(given) if model_paths is not None else list(given if _several(given) else [given])
         dtype = default_dtype or str(next(self.models[0].parameters()).dtype).removeprefix("torch.")
         super().__init__(self.models, head, dtype=dtype)
-        self.model_type = "MACE"
+        self.model_type = model_type
         _counts["calculators"] += 1
         # The recorder shows the counts beside the outcomes: a file in which nothing is swapped tests nothing.
         os.environ["PEERS_SWAPPED"] = json.dumps(_counts)

@@ -44,9 +44,13 @@ class FeatureLayout:
     def flat(self, rows: np.ndarray) -> np.ndarray:
         """Convert vectors [n, width, lanes] to rows in e3nn's order, float64 [n, irreps.dim]."""
         result = np.empty((len(rows), self.irreps.dim))
-        for slot, part, components in zip(self.irreps, self.irreps.slices, self._components(rows)):
-            result[:, part] = components[:, :, : slot.mul].transpose(0, 2, 1).reshape(len(rows), slot.dim)
+        for slot, part, components in zip(self.irreps, self.irreps.slices, self.slots(rows)):
+            result[:, part] = components.transpose(0, 2, 1).reshape(len(rows), slot.dim)
         return result
+
+    def slots(self, rows: np.ndarray) -> list[np.ndarray]:
+        """The views [n, components, channels] of the slots of vectors [n, width, lanes]."""
+        return [part[:, :, : slot.mul] for slot, part in zip(self.irreps, self._components(rows))]
 
     def _components(self, rows: np.ndarray) -> Iterator[np.ndarray]:
         """Yield the view [n, components, channels in whole vectors] of each slot of C-contiguous rows."""

@@ -1,6 +1,7 @@
 """Read a MACE model, a module of PyTorch, into a description (`trnqc.mace.model`).
 
-torch file -> module -> basis (radial.py), interactions and products (blocks.py), readouts (readouts.py) -> Model
+torch file -> module -> basis (radial.py), interactions and products (blocks.py), readouts (readouts.py, dipoles.py)
+           -> Model
 
 Only the attributes of the modules are read, so that this package imports neither mace nor e3nn. Modules are identified
 by the names of their classes, and one that is not known is an error that names it.
@@ -15,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from trnqc.errors import InputError, UnsupportedError
-from trnqc.mace.model import InteractionBlock, Model, ProductBlock, Readout
+from trnqc.mace.model import DipoleReadout, InteractionBlock, Model, ProductBlock, Readout
 from trnqc.mace.reader.blocks import element_table, interaction, product
+from trnqc.mace.reader.dipoles import energy_and_dipole
 from trnqc.mace.reader.linears import array, expect
 from trnqc.mace.reader.radial import basis, repulsion
 from trnqc.mace.reader.readouts import readout
@@ -67,7 +69,7 @@ def read(module: Any, head: str | None = None) -> Model:
     Parameters
     ----------
     module : torch.nn.Module
-        A `MACE` or `ScaleShiftMACE` of mace-torch.
+        A `MACE`, `ScaleShiftMACE` or `EnergyDipolesMACE` of mace-torch.
     head : str, optional
         The head whose energy is described, by default the only one.
 
@@ -94,7 +96,7 @@ def read(module: Any, head: str | None = None) -> Model:
 
 
 def _read(module: Any, head: str | None) -> Model:
-    kind = expect("model", module, "MACE", "ScaleShiftMACE")
+    kind = expect("model", module, "MACE", "ScaleShiftMACE", "EnergyDipolesMACE")
     for extra in EXTRAS:
         if getattr(module, extra, None) is not None:
             raise UnsupportedError(f"model: {extra} is not supported: evaluate this model with mace-torch")
@@ -105,18 +107,24 @@ def _read(module: Any, head: str | None) -> Model:
     products = _products(module, len(numbers))
     energies = np.atleast_2d(array(module.atomic_energies_fn.atomic_energies))
     repels = bool(getattr(module, "pair_repulsion", False))
+    dipoles: tuple[DipoleReadout, ...] = ()
+    if kind == "EnergyDipolesMACE":
+        readouts, dipoles = _with_dipoles(module)
+    else:
+        readouts = _readouts(module, number, heads, scale)
     return Model(
         numbers,
         radial,
         element_table("node_embedding.linear", module.node_embedding.linear),
         _interactions(module, radial.size),
         products,
-        _readouts(module, number, heads, scale),
+        readouts,
         energies[number if len(energies) > 1 else 0],
         shift,
         repulsion(module.pair_repulsion_fn, numbers, scale) if repels else None,
         name,
         str(next(iter(module.parameters())).dtype).removeprefix("torch."),
+        dipoles,
     )
 
 
@@ -154,3 +162,12 @@ def _readouts(module: Any, head: int, heads: int, scale: float) -> tuple[Readout
         readout(f"readouts.{n}", block, source, head, heads, scale)
         for n, (block, source) in enumerate(zip(module.readouts, sources))
     )
+
+
+def _with_dipoles(module: Any) -> tuple[tuple[Readout, ...], tuple[DipoleReadout, ...]]:
+    """The readouts of energies and of dipole moments, one for each layer."""
+    pairs = [energy_and_dipole(f"readouts.{n}", block, n) for n, block in enumerate(module.readouts)]
+    dipoles = tuple(dipole for _, dipole in pairs if dipole is not None)
+    if not dipoles:
+        raise UnsupportedError("model: expected features with vectors, of which dipole moments consist; found scalars")
+    return tuple(energy for energy, _ in pairs), dipoles
