@@ -22,12 +22,13 @@ from trnqc.eri.fitting import on_device
 from trnqc.errors import InputError, UnsupportedError
 from trnqc.host.blas import single_threaded
 from trnqc.host.clock import measured
-from trnqc.pyscf import early_cycles, resident
+from trnqc.pyscf import early_cycles, early_quadrature, resident
 from trnqc.pyscf import exchange as exchange_methods
 from trnqc.pyscf.coulomb_exchange import COVERED, CoulombExchange
 from trnqc.pyscf.density_fitting import DF
 from trnqc.pyscf.diis import CDIIS
 from trnqc.pyscf.early_cycles import SMALLEST, EarlyCycles
+from trnqc.pyscf.early_quadrature import EarlyQuadrature, WrongGrid
 from trnqc.pyscf.fitted_gradients import accelerate_fitted_gradients
 from trnqc.pyscf.gradients import accelerate_gradients
 from trnqc.pyscf.hessians import accelerate_hessian
@@ -45,6 +46,7 @@ def accelerate(
     kernels: str | None = None,
     early_precision: str = "fp32",
     exchange: str | None = None,
+    early_grid: str = "coarse",
 ) -> Any:
     """Return an SCF object of PySCF with J, K and their gradients by generated kernels.
 
@@ -81,6 +83,10 @@ def accelerate(
         - "seminumerical": with one of the two integrations on a grid, for large molecules. The error of the energy is
           below 1e-5 Hartree an atom. J is fitted or exact, as without this option. There are no gradients and Hessians.
         - "auto": "seminumerical" where it is estimated to be faster than the default, else the default.
+    early_grid : str
+        The grid of exchange and correlation in the first cycles of a large Kohn-Sham SCF, "coarse" or "full". The
+        energies and potentials of coarse grids are corrected by those of `mf.grids` in some cycles, and all are of
+        `mf.grids` from the one on in which the orbital gradient comes near the error or the threshold of convergence.
 
     Returns
     -------
@@ -88,7 +94,8 @@ def accelerate(
         An object of the same class, with a layer on top and the same state. The layer adds `undo()`, which returns the
         object without it, `ran_on`, which says in words what computed the last J and K, `timings`, the wall-clock
         seconds of the parts of the last SCF, and `reduced_cycles`, the numbers of its cycles after which the potential
-        was in reduced precision (0 is the initial guess). A callback finds the last cycle's number there too.
+        was in reduced precision (0 is the initial guess), and `coarse_cycles`, those with a coarse grid. A callback
+        finds the last cycle's number there too.
 
     Raises
     ------
@@ -121,11 +128,14 @@ def accelerate(
         builder(backend)
         if early_precision not in ("fp32", "fp64"):
             raise InputError(f"early_precision is fp32 or fp64, found {early_precision!r}")
+    if early_grid not in ("coarse", "full"):
+        raise InputError(f"early_grid is coarse or full, found {early_grid!r}")
     kernels = background.chosen(kernels)
     if isinstance(mf, _Accelerated):
         mf = mf.undo()
     exchange_methods.check(mf, exchange, backend)
-    return lib.set_class(_Accelerated(mf, backend, kernels, early_precision, exchange), (_Accelerated, mf.__class__))
+    layer = _Accelerated(mf, backend, kernels, early_precision, exchange, early_grid)
+    return lib.set_class(layer, (_Accelerated, mf.__class__))
 
 
 def _check(mf: Any) -> None:
@@ -167,17 +177,26 @@ class _Accelerated(CoulombExchange):
     """The layer that `accelerate` puts on an SCF object."""
 
     __name_mixin__ = "Accelerated"
-    _keys = frozenset({"backend", "kernels", "early_precision", "exchange", "ran_on", "timings", "reduced_cycles"})
+    _keys = frozenset(
+        {"backend", "kernels", "early_precision", "exchange", "early_grid"}
+        | {"ran_on", "timings", "reduced_cycles", "coarse_cycles"}
+    )
     DIIS = _DIISOfClass()
     _run: EarlyCycles | None = None
+    _quadrature: EarlyQuadrature | None = None
     _eri: Any
+    mo_coeff: Any
+    mo_occ: Any
     _opt: dict[float | None, Any]
 
-    def __init__(self, mf: Any, backend: str, kernels: str, early_precision: str, exchange: str | None) -> None:
+    def __init__(
+        self, mf: Any, backend: str, kernels: str, early_precision: str, exchange: str | None, early_grid: str
+    ) -> None:
         self.__dict__.update(mf.__dict__)
         self.backend, self.kernels, self.early_precision = backend, kernels, early_precision
-        self.exchange, self.ran_on, self.timings = exchange, "nothing yet", Timings()
+        self.exchange, self.early_grid, self.ran_on, self.timings = exchange, early_grid, "nothing yet", Timings()
         self.reduced_cycles: list[int] = []
+        self.coarse_cycles: list[int] = []
         self._cache = MoleculeCache()
         if isinstance(mf, _DFHF) and type(mf.with_df) is df.DF:
             self.with_df = DF.of(mf.with_df, kernels)
@@ -186,7 +205,7 @@ class _Accelerated(CoulombExchange):
     def undo(self) -> Any:
         """Return the object without this layer, with the same state."""
         plain = lib.view(self, lib.drop_class(self.__class__, _Accelerated))
-        for name in (*_Accelerated._keys, "_cache", "_run", "_early_grid"):
+        for name in (*_Accelerated._keys, "_cache", "_run", "_quadrature", "_early_grid"):
             plain.__dict__.pop(name, None)
         if isinstance(plain.__dict__.get("with_df"), DF):
             plain.with_df = plain.with_df.undo()
@@ -196,8 +215,8 @@ class _Accelerated(CoulombExchange):
         return plain
 
     @property
-    def _arguments(self) -> tuple[str, str, str, str | None]:
-        return self.backend, self.kernels, self.early_precision, self.exchange
+    def _arguments(self) -> tuple[str, str, str, str | None, str]:
+        return self.backend, self.kernels, self.early_precision, self.exchange, self.early_grid
 
     @property
     def opt(self) -> Any:
@@ -239,19 +258,38 @@ class _Accelerated(CoulombExchange):
     def scf(self, dm0: Any = None, **options: Any) -> Any:
         """Run the SCF as PySCF does."""
         self.timings.clear()
+        if self.early_grid == "coarse" and not early_quadrature.why_not(self):
+            orbitals = self.mo_coeff, self.mo_occ
+            try:
+                energy = self._scf(dm0, EarlyQuadrature(self, dm0), **options)
+                if self.converged or not self.coarse_cycles:
+                    return energy
+                why = "The SCF with coarse grids in early cycles has not converged"
+            except WrongGrid:
+                why = "A coarse grid differs too much from the full one"
+            logger.note(self, "%s: the SCF begins again with full grids", why)
+            self.mo_coeff, self.mo_occ = orbitals
+        return self._scf(dm0, None, **options)
+
+    def _scf(self, dm0: Any, quadrature: EarlyQuadrature | None, **options: Any) -> Any:
         early, self.reduced_cycles = None, []
+        self.coarse_cycles = quadrature.coarse if quadrature else []
         few = self.mol.nao_nr() < FEW_FUNCTIONS
         with self.timings.measure("SCF"), single_threaded() if few else nullcontext(), ExitStack() as run:
             if self._may_round(dm0):
                 early = self._run = run.enter_context(EarlyCycles(self, self.backend, self.early_precision))
                 self.reduced_cycles = early.reduced
+            if quadrature:
+                self._quadrature = run.enter_context(quadrature)
             if self._on_grid(self.mol) and exchange_methods.EarlyGrid.suits(self, dm0):
                 self._early_grid = exchange_methods.EarlyGrid(self.max_cycle)
             try:
                 on_host = self._on_gpu(dm0, options) if self.backend == "cuda" else ""
                 energy = self.e_tot if on_host is None else super().scf(dm0, **options)
             finally:
-                self._run = self._early_grid = None
+                self._run = self._early_grid = self._quadrature = None
+        if self.coarse_cycles:
+            self.ran_on += f"; exchange and correlation after cycles {_list(self.coarse_cycles)} on coarse grids"
         if on_host:
             self.ran_on += f"; the other matrices on the host: {on_host}"
         if self.backend in on_device.BACKENDS:
@@ -283,7 +321,15 @@ class _Accelerated(CoulombExchange):
         return not reason
 
     def get_veff(self, mol: Any = None, dm: Any = None, *last: Any, **options: Any) -> Any:
-        """Return the potential of a density as PySCF does, in early cycles from J and K in reduced precision."""
+        """Return the potential of a density as PySCF does, in early cycles from J and K in reduced precision, and from
+        coarse grids.
+        """
+        dm_last = last[0] if last else options.get("dm_last")
+        if self._quadrature is None or dm is None or not self._quadrature.is_step(dm_last):
+            return self._potential(mol, dm, *last, **options)
+        return self._quadrature.veff(dm, lambda: self._potential(mol, dm, *last, **options))
+
+    def _potential(self, mol: Any, dm: Any, *last: Any, **options: Any) -> Any:
         if self._on_grid(self.mol if mol is None else mol):
             # The screening bounds the error of a whole density's energy, and not that of a difference of densities.
             options = {name: value for name, value in options.items() if name not in ("dm_last", "vhf_last")}

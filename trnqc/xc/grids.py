@@ -47,15 +47,20 @@ def accelerate_grids(grids: Any, kernels: str | None = None) -> Any:
     The schemes of Becke and of Stratmann, Scuseria and Frisch are compiled, with the radii of Becke or Treutler or
     without adjustment. PySCF computes the weights of other schemes.
     """
-    if isinstance(grids, _AcceleratedGrids):
+    if is_accelerated(grids):
         return grids
     layer = _AcceleratedGrids(grids, background.chosen(kernels))
     return lib.set_class(layer, (_AcceleratedGrids, grids.__class__))
 
 
+def is_accelerated(grids: Any) -> bool:
+    """Return whether a grid has the layer of `accelerate_grids`."""
+    return isinstance(grids, _AcceleratedGrids)
+
+
 def undo_grids(grids: Any) -> Any:
     """Return a grid without the layer of `accelerate_grids`, with the same state; another grid as it is."""
-    if not isinstance(grids, _AcceleratedGrids):
+    if not is_accelerated(grids):
         return grids
     plain = lib.view(grids, lib.drop_class(grids.__class__, _AcceleratedGrids))
     del plain.__dict__["kernels"]

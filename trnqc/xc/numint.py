@@ -16,6 +16,7 @@ from trnqc.eri.compiled import background
 from trnqc.jit import Recipe
 from trnqc.xc.ao import programs_for
 from trnqc.xc.blocks import BlocksCache, PointBlock
+from trnqc.xc.coarse import CoarseIntegrals
 from trnqc.xc.densities import ORDER, DensityMatrix, densities_of
 from trnqc.xc.programs import point_programs, vv10_program
 from trnqc.xc.quadrature import Quadrature
@@ -46,6 +47,8 @@ class NumInt(QuadratureResponse):
     """
 
     _keys = frozenset({"kernels", "ran_on", "seconds"})
+    # What replaces integrals on full grids during an SCF.
+    coarse: CoarseIntegrals | None = None
 
     def __init__(self, kernels: str | None = None) -> None:
         self.kernels, self.ran_on = background.chosen(kernels), "nothing yet"
@@ -85,6 +88,23 @@ class NumInt(QuadratureResponse):
 
         Several densities give arrays of as many.
         """
+
+        def on(points: Any) -> tuple[Any, Any, Any]:
+            return self._rks(mol, points, xc_code, dms, relativity, hermi, max_memory, verbose)
+
+        return on(grids) if self.coarse is None else self.coarse.integrals(grids, dms, on)
+
+    def _rks(
+        self,
+        mol: gto.Mole,
+        grids: Any,
+        xc_code: str,
+        dms: Any,
+        relativity: int,
+        hermi: int,
+        max_memory: float,
+        verbose: Any,
+    ) -> tuple[Any, Any, Any]:
         kind = self._xc_type(xc_code)
         if not self.serves(mol, kind, dms):
             return super().nr_rks(mol, grids, xc_code, dms, relativity, hermi, max_memory, verbose)
@@ -110,6 +130,23 @@ class NumInt(QuadratureResponse):
 
         Several pairs of densities [2, n, nao, nao] give [2, n], [n] and [2, n, nao, nao].
         """
+
+        def on(points: Any) -> tuple[Any, Any, Any]:
+            return self._uks(mol, points, xc_code, dms, relativity, hermi, max_memory, verbose)
+
+        return on(grids) if self.coarse is None else self.coarse.integrals(grids, dms, on)
+
+    def _uks(
+        self,
+        mol: gto.Mole,
+        grids: Any,
+        xc_code: str,
+        dms: Any,
+        relativity: int,
+        hermi: int,
+        max_memory: float,
+        verbose: Any,
+    ) -> tuple[Any, Any, Any]:
         kind = self._xc_type(xc_code)
         if not self.serves(mol, kind, dms):
             return super().nr_uks(mol, grids, xc_code, dms, relativity, hermi, max_memory, verbose)
@@ -138,6 +175,23 @@ class NumInt(QuadratureResponse):
 
         `dm` is the density matrix of electrons of both spins.
         """
+
+        def on(points: Any) -> tuple[Any, Any, Any]:
+            return self._nlc(mol, points, xc_code, dm, relativity, hermi, max_memory, verbose)
+
+        return on(grids) if self.coarse is None else self.coarse.integrals(grids, dm, on)
+
+    def _nlc(
+        self,
+        mol: gto.Mole,
+        grids: Any,
+        xc_code: str,
+        dm: Any,
+        relativity: int,
+        hermi: int,
+        max_memory: float,
+        verbose: Any,
+    ) -> tuple[Any, Any, Any]:
         if not self.serves(mol, "GGA", [dm], lambda: [vv10_program.recipe()]):
             return super().nr_nlc_vxc(mol, grids, xc_code, dm, relativity, hermi, max_memory, verbose)
         densities = densities_of(dm, hermi)
