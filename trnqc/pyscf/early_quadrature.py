@@ -6,6 +6,9 @@ density -> potential from the coarse grid -> accepted while the orbital gradient
 An SCF that has converged has thus never used a coarse grid in its last cycles, as with reduced precision
 (`early_cycles`): a density whose potential is accepted has an orbital gradient of at least MARGIN times the convergence
 threshold. The last orbitals at the limit of cycles, and the potential of their density, are of the full grid.
+
+PySCF diagonalises once more after convergence. That density differs so little from one with a correction that the error
+of its energy is far below rounding, which is estimated before it is accepted.
 """
 
 from __future__ import annotations
@@ -29,6 +32,9 @@ SAFETY = 10.0
 MARGIN = 2.0
 # How many times c |D - D0| / |D| (see `trnqc.xc.coarse`) the orbital gradient has to be.
 GROWTH = 10.0
+# The largest estimate of the error after convergence, in units of the convergence threshold of the orbital gradient.
+# That of the energy is this error times a rotation of the orbitals that is smaller than the threshold.
+AFTERWARDS = 0.05
 # A coarse grid whose error is this many times the expected one is given up.
 WRONG = 20.0
 # Functions times points of the full grid below which coarse grids save less than a tenth of a second.
@@ -81,7 +87,8 @@ class EarlyQuadrature:
         self._guess = dm0 is None and mf.mo_coeff is None and mf.init_guess != "chkfile"
         threshold = mf.conv_tol_grad
         self._least = MARGIN * (np.sqrt(mf.conv_tol) if threshold is None else threshold)
-        self._number, self._final, self._ended = 0, mf.max_cycle - 1, False
+        self._number, self._final = 0, mf.max_cycle - 1
+        self._ended = self._full = False
         self._norms: list[float] = []
         self._hcore: Any = None
         self._change: np.ndarray | None = None
@@ -106,16 +113,20 @@ class EarlyQuadrature:
         """
         number, self._number = self._number, self._number + 1
         if not number:
-            self._ended = not _saves(self.mf, dm)
+            self._full = not _saves(self.mf, dm)
         orbitals = getattr(dm, "mo_coeff", None) is not None
-        if self._ended or number >= self._final or (number and not orbitals):
+        # PySCF counts the cycles when they have ended.
+        afterwards = number and self.mf.cycles and self._integrals.corrected
+        if (not afterwards and (self._full or number >= self._final)) or (number and not orbitals):
             return compute()
         self._integrals.active = True
         try:
             potential = compute()
         finally:
             self._integrals.active = False
-        if self._accepts(number, dm, potential):
+        if self._ended and not afterwards:
+            self._full = True  # After a last correction, for the density after convergence.
+        elif self._is_exact(dm) if afterwards else self._accepts(number, dm, potential):
             self.coarse.append(number)
             logger.info(self.mf, "exchange and correlation after cycle %d are those of a coarse grid", number)
             return potential
@@ -133,12 +144,20 @@ class EarlyQuadrature:
         norm = self._gradient(dm, potential)
         self._norms.append(norm)
         if self._integrals.corrected:
-            error = GROWTH * self._size(dm) * self._integrals.relative_change()
+            error = self._error(dm)
         else:
             error = SAFETY * UNCORRECTED * np.sqrt(self.mf.mol.natm)
         stalls = len(self._norms) > PATIENCE and min(self._norms[-PATIENCE:]) >= min(self._norms[:-PATIENCE])
         self._ended = stalls or norm < STEP * self._least
         return norm >= max(self._least, error) and not stalls
+
+    def _is_exact(self, dm: Any) -> bool:
+        """Return whether a density is so close to one with a correction that the error does not matter."""
+        return self._error(dm) <= AFTERWARDS * self._least / MARGIN
+
+    def _error(self, dm: Any) -> float:
+        """The orbital gradient above which the error of a corrected potential does not matter."""
+        return GROWTH * self._size(dm) * self._integrals.relative_change()
 
     def _refined(self, dm: Any, potential: Any, orbitals: bool) -> Any:
         """Return the potential from the full grid, in which the coarse one is replaced."""
