@@ -197,3 +197,10 @@ def test_fock_matrices_that_are_kept_get_the_correction():
     expected = run([f + change for _, f in matrices[:-1]] + [matrices[-1][1]], None)
     found = run([f for _, f in matrices], Changes())
     assert found == pytest.approx(expected, abs=1e-10)
+
+
+def test_the_layer_has_no_names_by_which_pyscf_knows_other_objects():
+    """Converters take an object with the attribute `_scf` for a second-order solver."""
+    mf = both(kohn_sham("lda,vwn"))[1].run()
+    assert not hasattr(mf, "_scf")
+    assert mf.to_rks().xc == "lda,vwn"

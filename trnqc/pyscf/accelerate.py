@@ -261,7 +261,7 @@ class _Accelerated(CoulombExchange):
         if self.early_grid == "coarse" and not early_quadrature.why_not(self):
             orbitals = self.mo_coeff, self.mo_occ
             try:
-                energy = self._scf(dm0, EarlyQuadrature(self, dm0), **options)
+                energy = self._iterated(dm0, EarlyQuadrature(self, dm0), **options)
                 if self.converged or not self.coarse_cycles:
                     return energy
                 why = "The SCF with coarse grids in early cycles has not converged"
@@ -269,9 +269,9 @@ class _Accelerated(CoulombExchange):
                 why = "A coarse grid differs too much from the full one"
             logger.note(self, "%s: the SCF begins again with full grids", why)
             self.mo_coeff, self.mo_occ = orbitals
-        return self._scf(dm0, None, **options)
+        return self._iterated(dm0, None, **options)
 
-    def _scf(self, dm0: Any, quadrature: EarlyQuadrature | None, **options: Any) -> Any:
+    def _iterated(self, dm0: Any, quadrature: EarlyQuadrature | None, **options: Any) -> Any:
         early, self.reduced_cycles = None, []
         self.coarse_cycles = quadrature.coarse if quadrature else []
         few = self.mol.nao_nr() < FEW_FUNCTIONS

@@ -86,9 +86,11 @@ class EarlyQuadrature:
         self._integrals = CoarseIntegrals()
         self._guess = dm0 is None and mf.mo_coeff is None and mf.init_guess != "chkfile"
         threshold = mf.conv_tol_grad
-        self._least = MARGIN * (np.sqrt(mf.conv_tol) if threshold is None else threshold)
+        self._threshold = np.sqrt(mf.conv_tol) if threshold is None else threshold
+        self._least, self._scale = MARGIN * self._threshold, np.sqrt(mf.mol.natm)
         self._number, self._final = 0, mf.max_cycle - 1
-        self._ended = self._full = False
+        # No coarse grid any more: in no cycle, or in none that tests for convergence.
+        self._full = self._ended = False
         self._norms: list[float] = []
         self._hcore: Any = None
         self._change: np.ndarray | None = None
@@ -124,9 +126,7 @@ class EarlyQuadrature:
             potential = compute()
         finally:
             self._integrals.active = False
-        if self._ended and not afterwards:
-            self._full = True  # After a last correction, for the density after convergence.
-        elif self._is_exact(dm) if afterwards else self._accepts(number, dm, potential):
+        if self._is_exact(dm) if afterwards else self._accepts(number, dm, potential):
             self.coarse.append(number)
             logger.info(self.mf, "exchange and correlation after cycle %d are those of a coarse grid", number)
             return potential
@@ -141,19 +141,21 @@ class EarlyQuadrature:
         """Return whether the gradient is far above the error, and end the early cycles where the next one may not."""
         if not number:
             return self._guess  # It is not tested for convergence.
+        if self._ended:  # The full grid corrects the density after convergence.
+            return False
         norm = self._gradient(dm, potential)
         self._norms.append(norm)
         if self._integrals.corrected:
             error = self._error(dm)
         else:
-            error = SAFETY * UNCORRECTED * np.sqrt(self.mf.mol.natm)
+            error = SAFETY * UNCORRECTED * self._scale
         stalls = len(self._norms) > PATIENCE and min(self._norms[-PATIENCE:]) >= min(self._norms[:-PATIENCE])
         self._ended = stalls or norm < STEP * self._least
         return norm >= max(self._least, error) and not stalls
 
     def _is_exact(self, dm: Any) -> bool:
         """Return whether a density is so close to one with a correction that the error does not matter."""
-        return self._error(dm) <= AFTERWARDS * self._least / MARGIN
+        return self._error(dm) <= AFTERWARDS * self._threshold
 
     def _error(self, dm: Any) -> float:
         """The orbital gradient above which the error of a corrected potential does not matter."""
@@ -163,7 +165,7 @@ class EarlyQuadrature:
         """Return the potential from the full grid, in which the coarse one is replaced."""
         first = not self._integrals.corrected
         energy, change = self._integrals.refine((self.mf.grids, self.mf.nlcgrids))
-        if first and orbitals and self._size(dm) > WRONG * UNCORRECTED * np.sqrt(self.mf.mol.natm):
+        if first and orbitals and self._size(dm) > WRONG * UNCORRECTED * self._scale:
             raise WrongGrid
         self._change = change if self._change is None else self._change + change
         tags = potential.__dict__ | {"exc": potential.exc + energy}

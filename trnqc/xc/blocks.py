@@ -157,8 +157,8 @@ def _tasks(
     return tuple(blocks), tuple(np.ascontiguousarray(table[rows]) for rows in of_class)
 
 
-# Divisions that are kept: those of two grids, for two orders of derivatives.
-KEPT = 4
+# Divisions that are kept: those of two grids for two orders of derivatives, and those of their coarse grids.
+KEPT = 6
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from trnqc.host.arrays import zeros
 from trnqc.host.overrides import users_method
 from trnqc.host.threads import in_parallel, parts_of
 from trnqc.jit import find_compiler, library
+from trnqc.xc.blocks import CUTOFF
 from trnqc.xc.programs.partition import recipe
 
 SCHEMES = {gen_grid.original_becke: "becke", gen_grid.stratmann: "stratmann"}
@@ -72,7 +73,9 @@ class _AcceleratedGrids(lib.StreamObject):
 
     __name_mixin__ = "Accelerated"
 
-    _keys = frozenset({"kernels"})
+    _keys = frozenset({"kernels", "screening"})
+    # What `Blocks.CUTOFF` is for the points of this grid.
+    screening = CUTOFF
 
     def __init__(self, grids: Any, kernels: str) -> None:
         self.__dict__.update(grids.__dict__)

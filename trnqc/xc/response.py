@@ -18,7 +18,7 @@ from pyscf import gto, lib
 from pyscf.dft import numint
 
 from trnqc.host.overrides import users_method
-from trnqc.xc.blocks import Blocks, BlocksCache, PointBlock
+from trnqc.xc.blocks import CUTOFF, Blocks, BlocksCache, PointBlock
 from trnqc.xc.densities import ORDER, VARIABLES, DensityMatrix, densities_of
 from trnqc.xc.quadrature import Quadrature
 
@@ -155,7 +155,7 @@ class QuadratureResponse(numint.NumInt):
     def _blocks_of(self, mol: gto.Mole, grids: Any, kind: str) -> Blocks:
         if grids.coords is None:
             grids.build(with_non0tab=True)
-        return self._blocks.get(mol, grids.coords, grids.weights, ORDER[kind])
+        return self._blocks.get(mol, grids.coords, grids.weights, ORDER[kind], getattr(grids, "screening", CUTOFF))
 
     def _response(
         self, mol: gto.Mole, grids: Any, kind: str, densities: Sequence[DensityMatrix], fxc: np.ndarray
