@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from tests.gen import programs
-from tests.gen.programs import compiled, gemm, i, j, polynomial, run_both
+from tests.gen.programs import NUMPY, compiled, gemm, i, j, polynomial, run_both
+from trnqc import jit
 from trnqc.errors import ProgramError
 from trnqc.gen import Array, Var, const, emit_c, emit_cuda, listing, run
 from trnqc.gen import statements as st
@@ -31,6 +32,27 @@ def test_gemm(lanes, dtype, eps, m, n, q):
     ours, theirs = run_both(gemm(dtype), {"m": m, "n": n, "q": q, "a": a, "b": b, "c": c}, lanes)
     np.testing.assert_array_equal(ours["c"], theirs["c"])
     np.testing.assert_allclose(ours["c"], np.einsum("ik,kjl->ijl", a, b), rtol=eps, atol=eps * q)
+
+
+@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize("dtype", ["f64", "f32"])
+def test_named_multiply_adds_round_once_where_the_compiler_has_a_function(lanes, dtype):
+    """x * x - 1 of x = 1 + h has the term h * h only if the product is not rounded; a scalar factor is spread."""
+    x, y = (Array(n, dtype, (None,), lanes=True) for n in "xy")
+    scale = Var("scale", dtype)
+    values = [v.fma(x[0], x[0], const(-1.0, dtype)), v.fma(scale, x[0], x[0])]
+    f = st.Function("f", (scale, x, y), st.block(st.store(y[n], value) for n, value in enumerate(values)))
+    named = f"fma_{dtype}x{lanes}"
+    assert (named in emit_c(f, lanes=lanes, names_fma=True)) == (lanes > 1) and named not in emit_c(f, lanes=lanes)
+    kind = NUMPY[dtype]
+    h = kind(2.0 ** (-30 if dtype == "f64" else -13))
+    given, got = np.full((1, lanes), 1 + h, kind), np.zeros((2, lanes), kind)
+    target = jit.find_compiler()
+    compiled(f, lanes, flags=("-Og", "-ffp-contract=off"))(kind(2), given, got)
+    has_function = {64: "__AVX512F__", 32: "__FMA__"}.get(lanes * h.itemsize, "no macro") in target.target
+    rounded_once = lanes > 1 and has_function and "__clang__" not in target.target
+    np.testing.assert_array_equal(got[0], 2 * h + h * h * rounded_once)
+    np.testing.assert_array_equal(got[1], 3 * given[0])
 
 
 @pytest.mark.parametrize("lanes", LANES)

@@ -62,10 +62,12 @@ def c_library(lanes: int | None = None, flags: tuple[str, ...] = ()) -> CompileT
     compiler = find_compiler()
     lanes = lanes or compiler.lanes()
     after, ours = (*flags, str(lanes), ".so"), shipped_compiler()
+    # GCC forms no fused multiply-adds of products and sums at this level.
+    names_fma = "-Og" in flags
     return CompileTarget(
         (compiler.identity, *after),
         ".so",
-        lambda functions, external: emit_c(*functions, lanes=lanes, external=external),
+        lambda functions, external: emit_c(*functions, lanes=lanes, external=external, names_fma=names_fma),
         lambda text, out, objects: compiler.build(text, out, flags, objects),
         c_object(lanes),
         (ours.identity, *after) if ours else (),

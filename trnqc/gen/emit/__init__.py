@@ -11,6 +11,7 @@ statements.py: control flow, functions and the whole text
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from trnqc.gen.emit.dialect import ACCUMULATE, CUDA, HIP, C
 from trnqc.gen.emit.statements import Text
@@ -19,7 +20,7 @@ from trnqc.gen.statements import Function
 __all__ = ["ACCUMULATE", "emit_c", "emit_cuda", "emit_hip"]
 
 
-def emit_c(*functions: Function, lanes: int = 1, external: Collection[str] = ()) -> str:
+def emit_c(*functions: Function, lanes: int = 1, external: Collection[str] = (), names_fma: bool = False) -> str:
     """Emit functions as C.
 
     Parameters
@@ -30,6 +31,9 @@ def emit_c(*functions: Function, lanes: int = 1, external: Collection[str] = ())
         The number of SIMD lanes, a power of two. 1 gives scalar C.
     external : collection of str
         Names of called functions that another object file contains. They are declared, not defined.
+    names_fma : bool
+        Whether fused multiply-adds of vectors are named by macros, which are built-in functions of GCC where it has
+        them. Below -O2, GCC forms none of products and sums.
 
     Returns
     -------
@@ -43,7 +47,7 @@ def emit_c(*functions: Function, lanes: int = 1, external: Collection[str] = ())
     ProgramError
         If a program breaks the rules of the language.
     """
-    return Text(C, lanes).render(functions, external)
+    return Text(replace(C, names_fma=names_fma), lanes).render(functions, external)
 
 
 def emit_cuda(*functions: Function, lanes: int = 128, accumulate: str = "fence", min_blocks: int = 0) -> str:

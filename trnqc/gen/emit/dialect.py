@@ -43,6 +43,8 @@ class Dialect:
         For each type of the language, its name.
     shuffle : str
         The value of x on the lane of a warp whose number differs by the bits of n; empty if lanes are no threads.
+    names_fma : bool
+        Whether a fused multiply-add of vectors is named, for compilers that would make two instructions of it.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Dialect:
     constraints: dict[str, str]
     types: dict[str, str]
     shuffle: str = ""
+    names_fma: bool = False
 
 
 C = Dialect(

@@ -110,6 +110,13 @@ class Vectors(Scalars):
         self.helpers[name] = square_root(name, vector, self.dialect.types[value.dtype], self.lanes)
         return f"{name}({self.text(value.args[0])})", ATOM
 
+    def lanes_fma(self, value: Value) -> Fragment:
+        if not self.dialect.names_fma:
+            return self.on_fma(value)
+        name, vector = f"fma_{self.vector(value.dtype)}", self.vector(value.dtype)
+        self.helpers[name] = multiply_add(name, vector, self.dialect.types[value.dtype], self.lanes)
+        return f"{name}({', '.join(map(self.spread, value.args))})", ATOM
+
     def lanes_log(self, value: Value) -> Fragment:
         name, vector = f"log_{self.vector(value.dtype)}", self.vector(value.dtype)
         scalar = "logf" if value.dtype == "f32" else "log"
@@ -265,6 +272,26 @@ def square_root(name: str, vector: str, element: str, lanes: int) -> str:
 {head} {{ {one} }}
 #else
 {head} {{ {each} }}
+#endif"""
+
+
+def multiply_add(name: str, vector: str, element: str, lanes: int) -> str:
+    """A macro. Where GCC has no built-in function for this vector, it computes a product and a sum."""
+    size, letter = lanes * (8 if element == "double" else 4), element[0].replace("f", "s")
+    builtins = {
+        # All lanes, with the rounding mode of the processor.
+        64: ("__AVX512F__", f"__builtin_ia32_vfmaddp{letter}512_mask(a, b, c, -1, 4)"),
+        32: ("__FMA__", f"__builtin_ia32_vfmaddp{letter}256(a, b, c)"),
+    }
+    plain = f"#define {name}(a, b, c) ((a) * (b) + (c))"
+    if size not in builtins:
+        return plain
+    macro, builtin = builtins[size]
+    return f"""\
+#if defined({macro}) && !defined(__clang__)
+#define {name}(a, b, c) (({vector}){builtin})
+#else
+{plain}
 #endif"""
 
 
