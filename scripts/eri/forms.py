@@ -35,7 +35,7 @@ def forms(title: str, rounds: int) -> dict[str, Any]:
     compiling, times, matrices = {}, {}, {}
     with tempfile.TemporaryDirectory() as cache, mock.patch.dict(os.environ, {DIRECTORY_VARIABLE: cache}):
         recipes = needs.for_jk(mol, 0.0, True, True)
-        quick = [recipe.quick for recipe in recipes if recipe.quick]
+        quick = list(dict.fromkeys(recipe.quick for recipe in recipes if recipe.quick))
         for form, some in (("quick", quick), ("themselves", recipes)):
             compiling[form] = compiled(some)
             builder = JKBuilder(mol, cutoff=CUTOFF, threads=1, quick=form == "quick")

@@ -7,8 +7,10 @@ import pytest
 from pyscf import gto, scf
 
 import trnqc
+from trnqc.eri.classes import QuartetClass
 from trnqc.eri.compiled import background
 from trnqc.eri.compiled import programs as library
+from trnqc.eri.jk import quick
 from trnqc.eri.jk.batch import Batch
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.kernels.quartet import SHARED
@@ -41,8 +43,8 @@ def small() -> gto.Mole:
 
 
 def quick_forms(mol: gto.Mole) -> None:
-    for program in needs.for_jk(mol, 0.0, True, True):
-        library.store(program.quick)
+    for form in {program.quick for program in needs.for_jk(mol, 0.0, True, True)}:
+        library.store(form)
 
 
 def direct(mol: gto.Mole):
@@ -134,6 +136,21 @@ def test_a_job_does_not_wait_for_a_builder_that_has_failed(directory, monkeypatc
     monkeypatch.setattr(background, "_ask_for", lambda programs, total: None)
     needed = background.Needed(lambda: needs.for_jk(small(), 0.0, True, True), "background")
     assert not needed.ready(patience=1e9)
+
+
+def test_every_driver_is_in_the_one_quick_form_of_its_program():
+    """Large classes have programs of their own, small ones share them; the order of the classes does not matter."""
+    classes = JKBuilder(gto.M(atom="C 0 0 0; H 0 0 1", basis="cc-pvdz", spin=1, verbose=0)).classes()
+    programs = quick.programs(classes)
+    assert set(programs) == set(classes) and programs == quick.programs(reversed(classes))
+    forms = {program.quick for program in programs.values()}
+    assert all(form in {p.quick for p in quick.programs(reversed(classes)).values()} for form in forms)
+    names = [signature.name for form in forms for signature in form.signatures]
+    assert sorted(names) == sorted(s.name for program in programs.values() for s in program.signatures)
+    for cls, program in programs.items():
+        assert Batch(cls).name in {signature.name for signature in program.quick.signatures}
+    assert len(programs[QuartetClass(2, 2, 2, 2)].quick.signatures) == 2
+    assert len(classes) / 8 < len(forms) < len(classes) / 3
 
 
 def test_quick_kernels_are_smaller():

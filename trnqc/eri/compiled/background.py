@@ -209,7 +209,8 @@ def _write_request(request: IO[bytes], programs: Sequence[Recipe]) -> None:
     """Write the files that `_START` and `builder.main` read."""
     pickle.dump([os.path.abspath(path) for path in sys.path], request)
     pickle.dump((os.getpid(), linger()), request)
-    quick = [p.quick for p in programs if p.quick and not library.is_compiled(p.quick)]
+    forms = dict.fromkeys(p.quick for p in programs if p.quick)
+    quick = [form for form in forms if not library.is_compiled(form)]
     for part in (bool(quick), quick, list(programs)):
         pickle.dump(part, request)
     request.seek(0)

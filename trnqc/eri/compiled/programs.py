@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ def _all_built(results: dict[str, Any]) -> dict[str, Any]:
     return results
 
 
-def or_quick(programs: Sequence[Recipe]) -> list[Recipe]:
+def or_quick(programs: Iterable[Recipe]) -> list[Recipe]:
     """Return the programs, those of which only the quick form is compiled in this form."""
     return [p.quick if p.quick and not is_compiled(p) and is_compiled(p.quick) else p for p in programs]
 

@@ -12,14 +12,14 @@ factor multiplies COEFFICIENT of the ket; lanes beyond the end of the queue have
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 from trnqc.eri.classes import BOUND, COEFFICIENT, CONTRACTION, QuartetClass
 from trnqc.eri.jk import schwarz
 from trnqc.eri.jk.digest import BLOCKS, QuartetArrays, block_sizes, digest, local
 from trnqc.eri.kernels import boys
 from trnqc.eri.kernels.quartet import parts, quartet_function
-from trnqc.eri.kernels.variants import QUICK, QUICK_FLAGS, STANDARD, Variant
+from trnqc.eri.kernels.variants import STANDARD, Variant
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.values import both, eq, le, lt, maximum, minimum, select
@@ -67,10 +67,13 @@ class Batch:
         signatures = [Signature.declared(self.name, self.arrays.values(), WRITTEN)]
         if self.cls.shells[:2] == self.cls.shells[2:]:
             signatures.append(schwarz.signature(self.cls))
-        declared, make = tuple(signatures), partial(_functions, self, QUICK)
-        # Few jobs need several programs with the same kernel, so that it is no part of its own.
-        quick = Recipe(f"{self.name}_quick", declared, make, __name__, flags=QUICK_FLAGS)
-        return Recipe(self.name, declared, partial(_functions, self), __name__, parts=parts(self.cls), quick=quick)
+        return Recipe(self.name, tuple(signatures), self.functions, __name__, parts=parts(self.cls))
+
+    def functions(self, variant: Variant = STANDARD) -> tuple[st.Function, ...]:
+        """Build the functions of the program."""
+        alike, kernel = self.cls.shells[:2] == self.cls.shells[2:], quartet_function(self.cls, variant=variant)
+        own = driver(self, kernel)
+        return (own, schwarz.bounds(self.cls, kernel)) if alike else (own,)
 
     @cached_property
     def arrays(self) -> dict[str, Array]:
@@ -117,12 +120,6 @@ class Batch:
 
 
 WRITTEN = ("vj", "vk", "queue", "weight", "lanes_ket", "lanes_centre", "work", "out", "j_ab")
-
-
-def _functions(batch: Batch, variant: Variant = STANDARD) -> tuple[st.Function, ...]:
-    alike, kernel = batch.cls.shells[:2] == batch.cls.shells[2:], quartet_function(batch.cls, variant=variant)
-    own = driver(batch, kernel)
-    return (own, schwarz.bounds(batch.cls, kernel)) if alike else (own,)
 
 
 def driver(batch: Batch, kernel: st.Function | None = None) -> st.Function:

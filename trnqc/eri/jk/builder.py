@@ -16,8 +16,7 @@ from pyscf import gto, lib
 
 from trnqc.eri.classes import QuartetClass
 from trnqc.eri.compiled import programs
-from trnqc.eri.jk import densities
-from trnqc.eri.jk.batch import Batch
+from trnqc.eri.jk import densities, quick
 from trnqc.eri.jk.exact_sums import ExactSum, add_all
 from trnqc.eri.jk.layout import MatrixLayout, block_maxima, layout_of
 from trnqc.eri.jk.run import JKPass
@@ -89,8 +88,8 @@ class JKBuilder:
     def ran_on(self) -> str:
         """Description of the code that computes J and K."""
         among = f" on each of {self.ranks.size} ranks" if self.ranks.size > 1 else ""
-        quick, total = self.quick_kernels, len(self.classes())
-        form = f", {quick} of {total} kernels in their quick form" if quick else ""
+        some, total = self.quick_kernels, len(self.classes())
+        form = f", {some} of {total} kernels in their quick form" if some else ""
         return f"{programs.words()}{form}, {self.threads} thread{'s' * (self.threads > 1)}{among}"
 
     @property
@@ -110,12 +109,10 @@ class JKBuilder:
         """
         key = self._used = with_j, with_k
         if key not in self._libraries or self._quick[key]:
-            batches = [Batch(cls, with_j, with_k) for cls in self.classes()]
-            recipes = [batch.program for batch in batches]
-            if self.quick:
-                recipes = programs.or_quick(recipes)
+            wanted = quick.programs(self.classes(), with_j, with_k)
+            recipes = programs.or_quick(wanted.values()) if self.quick else list(wanted.values())
             libraries = programs.build(recipes)
-            self._libraries[key] = {batch.cls: libraries[recipe.name] for batch, recipe in zip(batches, recipes)}
+            self._libraries[key] = {cls: libraries[recipe.name] for cls, recipe in zip(wanted, recipes)}
             self._quick[key] = sum(recipe.quick is None for recipe in recipes)
         return self._libraries[key]
 

@@ -11,7 +11,7 @@ import numpy as np
 from pyscf import gto
 
 from trnqc.eri.fitting import half_transform
-from trnqc.eri.jk.batch import Batch
+from trnqc.eri.jk import quick
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.prepare import prebuild
 from trnqc.jit import Recipe
@@ -38,7 +38,7 @@ def one_of_each(mol: gto.Mole) -> gto.Mole:
 def for_jk(mol: gto.Mole, omega: float, with_j: bool, with_k: bool) -> Programs:
     """Return the programs of `JKBuilder.get_jk` with these arguments."""
     classes = JKBuilder(one_of_each(mol), omega=omega).classes()
-    return tuple(Batch(cls, with_j, with_k).program for cls in sorted(classes, key=lambda cls: -cls.order))
+    return tuple(quick.programs(classes, with_j, with_k).values())
 
 
 def for_memory(mol: gto.Mole) -> Programs:
