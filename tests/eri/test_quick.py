@@ -16,6 +16,8 @@ from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.kernels.quartet import SHARED
 from trnqc.eri.kernels.variants import QUICK, form_of
 from trnqc.eri.prepare import needs
+from trnqc.errors import CompilerError
+from trnqc.jit import Compiler
 
 # Segmented and generally contracted classes; with a d shell also kernels that are object files of their own, and loops
 # over columns.
@@ -119,23 +121,48 @@ def test_a_change_in_the_middle_of_an_scf_is_harmless(directory, cycle):
     assert mf.ran_on.endswith(f"(the first {cycle + 1} with quick kernels)")
 
 
-def test_a_job_waits_where_that_saves_time_and_says_who_did_what(directory, monkeypatch):
-    """The first J and K are PySCF's, the next those of quick forms or of kernels."""
+def test_a_job_compiles_quick_forms_where_that_saves_time(directory, monkeypatch):
+    """They serve from the first J and K on, and the builder of the kernels themselves starts after them."""
+    started = []
+    monkeypatch.setattr(background, "_start", started.append)
+    monkeypatch.setattr("trnqc.pyscf.coulomb_exchange.seconds_of_jk", lambda mol: 1e9)
+    monkeypatch.setattr(background, "_builders", Discarding())
     mf = trnqc.accelerate(direct(small()), kernels="background")
     dm = mf.get_init_guess()
-    expected = mf.get_jk(dm=dm)
-    assert mf.ran_on == "PySCF (kernels are being compiled)"
-    # PySCF's seconds, as if it were slow.
-    monkeypatch.setattr("trnqc.pyscf.coulomb_exchange.WORTH", 1e9)
-    for a, b in zip(mf.get_jk(dm=dm), expected):
+    for a, b in zip(mf.get_jk(dm=dm), direct(small()).get_jk(dm=dm)):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-10)
-    assert mf.ran_on.startswith("generated C") and "(the first 1 J and K by PySCF" in mf.ran_on
+    programs = needs.for_jk(small(), 0.0, True, True)
+    assert f"{len(programs)} of {len(programs)} kernels in their quick form" in mf.ran_on and "PySCF" not in mf.ran_on
+    assert started == [list(programs)]
+    assert not any(map(library.is_compiled, programs))
 
 
-def test_a_job_does_not_wait_for_a_builder_that_has_failed(directory, monkeypatch):
-    monkeypatch.setattr(background, "_ask_for", lambda programs, total: None)
+class Discarding(list):
+    """No builder is looked after."""
+
+    def append(self, builder):
+        pass
+
+
+def test_a_job_compiles_nothing_where_pyscf_is_soon_done(directory, monkeypatch):
+    monkeypatch.setattr(background, "_ask_for", lambda *_: None)
+    monkeypatch.setattr(Compiler, "build", lambda *_, **__: pytest.fail("the job compiles"))
+    mf = trnqc.accelerate(direct(small()), kernels="background")
+    mf.get_jk(dm=mf.get_init_guess())
+    assert mf.ran_on == "PySCF (kernels are being compiled)"
+
+
+def test_quick_forms_that_cannot_be_compiled_leave_j_and_k_to_pyscf(directory, monkeypatch, no_builder):
+    def fails(*_, **__):
+        raise CompilerError("the disk is full")
+
+    monkeypatch.setattr(background, "_ask_for", lambda *_: None)
+    monkeypatch.setattr(background, "_warned", None)
+    monkeypatch.setattr(Compiler, "build", fails)
     needed = background.Needed(lambda: needs.for_jk(small(), 0.0, True, True), "background")
-    assert not needed.ready(patience=1e9)
+    with pytest.warns(RuntimeWarning, match="the disk is full"):
+        assert not needed.ready(lambda: 1e9)
+    assert not needed.ready(lambda: 1e9) and needed.reason == "kernels could not be compiled"
 
 
 def test_every_driver_is_in_the_one_quick_form_of_its_program():

@@ -5,7 +5,6 @@ densities -> K on a grid (exchange.py) | fitted integrals (fitting/) | integrals
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -26,9 +25,10 @@ from trnqc.errors import MemoryLimit, UnsupportedError
 from trnqc.host.overrides import users_method
 from trnqc.pyscf import exchange as exchange_methods
 from trnqc.pyscf.density_fitting import DF
+from trnqc.pyscf.jk_time import seconds_of_jk
 from trnqc.pyscf.molecule_cache import MoleculeCache, Timings, is_covered
 
-# J and K by PySCF for whose time a job waits at most for kernels: an SCF takes about as many more.
+# J and K by PySCF for whose time a job compiles quick forms of kernels at most: an SCF takes about as many.
 WORTH = 8
 # The classes that can be accelerated, with their subclasses ROHF, RKS, UKS and ROKS.
 COVERED = (scf.hf.RHF, scf.uhf.UHF)
@@ -142,16 +142,16 @@ class CoulombExchange(lib.StreamObject):
             return _from_memory(self._eri, dm, hermi, with_j, with_k)
         signed = signed_omega(mol, omega)
         purpose = signed, with_j, with_k
-        seconds = self._cache.get(mol, ("seconds by PySCF", purpose), list)
-        patience = WORTH * min(seconds, default=0.0)
-        pyscf = self._by_pyscf(mol, purpose, lambda: needs.for_jk(mol, signed, with_j, with_k), patience)
+        pyscf = self._by_pyscf(
+            mol,
+            purpose,
+            lambda: needs.for_jk(mol, signed, with_j, with_k),
+            lambda: WORTH * self._cache.get(mol, "seconds by PySCF", lambda: seconds_of_jk(mol)),
+        )
         if pyscf:
             self.ran_on = pyscf
             self._cache.get(mol, "builds by PySCF", list).append(pyscf)
-            begin = time.perf_counter()
-            matrices = scf.hf.SCF.get_jk(self, mol, dm, hermi, with_j, with_k, omega)
-            seconds.append(time.perf_counter() - begin)
-            return matrices
+            return scf.hf.SCF.get_jk(self, mol, dm, hermi, with_j, with_k, omega)
         start = logger.process_clock(), logger.perf_counter()
         key = ("direct", signed, self.direct_scf_tol)
         own = self._cache.get(mol, key, lambda: self._builder(mol, omega))
@@ -177,7 +177,11 @@ class CoulombExchange(lib.StreamObject):
         return f" ({', '.join(words)})" if words else ""
 
     def _by_pyscf(
-        self, mol: gto.Mole, purpose: Any, programs: Callable[[], needs.Programs], patience: float = 0.0
+        self,
+        mol: gto.Mole,
+        purpose: Any,
+        programs: Callable[[], needs.Programs],
+        patience: Callable[[], float] = lambda: 0.0,
     ) -> str:
         """Return a description of the code that replaces our kernels now, or "" if our kernels are to be used.
 

@@ -1,8 +1,8 @@
 """Compile kernels beside a running job, which uses PySCF's integrals until they are ready.
 
 If some program that a purpose needs is not in the cache of compiled libraries, a process of low priority (builder.py)
-is started once to compile what is missing. Quick forms of programs come first, and serve until the programs are there.
-The job only checks whether the compiled files exist. It waits for them where that is expected to save time.
+is started once to compile what is missing. The job only checks whether the compiled files exist. Where that is expected
+to save time, it first compiles the quick forms of the programs itself, which serve until the programs are there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import pickle
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -37,9 +36,7 @@ LINGER_VARIABLE = "TRNQC_BUILD_LINGER"
 # Seconds for which compiling may continue after the end of the job, by default.
 LINGER = 600.0
 # Seconds of a Sapphire Rapids core for the quick form of a program without and with a part of its own.
-QUICK_SECONDS = 0.15, 0.4
-# Seconds between two looks for kernels that a job waits for.
-POLL = 0.05
+QUICK_SECONDS = 0.06, 0.35
 NO_COMPILER = "there is no C compiler"
 
 _START = """
@@ -96,15 +93,14 @@ class Needed:
     def __init__(self, programs: Callable[[], Sequence[Recipe]], kernels: str) -> None:
         self.kernels, self._programs = kernels, programs
         self._missing: list[Recipe] = []
-        self._waited = False
         self._total = 0
         self._asked = kernels == "wait"
 
-    def ready(self, patience: float = 0.0) -> bool:
+    def ready(self, patience: Callable[[], float] = lambda: 0.0) -> bool:
         """Return whether our kernels can be used now. Without a C compiler they cannot, and one warning says so.
 
-        patience: seconds for which it is worth waiting for kernels. The job waits once, and only if they can be
-        expected within this time.
+        patience: returns the seconds for which it is worth waiting for kernels. The quick forms are compiled now if
+        they can be expected within this time.
         """
         if lacks_compiler(self.kernels):
             return False
@@ -120,10 +116,10 @@ class Needed:
             _warn(f"PySCF's own code is used instead of compiled kernels: {reason}")
             return not self._missing
         if lacking and self.kernels == "background":
-            if not self._asked:
-                _ask_for(lacking, self._total)
             _look_after()
-            self._wait(patience)
+            self._compile_quick_forms(patience)
+            if not self._asked:
+                _ask_for(lacking, self._total, "their quick form serves" if not self._missing else "PySCF computes")
         self._asked = True
         return not self._missing
 
@@ -136,17 +132,19 @@ class Needed:
         quick = program.quick if self.kernels != "wait" else None
         return library.is_compiled(program) or (quick is not None and library.is_compiled(quick))
 
-    def _wait(self, patience: float) -> None:
-        """Wait for the quick forms of all missing programs if they can be expected in time."""
+    def _compile_quick_forms(self, patience: Callable[[], float]) -> None:
+        """Compile the quick forms of all missing programs if they can be expected in time."""
         lacking = [program for program in self._missing if not self._is_usable(program)]
-        expected = sum(QUICK_SECONDS[bool(program.parts)] for program in lacking) / cpus()
-        if self._waited or not all(p.quick for p in lacking) or expected > patience or _warned is not None:
+        forms = dict.fromkeys(program.quick for program in lacking if program.quick)
+        if not lacking or not all(p.quick for p in lacking) or _warned is not None:
             return
-        self._waited, end = True, time.monotonic() + patience
-        while self._missing and _builders and time.monotonic() < end:
-            time.sleep(POLL)
-            self._drop_usable()
-            _look_after()
+        if sum(QUICK_SECONDS[bool(program.parts)] for program in lacking) / cpus() > patience():
+            return
+        try:
+            library.build(list(forms), "quick forms of integral kernels")
+        except CompilerError as error:
+            _warn(f"integral kernels cannot be compiled, PySCF's integrals are used instead: {error}")
+        self._drop_usable()
 
     @property
     def reason(self) -> str:
@@ -169,23 +167,22 @@ _builders: list[_Builder] = []
 _warned: str | None = None
 
 
-def _ask_for(programs: Sequence[Recipe], total: int) -> None:
+def _ask_for(programs: Sequence[Recipe], total: int, meanwhile: str) -> None:
     new = [program for program in programs if program not in _asked]
     if new:
         first = not _asked
         _asked.update(new)
         _builders.append(_start(new))
-        quick = ", and soon a quick form of them" if all(program.quick for program in new) else ""
         words = (
             f"kernels are being compiled in the background, {total - len(programs)} of {total} are there; until then "
-            f"PySCF computes in their place{quick} (`trnqc eri build` compiles those of a basis beforehand)"
+            f"{meanwhile} in their place (`trnqc eri build` compiles those of a basis beforehand)"
         )
         # A line once a process; what a gradient needs later is only logged.
         announce(words) if first else _log.info(words)
 
 
 def _start(programs: Sequence[Recipe]) -> _Builder:
-    """Start a process that compiles the quick forms of the programs, and then the programs in order."""
+    """Start a process that compiles the programs in order."""
     directory = str(library_cache().directory)
     environment = os.environ | {DIRECTORY_VARIABLE: directory, "OMP_NUM_THREADS": "1"}
     # It has its own process group, so that Ctrl-C at a terminal interrupts only the job. It stays in the job's session,
@@ -209,10 +206,7 @@ def _write_request(request: IO[bytes], programs: Sequence[Recipe]) -> None:
     """Write the files that `_START` and `builder.main` read."""
     pickle.dump([os.path.abspath(path) for path in sys.path], request)
     pickle.dump((os.getpid(), linger()), request)
-    forms = dict.fromkeys(p.quick for p in programs if p.quick)
-    quick = [form for form in forms if not library.is_compiled(form)]
-    for part in (bool(quick), quick, list(programs)):
-        pickle.dump(part, request)
+    pickle.dump(list(programs), request)
     request.seek(0)
 
 

@@ -1,8 +1,7 @@
 """The process that compiles kernels beside a job: silent, of low priority, and one at a time on a machine.
 
-The process reads a request from standard input, and compiles several programs at a time into the cache. The quick forms
-come first, at once and with a higher priority, because the job needs little more than their time until it can use them.
-Then the process waits until no other such process runs, and compiles the programs themselves.
+The process reads a request from standard input, waits until no other such process runs, and compiles several programs
+at a time into the cache.
 
 While the job runs, the compilers use idle processor time and about a tenth of the job's own. With a much smaller share,
 a job that uses all cores for an hour would end before its kernels are ready. After the job they use idle time only.
@@ -36,8 +35,6 @@ PULSE = 0.5
 MOST = 8
 # Niceness of the compilers. Two compilers and a generator take a tenth of two cores from a job that uses both cores.
 NICE = 12
-# Niceness while quick forms are compiled, which takes seconds. They take a third of two cores from the job.
-QUICK_NICE = 4
 # Seconds after the start of the job at which compiling begins, if a control group has a quota of processor time.
 # Priorities have no effect on such a quota, so the compilers also run one at a time.
 HEAD_START = 10.0
@@ -57,16 +54,11 @@ def main(request: IO[bytes]) -> int:
     end = BuilderEnd(parent, linger)
     signal.signal(signal.SIGTERM, end.now)
     directory = library_cache().directory
-    lower_priority(QUICK_NICE if pickle.load(request) else NICE)
-    # Reading programs imports PySCF and the generators, which takes a second.
-    quick = pickle.load(request)
-    with turn(directory, end, "quick") as mine:
-        if not mine or compile_all(quick, end, min(MOST, cpus()), 0.0):
-            return int(mine)
     lower_priority(NICE)
     with turn(directory, end) as mine:
         if not mine:
             return 0
+        # Reading programs imports the generators, which takes a quarter of a second.
         programs = pickle.load(request)
         clear_up(directory)
         rationed = has_quota()
@@ -129,12 +121,9 @@ class BuilderEnd:
 
 
 @contextlib.contextmanager
-def turn(directory: Path, end: BuilderEnd, what: str = "builder") -> Iterator[bool]:
-    """Hold the lock of this machine's builder of a cache. Yields False if this process should end before it gets it.
-
-    what: "builder", or "quick" for the builder of quick forms.
-    """
-    with (directory / f".{what}-{platform.node()}.lock").open("w") as lock:
+def turn(directory: Path, end: BuilderEnd) -> Iterator[bool]:
+    """Hold the lock of this machine's builder of a cache. Yields False if this process should end before it gets it."""
+    with (directory / f".builder-{platform.node()}.lock").open("w") as lock:
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
