@@ -14,9 +14,9 @@ from math import prod
 
 from trnqc.eri.classes import QuartetClass
 from trnqc.eri.jk.batch import Batch
-from trnqc.eri.kernels.variants import QUICK, QUICK_FLAGS
+from trnqc.eri.kernels.variants import QUICK, QUICK_FLAGS, QUICK_FLAGS_OF_GCC
 from trnqc.gen.statements import Function
-from trnqc.jit import Recipe
+from trnqc.jit import Recipe, find_compiler
 
 # The integrals that take a compiler as long as what a class has besides: half of the time of (21|10).
 BESIDES = 60
@@ -52,7 +52,8 @@ def _program(group: tuple[Batch, ...]) -> Recipe:
     names = [batch.name for batch in group]
     signatures = tuple(s for batch in group for s in batch.program.signatures)
     make = partial(_functions, group)
-    return Recipe(f"{names[0]}_quick", signatures, make, __name__, variant=" ".join(names), flags=QUICK_FLAGS)
+    flags = QUICK_FLAGS + QUICK_FLAGS_OF_GCC * find_compiler().label.startswith("gcc")
+    return Recipe(f"{names[0]}_quick", signatures, make, __name__, variant=" ".join(names), flags=flags)
 
 
 def _functions(group: tuple[Batch, ...]) -> tuple[Function, ...]:

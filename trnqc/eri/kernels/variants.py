@@ -54,6 +54,9 @@ QUICK = Variant(method="listed", peeled=False, unrolled=False, largest=1000)
 # Options of the compiler for the quick form. GCC takes a quarter of the time that it takes at -O3, and the code about
 # 1.4 times as long.
 QUICK_FLAGS = ("-Og",)
+# Options that only GCC has. Registers allocated without regard to loops take an eighth less of its time, and the code
+# is as fast.
+QUICK_FLAGS_OF_GCC = ("-fira-region=one",)
 
 
 @cache
