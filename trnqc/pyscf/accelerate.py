@@ -31,7 +31,6 @@ from trnqc.pyscf.early_cycles import SMALLEST, EarlyCycles
 from trnqc.pyscf.early_quadrature import EarlyQuadrature, WrongGrid
 from trnqc.pyscf.fitted_gradients import accelerate_fitted_gradients
 from trnqc.pyscf.gradients import accelerate_gradients
-from trnqc.pyscf.hessians import accelerate_hessian
 from trnqc.pyscf.molecule_cache import MoleculeCache, Timings
 from trnqc.pyscf.quadratures import accelerate_quadratures, accelerate_xc_gradients, undo_quadratures
 
@@ -382,6 +381,9 @@ class _Accelerated(CoulombExchange):
 
     def Hessian(self) -> Any:
         """Return PySCF's Hessian object with derivatives by our integrals."""
+        # Importing them takes a quarter of the time that importing this module would take, and few jobs need them.
+        from trnqc.pyscf.hessians import accelerate_hessian
+
         if self._on_grid(self.mol):
             exchange_methods.refuse_derivatives("Hessians")
         return accelerate_hessian(super().Hessian())
