@@ -51,8 +51,8 @@ STANDARD = Variant()
 # A third to a half of the code, for the quick form of a program. It is generated sooner, too: the order of the nodes is
 # not searched for.
 QUICK = Variant(method="listed", peeled=False, unrolled=False, largest=1000)
-# Options of the compiler for the quick form. GCC takes a quarter of the time that it takes at -O3, and the code about
-# 1.4 times as long.
+# Options of the compiler for the quick form. GCC takes a quarter of the time that it takes at -O3, and the code 1.4 to
+# 1.5 times as long.
 QUICK_FLAGS = ("-Og",)
 # Options that only GCC has. Registers allocated without regard to loops take an eighth less of its time, and the code
 # is as fast.
