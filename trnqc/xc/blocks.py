@@ -14,8 +14,9 @@ from trnqc.eri.seminumerical.grid import bisected
 from trnqc.xc.programs.ao_program import TASK
 from trnqc.xc.shells import Contractions
 
-# Points of a block. Larger blocks have faster matrix products, smaller blocks fewer significant functions.
-POINTS = 384
+# Points of a block. Larger blocks have faster matrix products and less work of the interpreter, for which threads wait;
+# smaller blocks have fewer significant functions.
+POINTS = 768
 # Numbers of points are multiples of this, the number of f32 in the widest vector.
 MULTIPLE = 16
 # An atomic orbital, or a derivative of one, is neglected in a block if its product with the square root of the largest

@@ -243,6 +243,7 @@ class NumInt(QuadratureResponse):
         """Return electrons [spins, sets], energies [sets] and potentials [spins sets, nao, nao]."""
         blocks = self._blocks_of(mol, grids, kind)
         sets = len(densities) // spins
+        alone = functional_of(self)
         electrons, energies = np.zeros((spins, sets, len(blocks.blocks))), np.zeros((sets, len(blocks.blocks)))
 
         def derivatives(block: PointBlock, rho: np.ndarray) -> np.ndarray:
@@ -251,7 +252,9 @@ class NumInt(QuadratureResponse):
             by_spin, out = (a.reshape(spins, sets, *a.shape[1:]) for a in (rho, weighted))
             for n in range(sets):
                 of_set = by_spin[:, n, 0] if kind == "LDA" else by_spin[:, n]
-                exc, vxc = self._evaluate(xc_code, of_set if spins == 2 else of_set[0], kind, spins - 1)
+                by_point = of_set if spins == 2 else of_set[0]
+                with alone:
+                    exc, vxc = self.eval_xc_eff(xc_code, by_point, deriv=1, xctype=kind, spin=spins - 1)[:2]
                 number = by_spin[:, n, 0] * weights
                 electrons[:, n, block.number] = number.sum(axis=1)
                 energies[n, block.number] = number.sum(axis=0) @ exc
@@ -261,9 +264,3 @@ class NumInt(QuadratureResponse):
         quadrature = Quadrature(blocks, kind, lib.num_threads(), self.seconds)
         potentials = quadrature.potentials(densities, derivatives)
         return electrons.sum(axis=2), energies.sum(axis=1), potentials
-
-    def _evaluate(self, xc_code: str, rho: np.ndarray, kind: str, spin: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return energy per electron and first derivatives."""
-        with functional_of(self):
-            exc, vxc = self.eval_xc_eff(xc_code, rho, deriv=1, xctype=kind, spin=spin)[:2]
-        return exc, vxc

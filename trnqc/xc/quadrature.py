@@ -21,7 +21,7 @@ from trnqc.xc.densities import ORDER, VARIABLES, DensityMatrix, DensityOnPoints
 from trnqc.xc.potential import PotentialOfBlock
 
 # Blocks of a part. One part's matrices are added to the sum at a time.
-PART = 16
+PART = 8
 
 # Takes a block and its densities [densities, variables, points]; returns the derivatives of the functional by these
 # variables, of the same shape, times the weights of the points.
