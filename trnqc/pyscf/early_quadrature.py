@@ -83,7 +83,7 @@ class EarlyQuadrature:
         from trnqc.xc.coarse import CoarseIntegrals
 
         self.mf, self.coarse = mf, list[int]()
-        self._integrals = CoarseIntegrals()
+        self._numint, self._integrals = mf._numint, CoarseIntegrals()
         self._guess = dm0 is None and mf.mo_coeff is None and mf.init_guess != "chkfile"
         threshold = mf.conv_tol_grad
         self._threshold = np.sqrt(mf.conv_tol) if threshold is None else threshold
@@ -96,11 +96,11 @@ class EarlyQuadrature:
         self._change: np.ndarray | None = None
 
     def __enter__(self) -> EarlyQuadrature:
-        self.mf._numint.coarse = self._integrals
+        self._numint.coarse = self._integrals
         return self
 
     def __exit__(self, *error: object) -> None:
-        del self.mf._numint.coarse
+        del self._numint.coarse
 
     def is_step(self, last: Any) -> bool:
         """Return whether a potential is that of a cycle: its density follows `last`, or is the initial guess."""
