@@ -26,7 +26,8 @@ SCF_PARTS = {"get_jk": "J and K", "get_j": "J and K", "get_k": "J and K", "eig":
 # The same for objects that it holds, by attribute.
 PARTS_OF_MEMBERS = {
     "grids": {"build": "grid"},
-    "_numint": dict.fromkeys(("nr_rks", "nr_uks", "nr_nlc_vxc", "get_rho"), "XC"),
+    # The last three are passes that correct coarse grids.
+    "_numint": dict.fromkeys(("nr_rks", "nr_uks", "nr_nlc_vxc", "get_rho", "_rks", "_uks", "_nlc"), "XC"),
     "with_df": {"build": "fitted integrals"},
 }
 # `get_veff` of a Kohn-Sham gradient consists of XC and of J and K, which are counted apart.

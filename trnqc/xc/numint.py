@@ -16,7 +16,7 @@ from trnqc.eri.compiled import background
 from trnqc.jit import Recipe
 from trnqc.xc.ao import programs_for
 from trnqc.xc.blocks import BlocksCache, PointBlock
-from trnqc.xc.coarse import CoarseIntegrals
+from trnqc.xc.coarse import CoarseIntegrals, Integrals
 from trnqc.xc.densities import ORDER, DensityMatrix, densities_of
 from trnqc.xc.programs import point_programs, vv10_program
 from trnqc.xc.quadrature import Quadrature
@@ -88,27 +88,13 @@ class NumInt(QuadratureResponse):
 
         Several densities give arrays of as many.
         """
+        return self._on_grids(self._rks, mol, grids, xc_code, dms, relativity, hermi, max_memory, verbose)
 
-        def on(points: Any) -> tuple[Any, Any, Any]:
-            return self._rks(mol, points, xc_code, dms, relativity, hermi, max_memory, verbose)
-
-        return on(grids) if self.coarse is None else self.coarse.integrals(grids, dms, on)
-
-    def _rks(
-        self,
-        mol: gto.Mole,
-        grids: Any,
-        xc_code: str,
-        dms: Any,
-        relativity: int,
-        hermi: int,
-        max_memory: float,
-        verbose: Any,
-    ) -> tuple[Any, Any, Any]:
+    def _rks(self, mol: gto.Mole, grids: Any, xc_code: str, dms: Any, *rest: Any) -> Integrals:
         kind = self._xc_type(xc_code)
         if not self.serves(mol, kind, dms):
-            return super().nr_rks(mol, grids, xc_code, dms, relativity, hermi, max_memory, verbose)
-        densities = densities_of(dms, hermi)
+            return super().nr_rks(mol, grids, xc_code, dms, *rest)
+        densities = densities_of(dms, rest[1])
         n, energy, v = self._integrals(mol, grids, xc_code, kind, densities, spins=1)
         dtype = dms.dtype if isinstance(dms, np.ndarray) else np.result_type(*dms)
         if len(densities) == 1:
@@ -130,28 +116,14 @@ class NumInt(QuadratureResponse):
 
         Several pairs of densities [2, n, nao, nao] give [2, n], [n] and [2, n, nao, nao].
         """
+        return self._on_grids(self._uks, mol, grids, xc_code, dms, relativity, hermi, max_memory, verbose)
 
-        def on(points: Any) -> tuple[Any, Any, Any]:
-            return self._uks(mol, points, xc_code, dms, relativity, hermi, max_memory, verbose)
-
-        return on(grids) if self.coarse is None else self.coarse.integrals(grids, dms, on)
-
-    def _uks(
-        self,
-        mol: gto.Mole,
-        grids: Any,
-        xc_code: str,
-        dms: Any,
-        relativity: int,
-        hermi: int,
-        max_memory: float,
-        verbose: Any,
-    ) -> tuple[Any, Any, Any]:
+    def _uks(self, mol: gto.Mole, grids: Any, xc_code: str, dms: Any, *rest: Any) -> Integrals:
         kind = self._xc_type(xc_code)
         if not self.serves(mol, kind, dms):
-            return super().nr_uks(mol, grids, xc_code, dms, relativity, hermi, max_memory, verbose)
+            return super().nr_uks(mol, grids, xc_code, dms, *rest)
         alpha, beta = numint._format_uks_dm(dms)
-        densities = [*densities_of(alpha, hermi), *densities_of(beta, hermi)]
+        densities = [*densities_of(alpha, rest[1]), *densities_of(beta, rest[1])]
         n, energy, v = self._integrals(mol, grids, xc_code, kind, densities, spins=2)
         v = v.reshape(2, -1, *v.shape[1:]).astype(np.result_type(alpha, beta), copy=False)
         if isinstance(alpha, np.ndarray) and alpha.ndim == 2:
@@ -175,31 +147,27 @@ class NumInt(QuadratureResponse):
 
         `dm` is the density matrix of electrons of both spins.
         """
+        return self._on_grids(self._nlc, mol, grids, xc_code, dm, relativity, hermi, max_memory, verbose)
 
-        def on(points: Any) -> tuple[Any, Any, Any]:
-            return self._nlc(mol, points, xc_code, dm, relativity, hermi, max_memory, verbose)
-
-        return on(grids) if self.coarse is None else self.coarse.integrals(grids, dm, on)
-
-    def _nlc(
-        self,
-        mol: gto.Mole,
-        grids: Any,
-        xc_code: str,
-        dm: Any,
-        relativity: int,
-        hermi: int,
-        max_memory: float,
-        verbose: Any,
-    ) -> tuple[Any, Any, Any]:
+    def _nlc(self, mol: gto.Mole, grids: Any, xc_code: str, dm: Any, *rest: Any) -> Integrals:
         if not self.serves(mol, "GGA", [dm], lambda: [vv10_program.recipe()]):
-            return super().nr_nlc_vxc(mol, grids, xc_code, dm, relativity, hermi, max_memory, verbose)
-        densities = densities_of(dm, hermi)
+            return super().nr_nlc_vxc(mol, grids, xc_code, dm, *rest)
+        densities = densities_of(dm, rest[1])
         quadrature = Quadrature(self._blocks_of(mol, grids, "GGA"), "GGA", lib.num_threads(), self.seconds)
         correlation = NonlocalPotential.of(quadrature, densities[0], self.nlc_coeff(xc_code))
         electrons = correlation.rho[0] * quadrature.blocks.weights
         potential = quadrature.potentials(densities, correlation.derivatives)[0]
         return electrons.sum(), electrons @ correlation.exc, potential
+
+    def _on_grids(
+        self, integrate: Callable[..., Integrals], mol: gto.Mole, grids: Any, xc_code: str, dms: Any, *rest: Any
+    ) -> Integrals:
+        """Integrate on a grid, or on the coarse one that replaces it; `rest` is what else PySCF's methods take."""
+
+        def on(points: Any) -> Integrals:
+            return integrate(mol, points, xc_code, dms, *rest)
+
+        return on(grids) if self.coarse is None else self.coarse.integrals(grids, dms, on)
 
     def get_rho(self, mol: gto.Mole, dm: Any, grids: Any, max_memory: float = 2000) -> np.ndarray:
         """Return the density on all points of a grid, in Bohr^-3."""
