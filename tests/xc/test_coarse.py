@@ -104,10 +104,7 @@ def test_a_grid_that_is_of_no_use_is_given_up(monkeypatch, points):
 
 def test_an_scf_that_stalls_goes_on_with_full_grids(monkeypatch):
     full, early = both(kohn_sham())
-    gradient = early_quadrature.EarlyQuadrature._gradient
-    monkeypatch.setattr(
-        early_quadrature.EarlyQuadrature, "_gradient", lambda self, *args: 9.0 + 0.0 * gradient(self, *args)
-    )
+    monkeypatch.setattr(early_quadrature.EarlyQuadrature, "_gradient", lambda self, *args: 9.0)
     early.run(max_cycle=30)
     assert set(early.coarse_cycles) <= {*range(early_quadrature.PATIENCE + 1), early.cycles + 1}
     assert early.converged and early.e_tot == pytest.approx(full.run().e_tot, abs=1e-9)
@@ -164,6 +161,23 @@ def test_a_correction_is_exact_for_its_density_and_of_first_order_beside_it():
     assert wide[1] < 0.1 * uncorrected[1]
     # The error of the energy is of second order in the change, that of the potential of first order.
     assert narrow[0] < wide[0] / 50 and narrow[1] < wide[1] / 5
+
+
+@pytest.mark.parametrize("xc", ["pbe", "r2scan"])
+def test_the_error_of_a_corrected_potential_is_below_its_estimate(monkeypatch, xc):
+    """The orbital gradient of the error, at the density of each cycle."""
+    mf = both(kohn_sham(xc))[1]
+    inner, ratios = early_quadrature.EarlyQuadrature._error, []
+
+    def compared(self, dm):
+        estimate, last = inner(self, dm), next(iter(self._integrals._last.values()))
+        error = last.compute(mf.grids)[2] - last.returned[2]
+        ratios.append(np.linalg.norm(mf.get_grad(dm.mo_coeff, dm.mo_occ, error)) / estimate)
+        return estimate
+
+    monkeypatch.setattr(early_quadrature.EarlyQuadrature, "_error", compared)
+    assert mf.run().converged
+    assert len(ratios) > 1 and max(ratios) < 1.0 and min(ratios) > 0.01
 
 
 def test_a_coarse_grid_has_the_settings_of_the_full_one():

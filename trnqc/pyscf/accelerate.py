@@ -257,7 +257,9 @@ class _Accelerated(CoulombExchange):
     def scf(self, dm0: Any = None, **options: Any) -> Any:
         """Run the SCF as PySCF does."""
         self.timings.clear()
-        if self.early_grid == "coarse" and not early_quadrature.why_not(self):
+        if reason := early_quadrature.why_not(self):
+            logger.debug(self, "all cycles are on the full grid: %s", reason)
+        else:
             orbitals = self.mo_coeff, self.mo_occ
             try:
                 energy = self._iterated(dm0, EarlyQuadrature(self, dm0), **options)

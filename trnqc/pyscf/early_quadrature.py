@@ -47,6 +47,8 @@ class WrongGrid(Exception):
 
 def why_not(mf: Any) -> str:
     """Return why all cycles of an SCF are on the full grid, or ""."""
+    if mf.early_grid == "full":
+        return "early_grid is 'full'"
     if "_numint" not in mf.__dict__:
         return "there is no quadrature"
     from trnqc.xc.grids import is_accelerated
@@ -89,7 +91,7 @@ class EarlyQuadrature:
         self._threshold = np.sqrt(mf.conv_tol) if threshold is None else threshold
         self._least, self._scale = MARGIN * self._threshold, np.sqrt(mf.mol.natm)
         self._number, self._final = 0, mf.max_cycle - 1
-        # No coarse grid any more: in no cycle, or in none that tests for convergence.
+        # `_full`: a coarse grid would save nothing in this SCF. `_ended`: the full grid serves until convergence.
         self._full = self._ended = False
         self._norms: list[float] = []
         self._hcore: Any = None

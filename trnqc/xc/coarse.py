@@ -3,8 +3,8 @@
 density -> integrals on the coarse grid -> + (full - coarse) of an earlier density, to first order in the change since
 
 The correction changes slowly: its error is about c |D - D0| / |D|, where c is the size of the correction itself and D0
-the earlier density. With c measured by the gradient by the orbitals, the factor was 0.3 to 4 for caffeine, benzene and
-water with def2-SVP, def2-TZVP and aug-cc-pVDZ, LiF with NaCl and the triplet of O2, LDA to meta-GGA.
+the earlier density. With both as orbital gradients, the factor was 0.3 to 4 for caffeine, benzene, water, LiF with NaCl
+and triplet O2 with def2-SVP to aug-cc-pVDZ, and up to 7 for water with r2SCAN/6-31G (tests/xc/test_coarse.py compares).
 """
 
 from __future__ import annotations
