@@ -189,6 +189,7 @@ def test_an_optimisation_gives_a_minimum_and_its_files(trnqc, write, tmp_path):
     assert len(data["frames"]) > 1 and data["bonds"] == [[0, 1]] and len(data["modes"]) == 1
     assert page.count("<title>infrared spectrum") == 1 and page.count("<title>absorption spectrum") == 1
     assert "http" not in page.replace("http://www.w3.org", "")
+    assert "these parts with PySCF, estimated" in page and "whole SCF here" in page
 
 
 def test_a_checkpoint_begins_with_converged_orbitals(trnqc, write):

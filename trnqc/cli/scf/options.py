@@ -98,6 +98,7 @@ def tasks_from(args: argparse.Namespace) -> Tasks:
         states=args.tddft,
         tda=args.tda,
         triplets=args.triplets,
+        estimate=args.html is not None,
     )
 
 

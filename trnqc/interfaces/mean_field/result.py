@@ -162,6 +162,9 @@ class SCFResult:
     timings
         Wall seconds by part, which add up to those of the job. A part does not contain the parts within it, and the
         SCFs and gradients of an optimisation are among those of the result.
+    scf_seconds, pyscf_estimate
+        Wall seconds of the last SCF, and an estimate of PySCF's by part if it was asked for; see
+        `trnqc.pyscf.scf_time`.
     gradient
         Derivatives [natm, 3] of the energy, Hartree/Bohr, if they were computed.
     optimization
@@ -188,6 +191,8 @@ class SCFResult:
     spin_square: float | None
     ran_on: str
     timings: Mapping[str, float] = field(default_factory=dict)
+    scf_seconds: float = 0.0
+    pyscf_estimate: Mapping[str, float] = field(default_factory=dict)
     gradient: np.ndarray | None = None
     optimization: Optimization | None = None
     correlation: CorrelationSummary | None = None
@@ -210,6 +215,9 @@ class SCFResult:
         plain |= {"dipole": self.dipole.tolist(), "spin_square": self.spin_square, "ran_on": self.ran_on}
         plain["charges"] = {name: values.tolist() for name, values in self.charges.items()}
         plain |= {"timings": dict(self.timings), "warnings": list(self.warnings)}
+        plain["scf_seconds"] = self.scf_seconds
+        if self.pyscf_estimate:
+            plain["pyscf_estimate"] = dict(self.pyscf_estimate)
         if self.correlation:
             plain["correlation"] = to_plain(self.correlation)
         if self.relaxed_dipole is not None:

@@ -5,6 +5,7 @@ MeanFieldJob -> [optimised geometry] -> SCF -> [correlation] -> [gradient, vibra
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ from trnqc.interfaces.mean_field.result import Cycle, Excitation, Orbitals, SCFR
 from trnqc.interfaces.optimization import MAX_STEPS, GeometryStep, Optimization, optimize
 from trnqc.mp2.execution import Progress
 from trnqc.mp2.reference.molecule import describe
+from trnqc.pyscf.scf_time import seconds_of_scf
 
 # Parts of the energy in PySCF's `scf_summary`, with the names that are shown.
 PARTS = {
@@ -70,6 +72,8 @@ class Tasks:
         Number of excited states; 0 for none.
     tda, triplets
         Whether the Tamm-Dancoff approximation is made, and whether the states of a closed shell are triplets.
+    estimate
+        Whether the time that PySCF takes for the last SCF is estimated.
     """
 
     gradient: bool = False
@@ -81,6 +85,7 @@ class Tasks:
     states: int = 0
     tda: bool = False
     triplets: bool = False
+    estimate: bool = False
 
 
 @dataclass(frozen=True)
@@ -169,9 +174,11 @@ def _computed(
         optimum = _optimum(job, mol, tasks, stages, on_step)
         job = replace(job, geometry=replace(optimum.geometry, name=job.geometry.name))
         mol = molecule_of(job)
+    begin = time.perf_counter()
     mf, cycles = _converged(job, mol, stages)
+    seconds = time.perf_counter() - begin
     with stages.begin("dipole and charges"):
-        result = _energies(job, mf, cycles)
+        result = replace(_energies(job, mf, cycles), scf_seconds=seconds)
     if method := correlated(job, mf, stages.progress):
         with stages.begin("correlation"):
             method.kernel()
@@ -185,6 +192,9 @@ def _computed(
         result = _with_vibrations(result, mf, tasks, stages)
     if tasks.states:
         result = _with_excitations(result, mf, tasks, stages)
+    if tasks.estimate:
+        with stages.begin("estimate of PySCF's time"):
+            result = replace(result, pyscf_estimate=seconds_of_scf(mf, len(cycles)))
     return result, mf
 
 
