@@ -129,6 +129,7 @@ def test_the_relaxed_dipole_of_a_gradient_is_written(trnqc, write, tmp_path, spi
     assert (status, err) == (0, "")
     data = json.loads(target.read_text())
     assert data["units"]["relaxed_dipole"] == "e Bohr"
+    assert data["derivatives_ran_on"].startswith("generated C")
     mol = gto.M(atom=text.replace("\n", "; "), basis="6-31g", spin=spin, verbose=0)
     mf = (scf.UHF if spin else scf.RHF)(mol).density_fit().run(conv_tol=1e-11)
     density = DFMP2(mf).set_frozen().make_rdm1(relaxed=True, ao_repr=True)

@@ -9,9 +9,12 @@ from pyscf import mp as pyscf_mp
 
 import trnqc
 from tests.mp2.density.references import Parts
+from trnqc.eri.compiled import background, programs
+from trnqc.errors import CompilerError
 from trnqc.mp2.density.pair_sums import pair_sums
 from trnqc.mp2.density.relaxation import relax
-from trnqc.mp2.gradient import Gradients
+from trnqc.mp2.gradient import Gradients, derivatives
+from trnqc.mp2.gradient.derivatives import Derivatives
 from trnqc.mp2.gradient.gradients import electronic_gradient
 from trnqc.mp2.pairs.pairs import ResultWarning
 
@@ -37,8 +40,9 @@ def total_energy(parts, scaling):
     return parts.mf.e_tot + scaling[0] * energies.os + scaling[1] * energies.ss
 
 
-def gradient(parts, scaling):
-    electronic = electronic_gradient(parts.mf, relax(*parts.arguments, scaling=scaling), parts.execution)
+def gradient(parts, scaling, by_pyscf=""):
+    relaxation, derivatives = relax(*parts.arguments, scaling=scaling), Derivatives(parts.execution, by_pyscf)
+    electronic = electronic_gradient(parts.mf, relaxation, derivatives)
     return electronic + parts.mf.nuc_grad_method().grad_nuc()
 
 
@@ -67,6 +71,8 @@ def test_finite_differences(name, fitted, frozen, scaling):
     # The error of the four-point formula is of order step^4.
     assert np.vdot(analytic, direction) == pytest.approx(slope, abs=1e-7)
     assert np.abs(analytic.sum(axis=0)).max() < 1e-9
+    by_pyscf = gradient(parts_at(name, scale * BENT, fitted, frozen), scaling, "to compare")
+    np.testing.assert_allclose(by_pyscf, analytic, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["water", "water cation"])
@@ -131,3 +137,42 @@ def test_removed_functions_are_named(monkeypatch):
     gradients = trnqc.DFMP2(mf).run().nuc_grad_method()
     with pytest.warns(ResultWarning, match=f"removed {removed} nearly dependent combinations"):
         gradients.kernel()
+
+
+@pytest.mark.parametrize("fitted", [True, False])
+@pytest.mark.parametrize("kernels", ["cached", "background"])
+def test_pyscf_serves_until_kernels_are_compiled(monkeypatch, kernels, fitted):
+    """Programs count as missing, and nothing compiles: a small molecule does not wait for them."""
+    monkeypatch.setattr(background, "_ask_for", lambda programs, total, meanwhile: None)
+    mol = gto.M(atom=list(zip("OHH", BENT)), unit="Bohr", basis="6-31g", verbose=0)
+    mf = scf.RHF(mol).density_fit(auxbasis="cc-pvdz-jkfit") if fitted else scf.RHF(mol)
+    mf = trnqc.accelerate(mf, kernels="wait").run(conv_tol=1e-12, conv_tol_grad=1e-8)
+    mp = trnqc.DFMP2(mf, auxbasis="cc-pvdz-ri", frozen=1).run()
+    gradients = mp.nuc_grad_method()
+    de = gradients.kernel()
+    assert gradients.ran_on.startswith("generated C")
+    monkeypatch.setattr(programs, "is_compiled", lambda program: False)
+    mf.kernels = kernels
+    np.testing.assert_allclose(gradients.kernel(), de, atol=1e-9)
+    assert gradients.ran_on == f"PySCF ({background.Needed(tuple, kernels).reason})"
+
+
+def test_kernels_are_compiled_where_pyscf_takes_longer(monkeypatch):
+    parts = parts_at("water", BENT, True, 1)
+    monkeypatch.setenv("TRNQC_KERNELS", "background")
+    monkeypatch.setattr(programs, "is_compiled", lambda program: False)
+    monkeypatch.setattr(derivatives, "_seconds_of_pass", lambda mol, auxmol: 1e3)
+    auxmol = parts.arguments[3]
+    assert not Derivatives.of(parts.mf, auxmol, parts.execution).by_pyscf
+
+
+def test_without_a_compiler_pyscf_computes_derivatives(monkeypatch):
+    parts = parts_at("water", BENT, True, 1)
+
+    def none() -> None:
+        raise CompilerError("none here")
+
+    monkeypatch.setenv("TRNQC_KERNELS", "background")
+    monkeypatch.setattr(background, "find_compiler", none)
+    chosen = Derivatives.of(parts.mf, parts.arguments[3], parts.execution)
+    assert chosen.ran_on == "PySCF (there is no C compiler)"

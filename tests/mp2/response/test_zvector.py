@@ -9,6 +9,7 @@ import scipy.linalg
 from tests.mp2.density.references import converged
 from trnqc.errors import NotConverged
 from trnqc.mp2.reference.spins import spin_orbitals
+from trnqc.mp2.response import response as module
 from trnqc.mp2.response.fitted import FittedResponse
 from trnqc.mp2.response.minimal import MinimalResponse, minimal_response
 from trnqc.mp2.response.response import GeneralResponse, response_of
@@ -52,6 +53,18 @@ class Problem:
         )
         blocks = [p[np.ix_(~s.occupied, s.occupied)] for s, p in zip(self.spins, relaxed.densities)]
         return self.rotations.flat(blocks), relaxed, len(cycles)
+
+
+@pytest.fixture(autouse=True)
+def _single_precision(monkeypatch):
+    monkeypatch.setattr(module, "MANY", 0)
+
+
+def test_few_integrals_have_no_single_precision(monkeypatch):
+    monkeypatch.undo()
+    problem = Problem("water")
+    assert problem.mf.with_df._cderi.nbytes < module.MANY
+    assert isinstance(problem.response, FittedResponse) and problem.response.rough is None
 
 
 @pytest.mark.parametrize("name", NAMES)

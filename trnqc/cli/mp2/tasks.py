@@ -138,7 +138,8 @@ def _gradient(args: argparse.Namespace, job: Job, progress: Progress | None, ran
         density = gradients.relaxation.density.rdm1(ao_repr=True)
     dipole = scf.hf.dip_moment(mp2.mol, density, unit="AU", verbose=0)
     units = outcome.plain["units"] | {"relaxed_dipole": "e Bohr"}
-    return replace(outcome, plain=outcome.plain | {"relaxed_dipole": dipole.tolist(), "units": units})
+    more = {"relaxed_dipole": dipole.tolist(), "derivatives_ran_on": gradients.ran_on, "units": units}
+    return replace(outcome, plain=outcome.plain | more)
 
 
 def _optimum(

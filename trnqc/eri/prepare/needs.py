@@ -5,6 +5,7 @@ molecule -> one shell of each kind -> classes of shell pairs -> programs
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -43,24 +44,24 @@ def for_jk(mol: gto.Mole, omega: float, with_j: bool, with_k: bool) -> Programs:
 
 def for_memory(mol: gto.Mole) -> Programs:
     """Return the programs of `int2e` with aosym="s8"."""
-    return _sorted(prebuild.programs(one_of_each(mol), ("memory",)))
+    return longest_first(prebuild.programs(one_of_each(mol), ("memory",)))
 
 
 def for_gradients(mol: gto.Mole, omega: float) -> Programs:
     """Return the programs of `GradientBuilder`."""
-    return _sorted(prebuild.programs(one_of_each(mol), ("gradient",), operator_of(omega)))
+    return longest_first(prebuild.programs(one_of_each(mol), ("gradient",), operator_of(omega)))
 
 
 def for_hessians(mol: gto.Mole, omega: float) -> Programs:
     """Return the programs of `HessianBuilder`, including the programs of `GradientBuilder`."""
-    return _sorted(prebuild.programs(one_of_each(mol), ("gradient", "hessian"), operator_of(omega)))
+    return longest_first(prebuild.programs(one_of_each(mol), ("gradient", "hessian"), operator_of(omega)))
 
 
 def for_fitting(mol: gto.Mole, auxmol: gto.Mole) -> Programs:
     """Return the programs of `int3c2e` and `int2c2e`, and of J and K from fitted integrals."""
     operator = operator_of(mol.omega or 0.0)
     products = tuple(half_transform.recipe(dtype) for dtype in ("f64", "f32"))
-    return products + _sorted(prebuild.programs(one_of_each(mol), ("fitting",), operator, one_of_each(auxmol)))
+    return products + longest_first(prebuild.programs(one_of_each(mol), ("fitting",), operator, one_of_each(auxmol)))
 
 
 def for_fitted_gradients(mol: gto.Mole, auxmol: gto.Mole, omegas: Iterable[float] = (0.0,)) -> Programs:
@@ -70,14 +71,45 @@ def for_fitted_gradients(mol: gto.Mole, auxmol: gto.Mole, omegas: Iterable[float
     for omega in omegas:
         kinds = ("fitting", "fitted gradient")
         wanted |= prebuild.programs(molecules[0], kinds, operator_of(omega), molecules[1])
-    return _sorted(wanted)
+    return longest_first(wanted)
+
+
+def for_mp2_gradients(
+    mol: gto.Mole, auxmol: gto.Mole, fitting: gto.Mole | None, omegas: Iterable[float] = (0.0,)
+) -> prebuild.Wanted:
+    """Return the programs of an MP2 gradient with the fitting functions of the correlation, and with those of the SCF
+    if it is density-fitted. `omegas` are those of the operators of J and K.
+    """
+    small = one_of_each(mol)
+    wanted = dict(prebuild.programs(small, ("fitted gradient",), auxmol=one_of_each(auxmol)))
+    for omega in omegas:
+        if fitting is None:
+            wanted |= prebuild.programs(small, ("gradient",), operator_of(omega))
+        else:
+            kinds = ("fitting", "fitted gradient")
+            wanted |= prebuild.programs(small, kinds, operator_of(omega), one_of_each(fitting))
+    return wanted
+
+
+def seconds_to_compile(wanted: prebuild.Wanted) -> float:
+    """Estimate the seconds of a Sapphire Rapids core for compiling programs.
+
+    A program took 0.1 + 0.03 exp(0.44 L) s for the angular momenta of its class of sum L, and 1.7 times as long for
+    gradients of four-centre integrals.
+    """
+    return sum(
+        (1.7 if kind == "gradient" else 1.0) * (0.1 + 0.03 * math.exp(0.44 * cls.order))
+        for kind, cls in wanted.values()
+    )
 
 
 def for_fitted_hessians(mol: gto.Mole, auxmol: gto.Mole, omega: float) -> Programs:
     """Return the programs of `FittedHessian` and of `FittedOrbitalResponse`."""
     molecules = one_of_each(mol), one_of_each(auxmol)
-    return _sorted(prebuild.programs(molecules[0], ("fitting", "fitted hessian"), operator_of(omega), molecules[1]))
+    kinds = ("fitting", "fitted hessian")
+    return longest_first(prebuild.programs(molecules[0], kinds, operator_of(omega), molecules[1]))
 
 
-def _sorted(wanted: prebuild.Wanted) -> Programs:
+def longest_first(wanted: prebuild.Wanted) -> Programs:
+    """Return programs in the order of decreasing angular momenta."""
     return tuple(sorted(wanted, key=lambda program: -wanted[program][1].order))

@@ -15,7 +15,7 @@ from pyscf.grad import rhf
 from trnqc.host.blas import single_threaded
 from trnqc.host.clock import measured
 from trnqc.mp2.density.relaxation import Relaxation
-from trnqc.mp2.execution import Execution
+from trnqc.mp2.gradient.derivatives import Derivatives
 from trnqc.mp2.gradient.terms import (
     correlation_gradient,
     effective_densities,
@@ -25,7 +25,7 @@ from trnqc.mp2.gradient.terms import (
 from trnqc.mp2.pairs.pairs import warn
 
 
-def electronic_gradient(mf: Any, relaxation: Relaxation, execution: Execution) -> np.ndarray:
+def electronic_gradient(mf: Any, relaxation: Relaxation, derivatives: Derivatives) -> np.ndarray:
     """Return the gradient [natm, 3] of the Hartree-Fock and MP2 energy without the repulsion of the nuclei,
     Hartree/Bohr.
 
@@ -38,8 +38,8 @@ def electronic_gradient(mf: Any, relaxation: Relaxation, execution: Execution) -
         one_electron = one_electron_gradient(mf, densities)
     return (
         one_electron
-        + two_electron_gradient(mf, densities, execution)
-        + correlation_gradient(mf.mol, relaxation, execution)
+        + two_electron_gradient(mf, densities, derivatives)
+        + correlation_gradient(mf.mol, relaxation, derivatives)
     )
 
 
@@ -57,15 +57,18 @@ class Gradients(rhf.GradientsBase):
         The gradient, Hartree/Bohr; None before `kernel`.
     relaxation : Relaxation
         The relaxed density of the last gradient; None before `kernel`.
+    ran_on : str
+        What computed the derivatives of two-electron integrals.
     """
 
     mol: gto.Mole
     atmlst: Sequence[int] | None
-    _keys = {"relaxation"}  # noqa: RUF012 - PySCF collects these sets from its classes.
+    _keys = {"relaxation", "ran_on"}  # noqa: RUF012 - PySCF collects these sets from its classes.
 
     def __init__(self, mp: Any) -> None:
         super().__init__(mp)
         self.relaxation: Relaxation | None = None
+        self.ran_on = "nothing yet"
 
     @measured("gradient")
     def kernel(self, atmlst: Sequence[int] | None = None) -> np.ndarray:
@@ -100,7 +103,9 @@ class Gradients(rhf.GradientsBase):
         """Return the gradient without the repulsion of the nuclei, [natm, 3]."""
         mp = self.base
         self.relaxation = mp._relaxation()
-        return electronic_gradient(mp._scf, self.relaxation, mp._execution())
+        derivatives = Derivatives.of(mp._scf, self.relaxation.auxmol, mp._execution())
+        self.ran_on = derivatives.ran_on
+        return electronic_gradient(mp._scf, self.relaxation, derivatives)
 
     def grad_nuc(self, mol: Any = None, atmlst: Sequence[int] | None = None) -> np.ndarray:
         """Return the gradient of the nuclear repulsion, from the SCF object, which may have changed it."""

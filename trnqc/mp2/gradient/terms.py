@@ -15,13 +15,10 @@ from typing import Any
 import numpy as np
 from pyscf import gto
 
-from trnqc.eri.gradient.fitted.half_transform import rows_of
 from trnqc.eri.gradient.fitted.products import BlockProducts
-from trnqc.eri.gradient.jk_gradient import exact_jk_gradient, fitted_jk_gradient
-from trnqc.eri.gradient.three_centre import three_centre_gradient, two_centre_gradient
 from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.mp2.density.relaxation import Relaxation
-from trnqc.mp2.execution import Execution
+from trnqc.mp2.gradient.derivatives import Derivatives
 from trnqc.mp2.reference.spins import SpinOrbitals
 
 # Bytes of a block of the three-index density in atomic orbitals where memory sets no limit.
@@ -46,24 +43,18 @@ def one_electron_gradient(mf: Any, densities: EffectiveDensities) -> np.ndarray:
     )
 
 
-def two_electron_gradient(mf: Any, densities: EffectiveDensities, execution: Execution) -> np.ndarray:
+def two_electron_gradient(mf: Any, densities: EffectiveDensities, derivatives: Derivatives) -> np.ndarray:
     """Contract derivatives of the two-electron integrals of the SCF with D/2 + P and D; [natm, 3], Hartree/Bohr."""
     left, right = densities.reference / 2 + densities.correlation, densities.reference
     if len(right) == 1:
         left, right = left[0], right[0]
-    fitting = getattr(mf, "with_df", None)
-    if not fitting:
-        return exact_jk_gradient(mf.mol, left, right, threads=execution.threads)
-    if fitting.auxmol is None:
-        fitting.build()
-    execution.ranks.at("two-electron gradient")
-    options: dict[str, Any] = {"threads": execution.threads, "rows": rows_of(fitting), "ranks": execution.ranks}
-    return fitted_jk_gradient(mf.mol, fitting.auxmol, left, right, **options)
+    derivatives.execution.ranks.at("two-electron gradient")
+    return derivatives.jk(mf, left, right)
 
 
-def correlation_gradient(mol: gto.Mole, relaxation: Relaxation, execution: Execution) -> np.ndarray:
+def correlation_gradient(mol: gto.Mole, relaxation: Relaxation, derivatives: Derivatives) -> np.ndarray:
     """Contract Γ with derivatives of three- and two-centre integrals; [natm, 3], Hartree/Bohr."""
-    spins, auxmol = relaxation.correlated, relaxation.auxmol
+    spins, auxmol, execution = relaxation.correlated, relaxation.auxmol, derivatives.execution
     factor = 2.0 if len(spins) == 1 else 1.0
     left = np.concatenate([2 * factor * s.coefficients[:, s.active_occ] for s in spins], axis=1)
     virtual = [s.coefficients[:, s.active_vir] for s in spins]
@@ -87,9 +78,9 @@ def correlation_gradient(mol: gto.Mole, relaxation: Relaxation, execution: Execu
     # The blocks have to be the same on all ranks.
     block = ranks.at_first(lambda: min(_COMFORTABLE_BLOCK, _SHARE * max(execution.memory - held, 0)))
     ranks.at("correlation gradient")
-    three = three_centre_gradient(mol, auxmol, density, block_bytes=block, threads=execution.threads, ranks=ranks)
+    three = derivatives.three_centre(mol, auxmol, density, block)
     assert relaxation.two_centre is not None, "relaxed for a gradient"
-    return three - factor * two_centre_gradient(auxmol, relaxation.two_centre, threads=execution.threads)
+    return three - factor * derivatives.two_centre(auxmol, relaxation.two_centre)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from trnqc.mp2.dfmp2 import DFMP2, set_attributes
 from trnqc.mp2.execution import Progress
 from trnqc.mp2.gradient import Gradients
 from trnqc.mp2.hybrids.dispersion import Disp, dispersion_energy, dispersion_gradient
-from trnqc.mp2.hybrids.gradient import electronic_gradient, relaxation
+from trnqc.mp2.hybrids.gradient import derivatives_of, electronic_gradient, relaxation
 from trnqc.mp2.hybrids.kohn_sham import checked, energy_with, kohn_sham
 from trnqc.mp2.hybrids.recipes import DoubleHybridResult, HybridRecipe, recipe
 from trnqc.mp2.reference.orbitals import SpinFrozen, chemical_core
@@ -262,7 +262,9 @@ class DHGradients(Gradients):
         dh = self.base
         mp2, final = dh._perturbation(), dh.recipe.final
         self.relaxation = relaxation(dh.mf, mp2, final)
-        electrons = electronic_gradient(dh.mf, mp2, final, self.relaxation)
+        derivatives = derivatives_of(dh.mf, mp2, final, self.relaxation)
+        self.ran_on = derivatives.ran_on
+        electrons = electronic_gradient(dh.mf, final, self.relaxation, derivatives)
         return electrons + dispersion_gradient(dh.mol, dh.recipe, dh.disp)
 
     @property

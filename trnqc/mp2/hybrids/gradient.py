@@ -22,11 +22,10 @@ import numpy as np
 from pyscf import dft
 from pyscf.grad import rks, uks
 
-from trnqc.eri.gradient.fitted.half_transform import rows_of
-from trnqc.eri.gradient.jk_gradient import exact_jk_gradient, fitted_jk_gradient
 from trnqc.errors import UnsupportedError
 from trnqc.mp2.density.relaxation import Relaxation
 from trnqc.mp2.dfmp2 import DFMP2
+from trnqc.mp2.gradient.derivatives import Derivatives
 from trnqc.mp2.gradient.terms import (
     EffectiveDensities,
     correlation_gradient,
@@ -60,28 +59,36 @@ def relaxation(mf: Any, mp2: DFMP2, final: str | SeriesFunctional | None) -> Rel
     return mp2._relaxation(reference_gradient=fock)
 
 
-def electronic_gradient(mf: Any, mp2: DFMP2, final: str | SeriesFunctional | None, relaxed: Relaxation) -> np.ndarray:
+def derivatives_of(mf: Any, mp2: DFMP2, final: str | SeriesFunctional | None, relaxed: Relaxation) -> Derivatives:
+    """Choose what computes the derivatives of integrals; arguments are as in `electronic_gradient`."""
+    functionals = [mf.xc, *([final] if isinstance(final, str) else [])]
+    omegas = {float(mf._numint.rsh_and_hybrid_coeff(xc, spin=mf.mol.spin)[0]) for xc in functionals}
+    return Derivatives.of(mf, relaxed.auxmol, mp2._execution(), sorted({0.0} | omegas))
+
+
+def electronic_gradient(
+    mf: Any, final: str | SeriesFunctional | None, relaxed: Relaxation, derivatives: Derivatives
+) -> np.ndarray:
     """Return the gradient [natm, 3], Hartree/Bohr, without the repulsion of the nuclei and without dispersion.
 
     Arguments are as in `relaxation`, whose result is `relaxed`. The response of the integration grid to the positions
     of the nuclei is included.
     """
-    execution = mp2._execution()
     densities = effective_densities(relaxed)
     energy_of = mf
     if isinstance(final, str):
         energy_of = with_functional(mf, final)
         densities = _not_stationary(energy_of, relaxed.density.spins, densities)
     D, P = densities.reference, densities.correlation
-    of_reference = _two_electron(energy_of, D / 2, D, execution.threads) + _exchange_correlation(energy_of, D)
-    of_correlation = _two_electron(mf, P, D, execution.threads) + (
+    of_reference = _two_electron(energy_of, D / 2, D, derivatives) + _exchange_correlation(energy_of, D)
+    of_correlation = _two_electron(mf, P, D, derivatives) + (
         _exchange_correlation(mf, D + STEP * P) - _exchange_correlation(mf, D - STEP * P)
     ) / (2 * STEP)
     return (
         one_electron_gradient(mf, densities)
         + of_reference
         + of_correlation
-        + correlation_gradient(mf.mol, relaxed, execution)
+        + correlation_gradient(mf.mol, relaxed, derivatives)
     )
 
 
@@ -102,25 +109,14 @@ def _not_stationary(mf: Any, spins: tuple[SpinOrbitals, ...], densities: Effecti
     return replace(densities, energy_weighted=weighted)
 
 
-def _two_electron(mf: Any, left: np.ndarray, right: np.ndarray, threads: int) -> np.ndarray:
+def _two_electron(mf: Any, left: np.ndarray, right: np.ndarray, derivatives: Derivatives) -> np.ndarray:
     """Derivatives of the Coulomb and of the scaled exact-exchange energy of two densities [spin, nao, nao]."""
     omega, long_range, short_range = mf._numint.rsh_and_hybrid_coeff(mf.xc, spin=mf.mol.spin)
     pair = left[0] if len(left) == 1 else left, right[0] if len(right) == 1 else right
-    total = _jk(mf, pair, threads, exchange=short_range)
+    total = derivatives.jk(mf, *pair, exchange=short_range)
     if omega and long_range != short_range:
-        total = total + _jk(mf, pair, threads, omega=omega, coulomb=0.0, exchange=long_range - short_range)
+        total = total + derivatives.jk(mf, *pair, omega=omega, coulomb=0.0, exchange=long_range - short_range)
     return total
-
-
-def _jk(mf: Any, pair: tuple[np.ndarray, np.ndarray], threads: int, **options: Any) -> np.ndarray:
-    """Derivatives of E2 of a pair of densities with the SCF's integrals, exact or fitted."""
-    fitting = getattr(mf, "with_df", None)
-    if not fitting:
-        return exact_jk_gradient(mf.mol, *pair, threads=threads, **options)
-    if fitting.auxmol is None:
-        fitting.build()
-    rows = None if "omega" in options else rows_of(fitting)
-    return fitted_jk_gradient(mf.mol, fitting.auxmol, *pair, threads=threads, rows=rows, **options)
 
 
 def _exchange_correlation(mf: Any, densities: np.ndarray) -> np.ndarray:

@@ -25,6 +25,9 @@ from trnqc.ranks import ALONE, Ranks
 Densities = Sequence[np.ndarray]
 """One symmetric matrix [nmo, nmo] of molecular orbitals for each spin; for a closed shell that of one spin."""
 
+# Bytes of fitted integrals from which on single precision saves time. With fewer a product takes 10 ms.
+MANY = 5e7
+
 
 class RotationResponse(Protocol):
     """Columns G[P]_qi [nmo, nocc] of each spin, between all orbitals and the occupied ones, for rotations."""
@@ -114,7 +117,8 @@ def response_of(
     needed = FittedResponse.exact_bytes(len(rows), spins)
     try:
         if needed <= room:
-            return FittedResponse(rows, spins, threads, ranks, rough=1.5 * needed <= room)
+            rough = rows.nbytes >= MANY and 1.5 * needed <= room
+            return FittedResponse(rows, spins, threads, ranks, rough=rough)
     except CompilerError:
         pass
     return GeneralResponse(mf, spins)

@@ -1,0 +1,128 @@
+"""What computes sums of derivatives of two-electron integrals: our kernels, or PySCF until they are compiled.
+
+SCF object, fitting set -> missing programs: seconds to compile them, seconds of PySCF -> Derivatives -> terms.py
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pyscf import gto, lib
+from pyscf.gto.moleintor import getints, make_cintopt
+
+from trnqc.eri.compiled import background, programs
+from trnqc.eri.gradient import three_centre
+from trnqc.eri.gradient.fitted.half_transform import rows_of
+from trnqc.eri.gradient.jk_gradient import exact_jk_gradient, fitted_jk_gradient
+from trnqc.eri.gradient.three_centre import Density
+from trnqc.eri.prepare import needs
+from trnqc.host.threads import cpus
+from trnqc.mp2.execution import Execution
+from trnqc.mp2.gradient import by_pyscf
+from trnqc.pyscf.jk_time import seconds_of_jk
+
+# Shells of the fitting set whose derivatives are timed.
+SAMPLE = 8
+# What all terms take with PySCF, in passes over the derivatives of (ij|P), and the derivatives of (ij|kl) in J and K.
+THREE_CENTRE, FOUR_CENTRE = 5, 10
+
+
+@dataclass(frozen=True, eq=False)
+class Derivatives:
+    """Computes gradients [natm, 3], Hartree/Bohr, of sums of two-electron integrals with densities.
+
+    Attributes
+    ----------
+    execution
+        The threads, the memory and the ranks.
+    by_pyscf
+        Why PySCF computes the derivatives of integrals, or "" if our kernels do.
+    """
+
+    execution: Execution
+    by_pyscf: str = ""
+
+    @classmethod
+    def of(cls, mf: Any, auxmol: gto.Mole, execution: Execution, omegas: Iterable[float] = (0.0,)) -> Derivatives:
+        """Choose for an SCF object, the operators of its J and K, and the fitting functions of the correlation.
+
+        Missing kernels are compiled now if PySCF can be expected to take longer, and by jobs of several ranks.
+        """
+        kernels = background.chosen(getattr(mf, "kernels", None))
+        if execution.ranks.size > 1 or kernels == "wait":
+            return cls(execution)
+        if background.lacks_compiler(kernels):
+            return cls(execution, background.NO_COMPILER)
+        fitting = _fitting_of(mf)
+        wanted = needs.for_mp2_gradients(mf.mol, auxmol, fitting and fitting.auxmol, omegas)
+        missing = {program: what for program, what in wanted.items() if not programs.is_compiled(program)}
+        if missing and kernels == "background":
+            by_pyscf = THREE_CENTRE * _seconds_of_pass(mf.mol, auxmol)
+            if fitting is None:
+                by_pyscf += FOUR_CENTRE * seconds_of_jk(mf.mol)
+            if needs.seconds_to_compile(missing) / cpus() < by_pyscf:
+                return cls(execution)
+        needed = background.Needed(lambda: needs.longest_first(wanted), kernels)
+        return cls(execution, "" if needed.ready() else needed.reason)
+
+    @property
+    def ran_on(self) -> str:
+        """Description of what computes the derivatives."""
+        return f"PySCF ({self.by_pyscf})" if self.by_pyscf else programs.words()
+
+    def jk(self, mf: Any, d1: np.ndarray, d2: np.ndarray, **options: Any) -> np.ndarray:
+        """Contract derivatives of the integrals of an SCF object, exact or fitted, with two densities.
+
+        Densities are [nao, nao] of a closed shell or [2, nao, nao]; `options` are omega, coulomb and exchange of
+        `trnqc.eri.gradient.jk_gradient.exact_jk_gradient`, which has the equation.
+        """
+        if self.by_pyscf:
+            return by_pyscf.jk_gradient(mf, d1, d2, **options)
+        fitting, threads, ranks = _fitting_of(mf), self.execution.threads, self.execution.ranks
+        if fitting is None:
+            return exact_jk_gradient(mf.mol, d1, d2, threads=threads, **options)
+        rows = None if options.get("omega") else rows_of(fitting)
+        return fitted_jk_gradient(mf.mol, fitting.auxmol, d1, d2, threads=threads, rows=rows, ranks=ranks, **options)
+
+    def three_centre(self, mol: gto.Mole, auxmol: gto.Mole, density: Density, block_bytes: float) -> np.ndarray:
+        """Contract derivatives of (ij|P) with densities [nao, nao, n] of blocks of functions P, which take as many
+        bytes at most; see `trnqc.eri.gradient.three_centre.three_centre_gradient`.
+        """
+        if self.by_pyscf:
+            return by_pyscf.three_centre_gradient(mol, auxmol, density, block_bytes=block_bytes)
+        options: dict[str, Any] = {"threads": self.execution.threads, "ranks": self.execution.ranks}
+        return three_centre.three_centre_gradient(mol, auxmol, density, block_bytes=block_bytes, **options)
+
+    def two_centre(self, auxmol: gto.Mole, density: np.ndarray) -> np.ndarray:
+        """Contract derivatives of (P|Q) with a density [naux, naux]."""
+        if self.by_pyscf:
+            return by_pyscf.two_centre_gradient(auxmol, density)
+        return three_centre.two_centre_gradient(auxmol, density, threads=self.execution.threads)
+
+
+def _fitting_of(mf: Any) -> Any:
+    """The density fitting of an SCF object with its fitting functions, or None."""
+    fitting = getattr(mf, "with_df", None)
+    if fitting and fitting.auxmol is None:
+        fitting.build()
+    return fitting or None
+
+
+def _seconds_of_pass(mol: gto.Mole, auxmol: gto.Mole) -> float:
+    """Estimate PySCF's wall-clock seconds for the derivatives of (ij|P) from those of a sample of the shells P."""
+    both = gto.conc_env(mol._atm, mol._bas, mol._env, auxmol._atm, auxmol._bas, auxmol._env)
+    name, loc = mol._add_suffix("int3c2e_ip1"), auxmol.ao_loc_nr()
+    optimizer = make_cintopt(*both, name)
+    sample = np.unique(np.linspace(0, auxmol.nbas - 1, SAMPLE).astype(int)).tolist()
+    functions = sum(int(loc[shell + 1] - loc[shell]) for shell in sample)
+    with lib.with_omp_threads(1):
+        begin = time.thread_time()
+        for shell in sample:
+            ends = 0, mol.nbas, 0, mol.nbas, mol.nbas + shell, mol.nbas + shell + 1
+            getints(name, *both, ends, comp=3, cintopt=optimizer)
+        seconds = time.thread_time() - begin
+    return seconds * int(loc[-1]) / functions / lib.num_threads()
