@@ -184,6 +184,7 @@ class _Accelerated(CoulombExchange):
     _run: EarlyCycles | None = None
     _quadrature: EarlyQuadrature | None = None
     _eri: Any
+    with_solvent: Any
     mo_coeff: Any
     mo_occ: Any
     _opt: dict[float | None, Any]
@@ -200,6 +201,10 @@ class _Accelerated(CoulombExchange):
         if isinstance(mf, _DFHF) and type(mf.with_df) is df.DF:
             self.with_df = DF.of(mf.with_df, kernels)
         accelerate_quadratures(self, kernels)
+        if "with_solvent" in self.__dict__:
+            from trnqc.pyscf.solvents import accelerate_solvent  # PySCF's solvents are imported where there is one.
+
+            self.with_solvent = accelerate_solvent(self.with_solvent, kernels)
 
     def undo(self) -> Any:
         """Return the object without this layer, with the same state."""
@@ -211,6 +216,10 @@ class _Accelerated(CoulombExchange):
         if isinstance(plain.__dict__.get("_scf"), _Accelerated):  # It was put below a second-order solver later.
             plain._scf = plain._scf.undo()
         undo_quadratures(plain)
+        if "with_solvent" in plain.__dict__:
+            from trnqc.pyscf.solvents import undo_solvent
+
+            plain.with_solvent = undo_solvent(plain.with_solvent)
         return plain
 
     @property

@@ -43,6 +43,7 @@ def three_centre_gradient(
     omega: float | None = None,
     threads: int | None = None,
     ranks: Ranks = ALONE,
+    owners: np.ndarray | None = None,
 ) -> np.ndarray:
     """Compute sum_ijP G[i, j, P] d(ij|P)/dA, the derivative at constant G by the position of each atom.
 
@@ -63,6 +64,9 @@ def three_centre_gradient(
     ranks : Ranks, optional
         The processes that share the blocks of fitting functions. All of them call this with the same arguments, and
         have the whole result, whose bits do not depend on their number.
+    owners : ndarray of int, optional
+        The atom of `mol` with which each atom of `auxmol` moves, by default the one of the same number. With owners the
+        atoms of `auxmol` may be anywhere.
 
     Returns
     -------
@@ -83,13 +87,16 @@ def three_centre_gradient(
     """
     if mol.cart != auxmol.cart:
         raise UnsupportedClass(f"expected one kind of functions, found cart={mol.cart} and cart={auxmol.cart}")
-    if mol.natm != auxmol.natm or not np.array_equal(mol.atom_coords(), auxmol.atom_coords()):
-        raise InputError("expected fitting functions on the atoms of the molecule, found other atoms")
+    if owners is None:
+        if mol.natm != auxmol.natm or not np.array_equal(mol.atom_coords(), auxmol.atom_coords()):
+            raise InputError("expected fitting functions on the atoms of the molecule, found other atoms")
+        owners = np.arange(mol.natm)
     nao = mol.nao_nr()
     of_block = (lambda functions: density[:, :, functions]) if isinstance(density, np.ndarray) else density
     blocks = tuple(blocks_of(auxmol, min(block_bytes / (8 * max(nao, 1) ** 2), BLOCK_FUNCTIONS)))
     bra = Bra.of(pairs_of(mol, exponents=True), mol, symmetric=True)
-    return _gradient(bra, auxmol, blocks, of_block, (nao, nao), Operator.of(mol, omega), threads, ranks)
+    shape, operator = (nao, nao), Operator.of(mol, omega)
+    return _gradient(bra, auxmol, owners, mol.natm, blocks, of_block, shape, operator, threads, ranks)
 
 
 def two_centre_gradient(
@@ -103,12 +110,16 @@ def two_centre_gradient(
     bra = Bra.of(fitting_shells(single, exponents=True), single, symmetric=False)
     blocks = tuple(blocks_of(auxmol, np.inf))
     operator = Operator.of(auxmol, omega)
-    return _gradient(bra, auxmol, blocks, lambda functions: density[:, functions], (naux,), operator, threads)
+    natm = auxmol.natm
+    of_block: Density = lambda functions: density[:, functions]  # noqa: E731
+    return _gradient(bra, auxmol, np.arange(natm), natm, blocks, of_block, (naux,), operator, threads)
 
 
 def _gradient(
     bra: Bra,
     auxmol: gto.Mole,
+    owners: np.ndarray,
+    natm: int,
     blocks: Sequence[FittingBlock],
     density: Density,
     shape: tuple[int, ...],
@@ -117,12 +128,12 @@ def _gradient(
     ranks: Ranks = ALONE,
 ) -> np.ndarray:
     kernels = compiled_kernels(bra, blocks, operator)
-    aux_atoms = segmented(auxmol)._bas[:, gto.ATOM_OF]
+    aux_atoms = owners[segmented(auxmol)._bas[:, gto.ATOM_OF]]
     threads = threads or lib.num_threads()
     with ThreadPoolExecutor(threads) as pool:
 
         def of_block(number: int) -> np.ndarray:
-            block, total = blocks[number], np.zeros((auxmol.natm, 3))
+            block, total = blocks[number], np.zeros((natm, 3))
             weights = np.ascontiguousarray(density(block.functions), dtype=np.float64)
             if weights.shape != (*shape, len(block.functions)):
                 raise InputError(f"expected a density {[*shape, len(block.functions)]}, found {list(weights.shape)}")
@@ -132,12 +143,12 @@ def _gradient(
             if largest == 0.0:
                 return total
             one = ThreeCentrePass(bra, weights, CUTOFF / largest, operator.omega, kernels)
-            by_atoms = partial(_by_atoms, one, aux_atoms, auxmol.natm)
+            by_atoms = partial(_by_atoms, one, aux_atoms, natm)
             for part in pool.map(by_atoms, _tasks(bra, block.shells, operator.name)):
                 total += part
             return total
 
-        total = np.zeros((auxmol.natm, 3))
+        total = np.zeros((natm, 3))
         for part in in_order(of_block, len(blocks), total.shape, ranks):
             total += part
     return total

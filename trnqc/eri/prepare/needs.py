@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 from pyscf import gto
 
+from trnqc.eri.charges import gaussian_charges
 from trnqc.eri.fitting import half_transform
 from trnqc.eri.jk import quick
 from trnqc.eri.jk.builder import JKBuilder
@@ -62,6 +63,12 @@ def for_fitting(mol: gto.Mole, auxmol: gto.Mole) -> Programs:
     operator = operator_of(mol.omega or 0.0)
     products = tuple(half_transform.recipe(dtype) for dtype in ("f64", "f32"))
     return products + longest_first(prebuild.programs(one_of_each(mol), ("fitting",), operator, one_of_each(auxmol)))
+
+
+def for_charges(mol: gto.Mole) -> Programs:
+    """Return the programs of interactions with Gaussian charges, see `trnqc.eri.charges`, and of their gradients."""
+    charge = gaussian_charges(np.zeros((1, 3)), np.ones(1), mol.cart)
+    return longest_first(prebuild.programs(one_of_each(mol), ("fitting", "fitted gradient"), auxmol=charge))
 
 
 def for_fitted_gradients(mol: gto.Mole, auxmol: gto.Mole, omegas: Iterable[float] = (0.0,)) -> Programs:
