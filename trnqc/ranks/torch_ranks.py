@@ -28,6 +28,8 @@ T = TypeVar("T")
 
 # The largest message in bytes. Transports count bytes in 32 bits.
 PIECE = 1 << 28
+# Seconds between the first two queries of the store while a rank waits for rank 0.
+SOON = 5e-4
 # Parts of the messages of torch.distributed that do not help users: places in its sources, guesses, and later lines.
 _CLUTTER = re.compile(r"\[\S+\.cc:\d+\] |\. This is typically.*|\n.*", re.DOTALL)
 
@@ -64,8 +66,10 @@ class TorchRanks:
             data = np.frombuffer(bytearray(pickle.dumps(make())), np.uint8)
             self._store.set(key, str(len(data)))
         else:
+            begin = time.monotonic()
             while not self._store.check([key]):
-                time.sleep(POLL)
+                # A rank that has waited for long notices late: this adds at most a tenth to the time that it waits.
+                time.sleep(min(POLL, max(SOON, (time.monotonic() - begin) / 10)))
             data = np.empty(int(self._store.get(key)), np.uint8)
         tensor = self._tensor(data, filled=self.rank == 0)
         with self.reach():
