@@ -16,6 +16,7 @@ from pyscf import gto, lib
 from trnqc.eri.compiled import programs
 from trnqc.eri.fitting import jk
 from trnqc.eri.fitting.fitted_integrals import columns_of, fitted_columns, metric_factor, shell_blocks
+from trnqc.eri.fitting.rounded import HostProducts, RoundedJK
 from trnqc.eri.fitting.tagged import fitted_jk
 from trnqc.eri.integrals import ThreeCentre
 from trnqc.fitted.memory import memory_left
@@ -39,7 +40,7 @@ class DistributedFitting:
     """
 
     def __init__(self, mol: gto.Mole, auxmol: gto.Mole, factor: MetricFactor, ranks: Ranks) -> None:
-        self.mol, self.ranks = mol, ranks
+        self.mol, self.auxmol, self.factor, self.ranks = mol, auxmol, factor, ranks
         blocks = shell_blocks(mol)
         runs = _runs([b - a for a, b in columns_of(mol, blocks)], ranks.size)
         spans = [columns_of(mol, blocks)[i:j] for i, j in runs]
@@ -59,6 +60,15 @@ class DistributedFitting:
         """Compute J and K of real densities [..., nao, nao], the same on every rank, which may have PySCF's tags."""
         room = memory_left(self.mol.max_memory)
         return fitted_jk(self.rows, dm, self.norms, with_j, with_k, room, self.ranks)
+
+    @property
+    def first(self) -> int:
+        """The number of the first row of this rank."""
+        return _rows_of(self.factor.naux, self.ranks.rank, self.ranks.size)[0]
+
+    def rounded(self) -> RoundedJK:
+        """Return what computes J and K in single precision, which all ranks create and call together."""
+        return RoundedJK(self.rows, HostProducts(self.rows, self.ranks), self.ranks)
 
     def _norms(self, columns: np.ndarray, edges: tuple[int, int]) -> np.ndarray:
         nao = self.mol.nao_nr()
@@ -91,8 +101,8 @@ def prepared(mol: gto.Mole, auxmol: gto.Mole) -> MetricFactor:
 
 def _runs(costs: Sequence[int], ranks: int) -> list[tuple[int, int]]:
     """Divide blocks into one run for each rank, of about equal cost; with fewer blocks than ranks, some are empty."""
-    sums = np.cumsum(costs)
-    cuts = np.searchsorted(sums, np.linspace(0, sums[-1], ranks + 1)[1:-1]).tolist()
+    sums = np.cumsum([0, *costs])
+    cuts = [int(np.abs(sums - share).argmin()) for share in np.linspace(0, sums[-1], ranks + 1)[1:-1]]
     return list(pairwise([0, *cuts, len(costs)]))
 
 

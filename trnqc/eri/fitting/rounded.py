@@ -20,7 +20,7 @@ from trnqc.eri.fitting.half_transform import HalfTransform
 from trnqc.eri.fitting.tagged import occupied
 from trnqc.host.arrays import empty, zeros
 from trnqc.host.rank_updates import add_product
-from trnqc.ranks import ALONE
+from trnqc.ranks import ALONE, Ranks
 
 # Rows that are rounded together. They stay in the cache for J and K.
 NEAR = 16
@@ -49,11 +49,12 @@ class ReducedProducts(Protocol):
 class RoundedJK:
     """J and K in reduced precision for the densities of one SCF; `exchange` [..., nao, nao] is K of the last call.
 
-    `rows` [naux, pairs] are the fitted integrals in double precision, from which `products` computes J and K.
+    `rows` [naux, pairs] are the fitted integrals in double precision, from which `products` computes J and K. Each of
+    several `ranks` has some of the rows, in whole groups.
     """
 
-    def __init__(self, rows: np.ndarray, products: ReducedProducts) -> None:
-        self._rows, self.products = rows, products
+    def __init__(self, rows: np.ndarray, products: ReducedProducts, ranks: Ranks = ALONE) -> None:
+        self._rows, self.products, self._ranks = rows, products, ranks
         self._first: tuple[np.ndarray, np.ndarray] | None = None
         self.exchange = np.zeros((0, 0))
 
@@ -72,7 +73,7 @@ class RoundedJK:
     def _reference(self, dms: np.ndarray, norms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the first densities of this shape, and their J in double precision."""
         if self._first is None or self._first[0].shape != dms.shape:
-            self._first = dms.copy(), jk.coulomb(self._rows, dms, norms)
+            self._first = dms.copy(), jk.coulomb(self._rows, dms, norms, self._ranks)
         return self._first
 
 
@@ -84,20 +85,25 @@ class HostProducts:
     words = "single precision"
     rounding = 2.0**-24
 
-    def __init__(self, rows: np.ndarray) -> None:
-        self._rows = rows
+    def __init__(self, rows: np.ndarray, ranks: Ranks = ALONE) -> None:
+        self._rows, self._ranks = rows, ranks
 
     def __call__(
         self, orbitals: Sequence[np.ndarray], changes: np.ndarray | None, norms: np.ndarray, room: float
     ) -> tuple[np.ndarray | None, np.ndarray]:
         """See `ReducedProducts`."""
         each = [None] * len(orbitals) if changes is None else list(changes)
-        vjs, vks = zip(*(rounded_jk(self._rows, c, d, norms, room) for c, d in zip(orbitals, each)))
+        vjs, vks = zip(*(rounded_jk(self._rows, c, d, norms, room, self._ranks) for c, d in zip(orbitals, each)))
         return (None if changes is None else np.array(vjs)), np.array(vks)
 
 
 def rounded_jk(
-    rows: np.ndarray, orbitals: np.ndarray, change: np.ndarray | None, norms: np.ndarray, room: float
+    rows: np.ndarray,
+    orbitals: np.ndarray,
+    change: np.ndarray | None,
+    norms: np.ndarray,
+    room: float,
+    ranks: Ranks = ALONE,
 ) -> tuple[np.ndarray | None, np.ndarray]:
     """Compute K of the density C C^T, and J of a change of density [nao, nao], in single precision and in one pass over
     the rows.
@@ -136,5 +142,5 @@ def rounded_jk(
     if change is not None:
         shapes.append((1, pairs))
         bounds.append(jk.bound_of_coulomb(change[None], norms))
-    vk, *packed = jk.sums_of_groups(worker, len(rows) if nocc else 0, threads, shapes, bounds, ALONE)
+    vk, *packed = jk.sums_of_groups(worker, len(rows) if nocc else 0, threads, shapes, bounds, ranks)
     return (lib.unpack_tril(packed[0][0]) if packed else None), lib.hermi_triu(vk, inplace=True)

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 from pyscf import gto
 
+from trnqc.eri.compiled import programs
 from trnqc.eri.gradient.derivative_basis import derivative_basis
 from trnqc.eri.gradient.mixed_basis import MixedJK
 from trnqc.eri.jk.builder import CUTOFF
 from trnqc.eri.operators import Operator, signed_omega
 from trnqc.eri.shells.pairs import pairs_between, pairs_of
 from trnqc.errors import InputError
+from trnqc.ranks import ALONE, Ranks
 
 
 def jk_gradient(
@@ -91,6 +93,9 @@ class GradientBuilder:
         Products of an integral over the shells of derivatives and a density element below this are left out.
     threads
         By default `pyscf.lib.num_threads()`. The bits do not depend on it.
+    ranks
+        The processes that share the integrals. All of them create the object and call `get_jk` with the same arguments,
+        and have the whole result, whose bits do not depend on their number.
 
     Raises
     ------
@@ -98,11 +103,24 @@ class GradientBuilder:
         If there are no kernels for these shells.
     """
 
-    def __init__(self, mol: gto.Mole, omega: float = 0.0, cutoff: float = CUTOFF, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        mol: gto.Mole,
+        omega: float = 0.0,
+        cutoff: float = CUTOFF,
+        threads: int | None = None,
+        ranks: Ranks = ALONE,
+    ) -> None:
         self._basis = basis = derivative_basis(mol)
         bra, ket = pairs_between(basis.mol, basis.cartesian), pairs_of(basis.cartesian)
         extents = basis.mol.nao_cart(), basis.cartesian.nao_cart()
-        self._mixed = MixedJK(bra, ket, extents, operator=Operator.of(mol, omega), cutoff=cutoff, threads=threads)
+        options: dict[str, Any] = {"cutoff": cutoff, "threads": threads, "ranks": ranks}
+        self._mixed = MixedJK(bra, ket, extents, operator=Operator.of(mol, omega), **options)
+
+    @property
+    def ran_on(self) -> str:
+        """Description of the code that computes the derivatives."""
+        return programs.words()
 
     def get_jk(self, dm: np.ndarray, with_j: bool = True, with_k: bool = True) -> tuple[Any, Any]:
         """Compute the derivatives of J and K, as PySCF's `Gradients.get_jk` does.

@@ -14,6 +14,7 @@ from pyscf import gto, lib
 
 from trnqc.eri.gradient.builder import GradientBuilder
 from trnqc.eri.gradient.fitted.densities import DensityPair
+from trnqc.eri.gradient.fitted.half_transform import FittedRows
 from trnqc.eri.gradient.fitted.weights import FittedWeights
 from trnqc.eri.gradient.three_centre import three_centre_gradient, two_centre_gradient
 from trnqc.eri.jk.builder import CUTOFF
@@ -97,7 +98,7 @@ def fitted_jk_gradient(
     max_memory: float | None = None,
     coulomb: float = 1.0,
     exchange: float = 1.0,
-    rows: np.ndarray | None = None,
+    rows: np.ndarray | FittedRows | None = None,
     ranks: Ranks = ALONE,
 ) -> np.ndarray:
     """Compute the derivative of E2(D1, D2) with fitted integrals (pq|rs) = sum_PQ (pq|P) (P|Q)^-1 (Q|rs).
@@ -114,9 +115,10 @@ def fitted_jk_gradient(
         orbitals, as in Hartree-Fock.
     coulomb, exchange
         As in `exact_jk_gradient`.
-    rows : ndarray [naux, nao (nao + 1) / 2], optional
+    rows : ndarray [naux, nao (nao + 1) / 2] or FittedRows, optional
         Fitted integrals L^-1 (P|rs) of this operator, r >= s, with L the Cholesky factor of (P|Q), as an object of
-        density fitting keeps them; see `trnqc.eri.gradient.fitted.half_transform.rows_of`. They spare the integrals.
+        density fitting keeps them; see `trnqc.eri.gradient.fitted.half_transform.rows_of`. They spare the integrals. A
+        `FittedRows` may have those of one of several ranks.
     ranks : Ranks, optional
         The processes that share the derivatives of integrals, see `three_centre_gradient`.
 
@@ -144,6 +146,8 @@ def fitted_jk_gradient(
         # Ranges of shells of one kind fill the lanes of the kernels.
         auxmol = auxmol.copy(deep=False)
         auxmol._bas = auxmol._bas[np.argsort(auxmol._bas[:, gto.ANG_OF], kind="stable")]
+    if isinstance(rows, np.ndarray):
+        rows = FittedRows(rows)
     memory = 1e6 * mol.max_memory if max_memory is None else max_memory
     threads = threads or lib.num_threads()
     options: dict[str, Any] = {"omega": signed, "threads": threads}

@@ -26,6 +26,7 @@ from trnqc.eri.shells.lane_packing import PackedPairs, packed, row_arguments
 from trnqc.eri.shells.pairs import ShellPairs, pair_orbitals, quartet_class
 from trnqc.errors import InputError
 from trnqc.host.arrays import zeros
+from trnqc.ranks import ALONE, Ranks, dealt
 
 COULOMB = Operator("coulomb", 0.0)
 # Calls of kernels in a task: few enough to share tasks evenly, and enough that the time of Python does not matter.
@@ -79,6 +80,9 @@ class MixedJK:
         Quartets are left out if their Schwarz bound times the largest density element that they meet is below this.
     threads
         By default `pyscf.lib.num_threads()`.
+    ranks
+        The processes that share the groups of tasks. All of them create the object and call `get_jk` with the same
+        arguments, and have the whole result, whose bits do not depend on their number.
     """
 
     def __init__(
@@ -90,7 +94,9 @@ class MixedJK:
         operator: Operator = COULOMB,
         cutoff: float = CUTOFF,
         threads: int | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
+        self._ranks = ranks
         self._extents, self._omega, self._cutoff = extents, operator.omega, cutoff
         self._threads = threads or lib.num_threads()
         self._kets = [_ket_of(pairs) for pairs in ket]
@@ -133,8 +139,10 @@ class MixedJK:
 
         total = sum(task.cost for task in tasks)
         groups = grouped(tasks, cost_of_group(total, rows * columns))
+        costs = [sum(task.cost for task in group) for group in groups]
+        own = (groups[n] for n in dealt(costs, self._ranks, name="derivatives of J and K"))
         with ThreadPoolExecutor(self._threads) as pool:
-            add_all(sums, groups, lambda: add, pool, self._threads)
+            add_all(sums, own, lambda: add, pool, self._threads, self._ranks)
         return j.value().reshape(shape) if with_j else None, k.value().reshape(shape) if with_k else None
 
     def _tasks(

@@ -17,6 +17,7 @@ from trnqc.eri.gradient.fitted.densities import SpinDensities
 from trnqc.eri.integrals import ThreeCentre, int3c2e
 from trnqc.eri.operators import signed_omega
 from trnqc.host.thread_pool import single_threaded_pool
+from trnqc.ranks import ALONE, Ranks
 
 # The fewest fitting functions whose integrals a thread computes at once: each call takes milliseconds.
 FUNCTIONS = 32
@@ -29,7 +30,7 @@ AGREEMENT = 1e-8
 class ComputedRows:
     """Rows (rs|P), r >= s, computed when they are read."""
 
-    fitted = False
+    fitted, ranks = False, ALONE
 
     def __init__(self, mol: gto.Mole, auxmol: gto.Mole) -> None:
         self._integrals, self._loc = ThreeCentre(mol, auxmol), auxmol.ao_loc_nr()
@@ -41,6 +42,7 @@ class ComputedRows:
                 edges.append(shell)
         self._shells = {int(self._loc[i]): (i, j) for i, j in pairwise(edges)}
         self.ranges = [(int(self._loc[i]), int(self._loc[j])) for i, j in pairwise(edges)]
+        self.count = int(self._loc[-1])
 
     def __call__(self, begin: int, end: int) -> np.ndarray:
         """Return the rows of one of `ranges`."""
@@ -48,17 +50,26 @@ class ComputedRows:
 
 
 class FittedRows:
-    """Rows Q of fitted integrals L^-1 (rs|P), r >= s, that are in memory."""
+    """Rows Q of fitted integrals L^-1 (rs|P), r >= s, that are in memory.
+
+    Each of several `ranks` has the rows [n, pairs] from the number `first` on, of `count` rows in all.
+    """
 
     fitted = True
 
-    def __init__(self, rows: np.ndarray) -> None:
-        self._rows = rows
-        self.ranges = [(n, min(n + FUNCTIONS, len(rows))) for n in range(0, len(rows), FUNCTIONS)]
+    def __init__(self, rows: np.ndarray, first: int = 0, count: int | None = None, ranks: Ranks = ALONE) -> None:
+        self._rows, self._first, self.ranks = rows, first, ranks
+        self.count, end = len(rows) if count is None else count, first + len(rows)
+        self.ranges = [(n, min(n + FUNCTIONS, end)) for n in range(first, end, FUNCTIONS)]
+
+    @property
+    def pairs(self) -> int:
+        """The length of a row."""
+        return int(self._rows.shape[1])
 
     def __call__(self, begin: int, end: int) -> np.ndarray:
         """Return a range of rows."""
-        return self._rows[begin:end]
+        return self._rows[begin - self._first : end - self._first]
 
 
 def rows_of(fitting: Any, omega: float | None = None) -> np.ndarray | None:
@@ -91,18 +102,19 @@ def rows_of(fitting: Any, omega: float | None = None) -> np.ndarray | None:
 def half_transformed(
     source: ComputedRows | FittedRows, spins: Sequence[SpinDensities], densities: Sequence[np.ndarray], threads: int
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Transform and project all rows.
+    """Transform and project all rows. Ranks that have some of the rows each call this together.
 
     Return sum_r W_ri (rs|Q) [naux, r, nao] for each spin, or sum_rs W_ri (rs|Q) W_sj [naux, r, r] where the other
     density lies inside; and sum_rs (rs|Q) D_rs [n, naux] for symmetric densities D [nao, nao].
     """
-    naux, nao = source.ranges[-1][1] if source.ranges else 0, len(densities[0])
+    naux, nao = source.count, len(densities[0])
+    empty = np.empty if source.ranks.size == 1 else np.zeros
     i, j = np.tril_indices(nao)
     # A pair i > j stands for two elements of the density.
     folded = np.array([(d + d.T)[i, j] * np.where(i == j, 0.5, 1.0) for d in densities])
-    half = [np.empty((naux, spin.rank, len(spin.other))) for spin in spins]
+    half = [empty((naux, spin.rank, len(spin.other))) for spin in spins]
     left = [np.ascontiguousarray(spin.orbitals.T) for spin in spins]
-    projections = np.empty((len(folded), naux))
+    projections = empty((len(folded), naux))
 
     def transform(numbers: tuple[int, int]) -> None:
         packed = source(*numbers)
@@ -118,4 +130,4 @@ def half_transformed(
 
     with single_threaded_pool(threads) as pool:
         list(pool.map(transform, source.ranges))
-    return half, projections
+    return [source.ranks.sum(array) for array in half], source.ranks.sum(projections)

@@ -42,8 +42,8 @@ class _SpinWeights:
 class FittedWeights:
     """The weights of derivatives of (pq|P) and of (P|Q) in the derivative of the fitted energy.
 
-    `coulomb` and `exchange` are factors of the two energies, and `rows` [naux, nao (nao + 1) / 2] are fitted integrals
-    L^-1 (rs|P), r >= s; without rows, integrals are computed. `memory` are bytes for the arrays.
+    `coulomb` and `exchange` are factors of the two energies, and `rows` are the naux rows of nao (nao + 1) / 2 fitted
+    integrals L^-1 (rs|P), r >= s; without rows, integrals are computed. `memory` are bytes for the arrays.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class FittedWeights:
         *,
         coulomb: float = 1.0,
         exchange: float = 1.0,
-        rows: np.ndarray | None = None,
+        rows: FittedRows | None = None,
         memory: float,
         threads: int,
     ) -> None:
@@ -62,10 +62,12 @@ class FittedWeights:
         low, spins = by_spin(pair) if exchange else (0, [])
         nao, naux = mol.nao_nr(), auxmol.nao_nr()
         _check_memory(nao, naux, spins, memory)
-        if rows is not None and rows.shape != (naux, nao * (nao + 1) // 2):
-            raise InputError(f"expected fitted integrals [{naux}, {nao * (nao + 1) // 2}], found {list(rows.shape)}")
+        if rows is not None and (rows.count, rows.pairs) != (naux, nao * (nao + 1) // 2):
+            raise InputError(
+                f"expected fitted integrals {[naux, nao * (nao + 1) // 2]}, found {[rows.count, rows.pairs]}"
+            )
         metric = metric_factor(mol, auxmol)
-        source = ComputedRows(mol, auxmol) if rows is None else FittedRows(rows)
+        source = ComputedRows(mol, auxmol) if rows is None else rows
         half, projections = half_transformed(source, spins, pair.totals, threads)
         if not source.fitted:
             half = [metric.fit(array, COLUMNS, threads) for array in half]
