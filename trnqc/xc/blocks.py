@@ -5,12 +5,13 @@ points, weights -> blocks of near points (bisection of space) -> significant con
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from pyscf import gto
 
 from trnqc.eri.seminumerical.grid import bisected
+from trnqc.ranks import Ranks, balanced
 from trnqc.xc.programs.ao_program import TASK
 from trnqc.xc.shells import Contractions
 
@@ -108,6 +109,15 @@ class Blocks:
         counts = _primitives(contractions, coordinates, scaled, ends, order, cutoff)
         blocks, tasks = _tasks(contractions, counts, ends)
         return cls(contractions, order, coordinates, scaled, index, blocks, tasks)
+
+    def share(self, ranks: Ranks) -> Blocks:
+        """Return the blocks of a rank, with numbers of their own, and all points. The ranks have shares of about equal
+        cost.
+        """
+        costs = [block.points * float(len(block.functions)) ** 2 for block in self.blocks]
+        owners = balanced(costs, ranks.size)
+        own = [block for block, owner in zip(self.blocks, owners) if owner == ranks.rank]
+        return replace(self, blocks=tuple(replace(block, number=n) for n, block in enumerate(own)))
 
     @property
     def largest(self) -> int:

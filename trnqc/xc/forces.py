@@ -21,6 +21,7 @@ from trnqc.eri.compiled import programs
 from trnqc.host.arrays import zeros
 from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.jit import Recipe
+from trnqc.ranks import ALONE, Ranks
 from trnqc.xc import ao
 from trnqc.xc.ao import AtomicOrbitals
 from trnqc.xc.blocks import Blocks, PointBlock
@@ -64,13 +65,21 @@ def xc_gradient(ni: Any, mol: gto.Mole, grids: Any, xc_code: str, dm: np.ndarray
 
 
 def gradient_on(
-    ni: Any, mol: gto.Mole, coords: np.ndarray, weights: np.ndarray, xc_code: str, dm: np.ndarray
+    ni: Any,
+    mol: gto.Mole,
+    coords: np.ndarray,
+    weights: np.ndarray,
+    xc_code: str,
+    dm: np.ndarray,
+    ranks: Ranks = ALONE,
 ) -> np.ndarray:
-    """Return the gradient for points [n, 3] and weights [n]; see `xc_gradient`."""
+    """Return the gradient for points [n, 3] and weights [n]; see `xc_gradient`. Several ranks, which all call this with
+    the same arguments, share the blocks of points.
+    """
     kind = ni._xc_type(xc_code)
     if kind not in VARIABLES:
         return np.zeros((mol.natm, 3))
-    blocks = Blocks.of(mol, coords, weights, _order(kind))
+    blocks = Blocks.of(mol, coords, weights, _order(kind)).share(ranks)
 
     def derivatives(block: PointBlock, rho: np.ndarray) -> np.ndarray:
         spin = len(rho) - 1
@@ -79,7 +88,7 @@ def gradient_on(
             vxc = ni.eval_xc_eff(xc_code, by_spin if spin else by_spin[0], 1, xctype=kind, spin=spin)[1]
         return np.ascontiguousarray(vxc.reshape(rho.shape) * blocks.weights[block.span])
 
-    return _by_atom(mol, _Forces(kind, blocks, tuple(densities_of(dm, 1)), derivatives))
+    return ranks.sum(_by_atom(mol, _Forces(kind, blocks, tuple(densities_of(dm, 1)), derivatives)))
 
 
 def nonlocal_gradient(ni: Any, mol: gto.Mole, grids: Any, xc_code: str, dm: np.ndarray) -> np.ndarray:

@@ -1,30 +1,52 @@
 """PySCF's numerical integration with our quadrature: the same methods and the same numbers.
 
 NumInt of PySCF -> object of a subclass with the same state -> electrons, energy and potential of density functionals
+(semilocal.py), by this process or, with `team`, by all ranks of a job
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from pyscf import gto, lib
 from pyscf.dft import numint
 
 from trnqc.eri.compiled import background
+from trnqc.host.overrides import users_method
 from trnqc.jit import Recipe
 from trnqc.xc.ao import programs_for
-from trnqc.xc.blocks import BlocksCache, PointBlock
+from trnqc.xc.blocks import Blocks, BlocksCache
 from trnqc.xc.coarse import CoarseIntegrals, Integrals
 from trnqc.xc.densities import ORDER, DensityMatrix, densities_of
 from trnqc.xc.programs import point_programs, vv10_program
 from trnqc.xc.quadrature import Quadrature
-from trnqc.xc.response import QuadratureResponse, functional_of, users_integration
+from trnqc.xc.response import FUNCTIONAL, QuadratureResponse, users_integration
+from trnqc.xc.semilocal import semilocal
 from trnqc.xc.vv10 import NonlocalPotential
 
 # What `Blocks.CUTOFF` is for integrals, for densities on points: the error of a density is then below 1e-12 Bohr^-3.
 ON_POINTS = 1e-13
+
+
+class Team(Protocol):
+    """The ranks of a job, which integrate together."""
+
+    @property
+    def among(self) -> str:
+        """The ranks in words, behind the name of what they run."""
+        ...
+
+    def semilocal(
+        self, ni: Any, blocks: Blocks, xc_code: str, kind: str, densities: Sequence[DensityMatrix], spins: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return what the function `trnqc.xc.semilocal.semilocal` returns for the blocks of the whole grid."""
+        ...
+
+    def forces(self, ni: Any, mol: gto.Mole, grids: Any, xc_code: str, dm: Any) -> np.ndarray:
+        """Return what the function `trnqc.xc.forces.xc_gradient` returns."""
+        ...
 
 
 class NumInt(QuadratureResponse):
@@ -49,6 +71,8 @@ class NumInt(QuadratureResponse):
     _keys = frozenset({"kernels", "ran_on", "seconds"})
     # What replaces integrals on full grids during an SCF.
     coarse: CoarseIntegrals | None = None
+    # The ranks that compute energies, potentials and forces together with this process.
+    team: Team | None = None
 
     def __init__(self, kernels: str | None = None) -> None:
         self.kernels, self.ran_on = background.chosen(kernels), "nothing yet"
@@ -66,7 +90,7 @@ class NumInt(QuadratureResponse):
     def undo(self) -> numint.NumInt:
         """Return PySCF's object with this state."""
         plain = numint.NumInt()
-        own = ("kernels", "ran_on", "seconds", "_blocks", "_needed")
+        own = ("kernels", "ran_on", "seconds", "team", "_blocks", "_needed")
         plain.__dict__.update({name: value for name, value in self.__dict__.items() if name not in own})
         return plain
 
@@ -210,25 +234,11 @@ class NumInt(QuadratureResponse):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return electrons [spins, sets], energies [sets] and potentials [spins sets, nao, nao]."""
         blocks = self._blocks_of(mol, grids, kind)
-        sets = len(densities) // spins
-        alone = functional_of(self)
-        electrons, energies = np.zeros((spins, sets, len(blocks.blocks))), np.zeros((sets, len(blocks.blocks)))
+        if team := self.team_for_functional():
+            self.ran_on += team.among
+            return team.semilocal(self, blocks, xc_code, kind, densities, spins)
+        return semilocal(self, blocks, xc_code, kind, densities, spins, self.seconds)
 
-        def derivatives(block: PointBlock, rho: np.ndarray) -> np.ndarray:
-            weights = blocks.weights[block.span]
-            weighted = np.empty_like(rho)
-            by_spin, out = (a.reshape(spins, sets, *a.shape[1:]) for a in (rho, weighted))
-            for n in range(sets):
-                of_set = by_spin[:, n, 0] if kind == "LDA" else by_spin[:, n]
-                by_point = of_set if spins == 2 else of_set[0]
-                with alone:
-                    exc, vxc = self.eval_xc_eff(xc_code, by_point, deriv=1, xctype=kind, spin=spins - 1)[:2]
-                number = by_spin[:, n, 0] * weights
-                electrons[:, n, block.number] = number.sum(axis=1)
-                energies[n, block.number] = number.sum(axis=0) @ exc
-                out[:, n] = (weights * vxc).reshape(out[:, n].shape)
-            return weighted
-
-        quadrature = Quadrature(blocks, kind, lib.num_threads(), self.seconds)
-        potentials = quadrature.potentials(densities, derivatives)
-        return electrons.sum(axis=2), energies.sum(axis=1), potentials
+    def team_for_functional(self) -> Team | None:
+        """Return the ranks that share the functional. A functional of the user stays in this process."""
+        return None if users_method(self, *FUNCTIONAL) else self.team
