@@ -12,7 +12,9 @@ from trnqc.errors import CompilerError, NotConverged, UnsupportedError
 from trnqc.mp2.job import Job
 from trnqc.mp2.reference.molecule import load_geometry
 from trnqc.mp2.run import run
-from trnqc.mp2.scf import shared_jk as rank_scf
+from trnqc.pyscf import accelerate
+from trnqc.pyscf.shared import fitting
+from trnqc.pyscf.shared.work import SharedWork
 
 JOB = Job(load_geometry("water2"), "6-31g", "cc-pvdz-ri", backend="cpu", threads=1, memory=4e9)
 FOUR_CENTRE = dataclasses.replace(JOB, density_fit=False)
@@ -36,6 +38,14 @@ def test_the_digits_are_those_of_one_process(monkeypatch, case):
             assert (result.e_hf, result.pairs) == (alone.e_hf, alone.pairs)
 
 
+def test_early_cycles_in_single_precision_have_the_digits_of_one_process(monkeypatch):
+    monkeypatch.setattr(accelerate, "SMALLEST", 0)
+    alone = run(JOB)
+    for result in on_threads(2, lambda ranks: run(JOB, ranks=ranks)):
+        assert "on each of 2 ranks; the potentials after cycles 0, 1" in result.system.scf_ran_on
+        assert (result.e_hf, result.pairs) == (alone.e_hf, alone.pairs)
+
+
 @pytest.mark.parametrize("reference", ["uhf", "rohf"])
 def test_open_shells_have_the_digits_of_one_process(tmp_path, reference):
     job = Job(load_geometry("water", 1, None), "6-31g", "cc-pvdz-ri", backend="cpu", threads=1, memory=4e9)
@@ -54,7 +64,7 @@ def test_what_ranks_cannot_share_runs_on_rank_0(monkeypatch, change):
         raise CompilerError("none here")
 
     for name, function in change.items():
-        monkeypatch.setattr(rank_scf, name, function or no_compiler)
+        monkeypatch.setattr(fitting, name, function or no_compiler)
     alone = run(JOB)
     for result in on_threads(2, lambda ranks: run(JOB, ranks=ranks)):
         assert (result.e_hf, result.pairs) == (alone.e_hf, alone.pairs)
@@ -83,7 +93,7 @@ def test_ranks_go_on_from_a_checkpoint_without_an_scf(tmp_path, monkeypatch):
     def fail(self, *args):
         pytest.fail("J and K were made")
 
-    monkeypatch.setattr(rank_scf.SharedJK, "ask", fail)
+    monkeypatch.setattr(SharedWork, "ask", fail)
     for again in on_threads(2, lambda ranks: run(job, ranks=ranks)):
         assert (again.e_hf, again.pairs) == (whole.e_hf, whole.pairs)
         assert again.system.scf_ran_on == whole.system.scf_ran_on

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOM = Path(__file__).resolve().parents[2] / "trnqc" / "mp2"
 # What `Execution` holds under names that requests use.
 SWITCHES = {"backend", "precision", "fused", "max_memory", "max_bytes", "schedule"}
-DOORS = {f"{method}.__init__" for method in ("DFMP2", "DH", "RingMethod", "SharedJK")}
+DOORS = {f"{method}.__init__" for method in ("DFMP2", "DH", "RingMethod")}
 DOORS |= {"choose", "execution_of", "method_of", "mp2_energy", "run"}
 # Judges energies by the precision that they have, and changes nothing about how they are computed.
 JUDGES = {"require_promise"}

@@ -209,7 +209,7 @@ class _Accelerated(CoulombExchange):
     def undo(self) -> Any:
         """Return the object without this layer, with the same state."""
         plain = lib.view(self, lib.drop_class(self.__class__, _Accelerated))
-        for name in (*_Accelerated._keys, "_cache", "_run", "_quadrature", "_early_grid"):
+        for name in (*_Accelerated._keys, "_cache", "_run", "_quadrature", "_early_grid", "_shared"):
             plain.__dict__.pop(name, None)
         if isinstance(plain.__dict__.get("with_df"), DF):
             plain.with_df = plain.with_df.undo()

@@ -1,6 +1,8 @@
 """How an accelerated SCF object computes J and K: which kernels, from which integrals, and when PySCF's.
 
 densities -> K on a grid (exchange.py) | fitted integrals (fitting/) | integrals in memory | direct (jk/) -> J, K
+
+Fitted and direct J and K are computed by all ranks of a job if `shared` is attached (shared/).
 """
 
 from __future__ import annotations
@@ -27,6 +29,9 @@ from trnqc.pyscf import exchange as exchange_methods
 from trnqc.pyscf.density_fitting import DF
 from trnqc.pyscf.jk_time import seconds_of_jk
 from trnqc.pyscf.molecule_cache import MoleculeCache, Timings, is_covered
+from trnqc.pyscf.shared.builders import SharedBuilder
+from trnqc.pyscf.shared.fitting import SpreadDF
+from trnqc.pyscf.shared.work import SharedWork
 
 # J and K by PySCF for whose time a job compiles quick forms of kernels at most: an SCF takes about as many.
 WORTH = 8
@@ -46,6 +51,8 @@ class CoulombExchange(lib.StreamObject):
     _cache: MoleculeCache
     _early_grid: exchange_methods.EarlyGrid | None = None
     _eri: Any
+    # The ranks that compute J and K together with this process.
+    _shared: SharedWork | None = None
 
     @property
     def _program_backend(self) -> str:
@@ -53,9 +60,9 @@ class CoulombExchange(lib.StreamObject):
         return "cpu" if self.backend in on_device.BACKENDS else self.backend
 
     def _own_fitting(self) -> DF | None:
-        """Return the density-fitting object if it is ours and of one process."""
+        """Return the density-fitting object if it is ours."""
         fitting = self.with_df if isinstance(self, _DFHF) else None
-        return fitting if type(fitting) is DF else None
+        return fitting if type(fitting) in (DF, SpreadDF) else None
 
     def _built_fitting(self, with_k: bool = True) -> DF | None:
         """Return our density-fitting object, or None. Its integrals are computed if K or J can use them.
@@ -63,9 +70,9 @@ class CoulombExchange(lib.StreamObject):
         J alone uses them if they fit into memory. Computing them once takes about as long as two J without them.
         """
         fitting = self._own_fitting()
-        if fitting and fitting._cderi is None and (with_k or fitting.fits_into_memory()):
+        if fitting and not fitting.is_computed() and (with_k or fitting.fits_into_memory()):
             with self.timings.measure("fitted integrals"):
-                fitting.build()
+                fitting.compute()
         return fitting
 
     def _jk(
@@ -215,9 +222,11 @@ class CoulombExchange(lib.StreamObject):
         """Return whether integrals are kept in memory: by PySCF's rule, but not for a device that was asked for."""
         return self._program_backend in ("auto", "cpu") and (mol.incore_anyway or self._is_mem_enough())
 
-    def _builder(self, mol: gto.Mole, omega: float | None) -> JKBuilder:
+    def _builder(self, mol: gto.Mole, omega: float | None) -> Any:
         make = builder(self._program_backend)
         signed, tolerance = signed_omega(mol, omega), self.direct_scf_tol
+        if self._shared and make is JKBuilder:
+            return SharedBuilder(self._shared, mol, (signed, tolerance))
         if make is JKBuilder:
             return JKBuilder(mol, omega=signed, cutoff=tolerance, quick=self.kernels != "wait")
         return make(mol, omega=signed, cutoff=tolerance)

@@ -71,6 +71,14 @@ class DF(df.DF):
         self.rounded = None
         return super().reset(mol)
 
+    def is_computed(self) -> bool:
+        """Return whether J and K can be computed without computing integrals."""
+        return self._cderi is not None
+
+    def compute(self) -> None:
+        """Compute the fitted integrals for J and K."""
+        self.build()
+
     def build(self) -> DF:
         """Compute the fitted integrals into ``_cderi``: an array [naux, nao (nao + 1) / 2], or a file. Raises
         StorageError if the file cannot be written.

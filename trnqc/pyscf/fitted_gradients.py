@@ -25,6 +25,7 @@ from trnqc.fitted.memory import bytes_left
 from trnqc.host.clock import measured
 from trnqc.host.overrides import users_method
 from trnqc.pyscf.molecule_cache import MoleculeCache, is_covered
+from trnqc.pyscf.shared.fitting import SpreadDF
 
 # Methods that would see zeros in the place of derivatives of J and K. A user's gets PySCF's matrices.
 STEPS = ("grad_elec", "get_veff", "get_jk", "get_j", "get_k", "extra_force")
@@ -65,7 +66,7 @@ class _FittedGradients(lib.StreamObject):
             self._summing = True
             try:
                 de = elec(mo_energy, mo_coeff, mo_occ, atmlst)
-                self.ran_on = programs.words()
+                self.ran_on = programs.words() + self._among()
                 return de
             except MemoryLimit as error:
                 reason = str(error)
@@ -127,20 +128,25 @@ class _FittedGradients(lib.StreamObject):
         exact = exchange if self.base.only_dfj else 0.0
         total = np.zeros((mol.natm, 3))
         if coulomb or exchange != exact:
-            total = fitted_jk_gradient(
-                mol,
-                self._auxmol(),
-                dms / 2,
-                dms,
-                omega=omega,
-                max_memory=bytes_left(self.max_memory),
-                coulomb=coulomb,
-                exchange=exchange - exact,
-                rows=rows_of(fitting._rsh_df.get(f"{omega:.6f}") if omega else fitting, omega),
-            )
+            of_operator = fitting._rsh_df.get(f"{omega:.6f}") if omega else fitting
+            factors: dict[str, Any] = {
+                "coulomb": coulomb,
+                "exchange": exchange - exact,
+                "max_memory": bytes_left(self.max_memory),
+            }
+            if isinstance(of_operator, SpreadDF) and of_operator.shares_gradients(omega):
+                total = of_operator.gradient(dms, omega, **factors)
+            else:
+                rows = rows_of(of_operator, omega)
+                total = fitted_jk_gradient(mol, self._auxmol(), dms / 2, dms, omega=omega, rows=rows, **factors)
         if exact:
             total = total + exact_jk_gradient(mol, dms / 2, dms, omega=omega, coulomb=0.0, exchange=exact)
         return total
+
+    def _among(self) -> str:
+        """Return in words which ranks share the gradient."""
+        fitting = self.base.with_df
+        return fitting.shared.among if isinstance(fitting, SpreadDF) and fitting.shares_gradients(None) else ""
 
     def _auxmol(self) -> gto.Mole:
         fitting = self.base.with_df

@@ -10,13 +10,14 @@ from pyscf import gto, lib
 from pyscf.lib import logger
 
 from trnqc.eri.classes import LMAX
-from trnqc.eri.compiled import background, programs
+from trnqc.eri.compiled import background
 from trnqc.eri.gradient.builder import GradientBuilder
 from trnqc.eri.operators import signed_omega
 from trnqc.eri.prepare import needs
 from trnqc.host.clock import measured
 from trnqc.host.overrides import users_method
 from trnqc.pyscf.molecule_cache import MoleculeCache, is_covered
+from trnqc.pyscf.shared.builders import SharedGradientBuilder
 
 
 def accelerate_gradients(gradients: Any) -> Any:
@@ -82,7 +83,7 @@ class _AcceleratedGradients(lib.StreamObject):
         key = signed, self.base.direct_scf_tol
         builder = self._cache.get(mol, key, lambda: self._builder(mol, signed))
         vj, vk = builder.get_jk(dm, j, k)
-        self.ran_on = programs.words()
+        self.ran_on = builder.ran_on
         logger.timer(self, "derivatives of vj and vk", *start)
         return (vj, vk) if j and k else vj if j else vk
 
@@ -97,5 +98,7 @@ class _AcceleratedGradients(lib.StreamObject):
         kernels = background.chosen(getattr(self.base, "kernels", None))
         return background.Needed(lambda: needs.for_gradients(mol, omega), kernels)
 
-    def _builder(self, mol: gto.Mole, omega: float) -> GradientBuilder:
+    def _builder(self, mol: gto.Mole, omega: float) -> GradientBuilder | SharedGradientBuilder:
+        if shared := getattr(self.base, "_shared", None):
+            return SharedGradientBuilder(shared, mol, (omega, self.base.direct_scf_tol))
         return GradientBuilder(mol, omega, self.base.direct_scf_tol, lib.num_threads())

@@ -13,6 +13,13 @@ from pyscf import gto
 from trnqc.eri.classes import LMAX
 
 
+def shells_of(mol: gto.Mole) -> bytes:
+    """Return the atoms and shells of a molecule. The slots before PTR_ENV_START hold settings such as omega, and no
+    shells.
+    """
+    return b"".join(a.tobytes() for a in (mol._atm, mol._bas, mol._env[gto.PTR_ENV_START :]))
+
+
 class MoleculeCache:
     """Values by key for one molecule. They are dropped when its shells change or move."""
 
@@ -22,8 +29,7 @@ class MoleculeCache:
 
     def get(self, mol: gto.Mole, key: Any, make: Callable[[], Any]) -> Any:
         """Return the value of a key for this molecule, which is make() the first time."""
-        # The slots before PTR_ENV_START hold settings such as omega, and no shells.
-        shells = b"".join(a.tobytes() for a in (mol._atm, mol._bas, mol._env[gto.PTR_ENV_START :]))
+        shells = shells_of(mol)
         if shells != self._shells:
             self._shells, self._values = shells, {}
         if key not in self._values:

@@ -24,6 +24,7 @@ from trnqc.pyscf.molecule_cache import MoleculeCache
 from trnqc.xc.densities import VARIABLES
 from trnqc.xc.forces import nonlocal_gradient, nonlocal_programs_for, programs_for, xc_gradient
 from trnqc.xc.grid_response import xc_gradient_of_moving_grid
+from trnqc.xc.numint import NumInt, Team
 from trnqc.xc.response import users_integration
 
 # Methods that would see potentials without their exchange-correlation part. A user's gets PySCF's matrices.
@@ -77,6 +78,8 @@ class _XCGradients(lib.StreamObject):
             self._apart = False
         by_pyscf = self.base.do_nlc() and self.grid_response
         self.xc_ran_on = "generated programs" + ", nonlocal correlation by PySCF" * bool(by_pyscf)
+        if not self.grid_response and (team := _team(self.base._numint)):
+            self.xc_ran_on += team.among
         return gradient + (self._xc_part if atmlst is None else self._xc_part[list(atmlst)])
 
     def get_veff(self, mol: gto.Mole | None = None, dm: Any = None) -> Any:
@@ -87,8 +90,7 @@ class _XCGradients(lib.StreamObject):
         dm = self.base.make_rdm1() if dm is None else dm
         start = logger.process_clock(), logger.perf_counter()
         (grids, nlcgrids), ni, xc = _initialize_grids(self), self.base._numint, self.base.xc
-        gradient = xc_gradient_of_moving_grid if self.grid_response else xc_gradient
-        self._xc_part = gradient(ni, mol, grids, xc, dm)
+        self._xc_part = self._semilocal(ni, mol, grids, xc, dm)
         if nlcgrids is not None and not self.grid_response:
             functional = xc if ni.libxc.is_nlc(xc) else self.base.nlc
             total = dm if np.ndim(dm) == 2 else dm[0] + dm[1]
@@ -104,6 +106,14 @@ class _XCGradients(lib.StreamObject):
             finally:
                 self.grid_response = True
             return lib.tag_array(potential, exc1_grid=np.zeros((mol.natm, 3)))
+
+    def _semilocal(self, ni: Any, mol: gto.Mole, grids: Any, xc: str, dm: Any) -> np.ndarray:
+        """Return the gradient of the part that depends on the density at one point, [atoms, 3]."""
+        if self.grid_response:
+            return xc_gradient_of_moving_grid(ni, mol, grids, xc, dm)
+        if team := _team(ni):
+            return team.forces(ni, mol, grids, xc, dm)
+        return xc_gradient(ni, mol, grids, xc, dm)
 
     def _xc_by_pyscf(self) -> str:
         """Return in words why PySCF computes the exchange-correlation part, or "" if our programs do."""
@@ -122,6 +132,11 @@ class _XCGradients(lib.StreamObject):
         needed = background.Needed(recipes, kernels)
         programs = self._programs.get(mol, (kind, with_nonlocal), lambda: needed)
         return "" if programs.ready() else f"PySCF ({programs.reason})"
+
+
+def _team(ni: Any) -> Team | None:
+    """Return the ranks that share the integrals of an object, or None."""
+    return ni.team_for_functional() if isinstance(ni, NumInt) else None
 
 
 @contextmanager

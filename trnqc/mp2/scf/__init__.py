@@ -1,3 +1,1 @@
-"""The Hartree-Fock reference of a job (`of_job`), by one process (`hartree_fock`) or with J and K on all ranks
-(`shared_jk`).
-"""
+"""The Hartree-Fock reference of a job (`of_job`), by one process or with J and K on all ranks (`hartree_fock`)."""

@@ -17,8 +17,9 @@ from trnqc.host.files import temporary_place
 from trnqc.mp2.execution import Progress
 from trnqc.mp2.reference.orbitals import check_reference
 from trnqc.mp2.reference.semicanonical import fock_matrices
-from trnqc.mp2.scf.shared_jk import SharedJK
 from trnqc.pyscf.accelerate import accelerate
+from trnqc.pyscf.shared.attach import attach
+from trnqc.pyscf.shared.work import SharedWork
 
 # The integrals from which J and K of the SCF can be computed.
 SOURCES = ("trnqc", "pyscf")
@@ -40,7 +41,7 @@ def run_scf(
     allow_unconverged: bool = False,
     stability: bool = False,
     progress: Progress | None = None,
-    shared: SharedJK | None = None,
+    shared: SharedWork | None = None,
     kept: Mapping[str, Any] | None = None,
     guess: Any = None,
 ) -> Any:
@@ -71,7 +72,7 @@ def run_scf(
         Whether to check that the solution of RHF or UHF is stable, see `trnqc.mp2.response.stability`.
     progress : callable, optional
         Called as progress("SCF", cycle, 0) after each cycle.
-    shared : SharedJK, optional
+    shared : SharedWork, optional
         The ranks that compute J and K together with this process, for source "trnqc".
     kept : mapping, optional
         e_tot, mo_energy, mo_coeff, mo_occ and ran_on (and converged, if it is False) of an earlier run, which replace
@@ -114,7 +115,7 @@ def run_scf(
         _note_instability(mf, stability)
         return mf
     if shared and source == "trnqc":
-        shared.attach(mf)
+        attach(mf, shared)
     # PySCF uses OpenMP and our J and K use threads of their own. Threads inside BLAS compete with both: on two cores,
     # two threads for the diagonalisations doubled the processor time of the whole SCF.
     with single_threaded():

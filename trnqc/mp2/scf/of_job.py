@@ -16,7 +16,7 @@ from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.auxiliary_basis import AuxiliaryBasis
 from trnqc.mp2.job import Job, frozen_orbitals, reference_of, scf_settings
 from trnqc.mp2.scf.hartree_fock import jk_ran_on, run_scf
-from trnqc.mp2.scf.shared_jk import SharedJK
+from trnqc.pyscf.shared.work import SharedWork
 
 
 def checkpoint_of(
@@ -50,7 +50,7 @@ def _shared_scf(mol: gto.Mole, job: Job, execution: Execution, kept: Mapping[str
     """Run the SCF of several ranks, and return a separate SCF object on each of them."""
     ranks, kind = execution.ranks, reference_of(job.geometry, job.reference)
     ranks.at("SCF")
-    shared = SharedJK(mol, ranks, execution.schedule)
+    shared = SharedWork(ranks, execution.schedule)
     names = (*ORBITALS, "converged", *(["spin_fock"] if kind == "ROHF" else []))
     if ranks.rank:
         mf = _scf(mol, job, progress=execution.progress, kept=shared.serve(), shared=shared)
