@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch")
@@ -68,6 +69,14 @@ DYING = """
     if os.environ["RANK"] == "1":
         room.block_energies = lambda *a, **k: os.kill(os.getpid(), getattr(signal, sys.argv[1]))
     sys.exit(main(sys.argv[2:]))
+"""
+DYING_IN_AN_SCF = """
+    import os, signal, sys
+    import trnqc.xc.semilocal as room
+    from trnqc.cli import main
+    if os.environ["RANK"] == "1":
+        room.semilocal = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)
+    sys.exit(main(sys.argv[1:]))
 """
 FAILING = """
     import os, sys, time
@@ -211,6 +220,43 @@ def test_a_rank_that_dies_ends_the_job(tmp_path):
     assert status not in (0, -signal.SIGKILL) and out == ""
     # A rank says where it is once a second: the last that was heard of it may be the stage before.
     assert err.count("trnqc: error: ") == 1 and re.search(r"rank 1 \(at: [a-z]+\)", err) and "start" in err, err
+
+
+SCF = ("--xc", "pbe0", "--basis", "sto-3g", "--auxbasis", "weigend", "--grid", "1", "--threads", "1")
+FRAME = "3\n\nO 0 0 0.117\nH 0 {0} -0.470\nH 0 -0.757 -0.470\n"
+
+
+def test_an_scf_command_has_the_numbers_of_one_process(tmp_path):
+    """Two frames with gradients; rank 0 alone prints and writes."""
+    (tmp_path / "two.xyz").write_text(FRAME.format(0.757) + FRAME.format(0.8))
+    words = ["scf", tmp_path / "two.xyz", *SCF, "--gradient", "--conv-tol", "1e-11", "--json"]
+    results = []
+    for size in (1, 2):
+        ended = Started(tmp_path, COMMAND, size, [*words, tmp_path / f"{size}.json"]).ended()
+        assert [status for status, _, _ in ended] == [0] * size, ended
+        assert "PBE0/sto-3g, frames" in ended[0][1]
+        assert all(out == err == "" for _, out, err in ended[1:])
+        results.append(json.loads((tmp_path / f"{size}.json").read_text()))
+    for alone, shared in zip(*results):
+        assert shared["e_tot"] == pytest.approx(alone["e_tot"], abs=1e-10)
+        assert np.array(shared["gradient"]) == pytest.approx(np.array(alone["gradient"]), abs=1e-8)
+        assert (alone["ranks"], alone["shared"], shared["ranks"]) == (1, [], 2)
+        assert {"fitted J and K", "exchange and correlation"} <= set(shared["shared"])
+        assert "1 thread on each of 2 ranks" in shared["ran_on"]
+    assert results[0][0]["e_tot"] != results[0][1]["e_tot"]
+
+
+def test_an_scf_that_fails_on_rank_0_ends_all_ranks_with_one_message(tmp_path):
+    ended = Started(tmp_path, COMMAND, 2, ["scf", "water", *SCF, "--max-cycle", "1"]).ended()
+    assert ended[0][0] == 2 and ended[1][0], ended
+    assert "trnqc: error: the SCF has not converged within 1 cycles" in ended[0][2]
+    assert [err.count("error") for _, _, err in ended] == [1, 0], ended
+
+
+def test_a_rank_that_dies_ends_an_scf(tmp_path):
+    status, out, err = Started(tmp_path, DYING_IN_AN_SCF, 2, ["scf", "water", *SCF]).ended([0])[0]
+    assert status not in (0, -signal.SIGKILL) and out == ""
+    assert err.count("trnqc: error: ") == 1 and re.search(r"rank 1 \(at: [a-zA-Z ]+\)", err) and "start" in err, err
 
 
 @pytest.mark.parametrize(

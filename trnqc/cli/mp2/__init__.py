@@ -8,9 +8,8 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import os
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 
 from rich.console import Console
 
@@ -19,7 +18,8 @@ from trnqc.cli.mp2.jobs import jobs_from
 from trnqc.cli.mp2.options import add_options
 from trnqc.cli.mp2.tables import energy_table
 from trnqc.cli.mp2.tasks import Outcome, check_task, compute
-from trnqc.errors import BackendUnavailable, TrnqcError
+from trnqc.cli.rank_options import ranks_of
+from trnqc.errors import TrnqcError
 from trnqc.host.clock import Clock
 from trnqc.host.files import write_aside
 from trnqc.host.output import STANDARD_OUTPUT
@@ -28,16 +28,15 @@ from trnqc.interfaces.extxyz import write_extxyz
 from trnqc.mp2.execution import Progress
 from trnqc.mp2.job import Job
 from trnqc.mp2.run import run as run_job
-from trnqc.ranks import ALONE, Ranks
+from trnqc.ranks import Ranks
 
 add_arguments = add_options
 
 
 def run(args: argparse.Namespace) -> int:
     """Carry out the task for each frame, print, and write files. Of several ranks, only rank 0 prints and writes."""
-    positive("--rank-timeout", args.rank_timeout)
     positive("--max-steps", args.max_steps)
-    with _ranks(args) as ranks:
+    with ranks_of(args) as ranks:
         if ranks.rank:
             logging.getLogger("trnqc").setLevel(logging.WARNING)
         ranks.at("start")
@@ -80,17 +79,6 @@ def _outcomes(
             _show(args, outcomes[-1], console, several=len(jobs) > 1)
             _write(args, outcomes, several=len(jobs) > 1)
     return outcomes
-
-
-def _ranks(args: argparse.Namespace) -> AbstractContextManager[Ranks]:
-    """The ranks that torchrun has started, or `ALONE`."""
-    if not ("WORLD_SIZE" in os.environ and "RANK" in os.environ):
-        return nullcontext(ALONE)
-    try:
-        from trnqc.ranks.transport import started
-    except ImportError as error:
-        raise BackendUnavailable(f"several ranks need PyTorch: {error}; install the extra 'torch'") from error
-    return started(args.ranks_over, args.rank_timeout)
 
 
 def _show(args: argparse.Namespace, outcome: Outcome, console: Console, several: bool) -> None:

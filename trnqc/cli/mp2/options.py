@@ -14,11 +14,12 @@ from trnqc.cli.molecule_options import (
     add_molecule,
     add_output,
 )
+from trnqc.cli.rank_options import add_ranks
 from trnqc.interfaces.extrapolation import HF_ERRORS
 from trnqc.mp2.reference.orbitals import REFERENCES
 from trnqc.mp2.result import SCS, SOS
 from trnqc.mp2.scf.hartree_fock import SOURCES
-from trnqc.ranks import SCHEDULES, TRANSPORTS
+from trnqc.ranks import SCHEDULES
 from trnqc.types import PRECISIONS
 
 
@@ -30,7 +31,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _correlation(parser.add_argument_group("correlation"))
     _task(parser.add_argument_group("task", "what is computed (default: the energy)"))
     _machine(parser.add_argument_group("machine"))
-    _ranks(parser.add_argument_group("ranks", "for jobs started by torchrun --nproc-per-node N -m trnqc mp2 ..."))
+    _schedule(add_ranks(parser, "mp2"))
     output = parser.add_argument_group("output")
     add_output(output)
     output.add_argument("--pairs", action="store_true", help="print the energy of every pair")
@@ -134,7 +135,7 @@ def _machine(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def _ranks(group: argparse._ArgumentGroup) -> None:
+def _schedule(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add(
         "--schedule",
@@ -142,17 +143,4 @@ def _ranks(group: argparse._ArgumentGroup) -> None:
         default="dynamic",
         help="static: tasks are divided in advance by modelled costs; dynamic: a free rank gets the next task "
         "(default: %(default)s)",
-    )
-    add(
-        "--ranks-over",
-        choices=tuple(TRANSPORTS),
-        default="cpu",
-        help="device of the arrays that ranks exchange, by gloo, nccl or the vendor's library (default: %(default)s)",
-    )
-    add(
-        "--rank-timeout",
-        type=float,
-        default=1800.0,
-        metavar="SECONDS",
-        help="how long ranks wait for another; one without heartbeat for a quarter of this (at most 30) ends the job",
     )

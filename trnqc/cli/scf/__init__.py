@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
+import logging
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -17,6 +17,7 @@ from pyscf import lib
 from pyscf.tools import cubegen, molden
 from rich.console import Console
 
+from trnqc.cli.rank_options import ranks_of
 from trnqc.cli.scf.options import add_options, jobs_from, tasks_from
 from trnqc.cli.scf.report import brief, report
 from trnqc.cli.steps import StepLog
@@ -32,37 +33,53 @@ from trnqc.interfaces.mean_field.page import page
 from trnqc.interfaces.mean_field.result import SCFResult
 from trnqc.interfaces.mean_field.run import check_tasks
 from trnqc.interfaces.mean_field.run import run as run_job
+from trnqc.pyscf.shared.work import SharedWork
 
 add_arguments = add_options
 
 
 def run(args: argparse.Namespace) -> int:
-    """Carry out the tasks for each frame, print, and write files."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise UnsupportedError("trnqc scf runs in one process: start it without torchrun, with --threads")
+    """Carry out the tasks for each frame, print, and write files.
+
+    Of several ranks, rank 0 does this, and the others compute with it what ranks can share.
+    """
+    with ranks_of(args) as ranks, lib.with_omp_threads(thread_count(args.threads, lib.num_threads)):
+        ranks.at("start")
+        shared = SharedWork(ranks) if ranks.size > 1 else None
+        if shared and ranks.rank:
+            logging.getLogger("trnqc").setLevel(logging.WARNING)
+            shared.serve()
+        else:
+            _run_frames(args, shared)
+            if shared:
+                shared.end()
+    return 0
+
+
+def _run_frames(args: argparse.Namespace, shared: SharedWork | None) -> None:
+    """Carry out the tasks for each frame, one after another; what is finished is printed and written at once."""
     jobs, tasks = jobs_from(args), tasks_from(args)
     for job in jobs:
         check(job)
         check_tasks(job, tasks)
     results: list[SCFResult] = []
     console = Console(stderr=True)
-    with lib.with_omp_threads(thread_count(args.threads, lib.num_threads)):
-        for number, job in enumerate(jobs, start=1):
-            try:
-                with nullcontext() if args.quiet else StageBars(console) as progress:
-                    result, mf = run_job(job, tasks, progress, StepLog(console, args.quiet, args.trajectory))
-            except TrnqcError as error:
-                if len(jobs) > 1:
-                    error.args = (f"frame {number} of {len(jobs)}: {error}",)
-                raise
-            results.append(result)
-            _write(args, results, mf, several=len(jobs) > 1)
-            _show(args, result, console, several=len(jobs) > 1)
+    for number, job in enumerate(jobs, start=1):
+        try:
+            with nullcontext() if args.quiet else StageBars(console) as progress:
+                log = StepLog(console, args.quiet, args.trajectory)
+                result, mf = run_job(job, tasks, progress, log, shared)
+        except TrnqcError as error:
+            if len(jobs) > 1:
+                error.args = (f"frame {number} of {len(jobs)}: {error}",)
+            raise
+        results.append(result)
+        _write(args, results, mf, several=len(jobs) > 1)
+        _show(args, result, console, several=len(jobs) > 1)
     if args.json == Path(STANDARD_OUTPUT):
         print(_plain(results, len(jobs) > 1))
     elif len(jobs) > 1 and not args.quiet:
         Console().print(_frames(results))
-    return 0
 
 
 def _show(args: argparse.Namespace, result: SCFResult, console: Console, several: bool) -> None:

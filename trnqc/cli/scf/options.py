@@ -16,6 +16,7 @@ from trnqc.cli.molecule_options import (
     positive,
     settings_from,
 )
+from trnqc.cli.rank_options import add_ranks
 from trnqc.errors import InputError
 from trnqc.interfaces.mean_field.job import SOLVENT_MODELS, MeanFieldJob, double_hybrid_of
 from trnqc.interfaces.mean_field.run import Tasks
@@ -45,6 +46,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="PySCF's file of orbitals: the SCF begins with them if it exists, and writes its own there",
     )
+    add_ranks(parser, "scf")
     output = parser.add_argument_group("output")
     add_output(output)
     _files(output)

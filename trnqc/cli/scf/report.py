@@ -64,6 +64,8 @@ def _what(result: SCFResult) -> Table:
         "SCF": f"converged in {len(result.cycles)} cycles",
         "J and K": result.ran_on,
     }
+    if result.ranks > 1:
+        rows["ranks"] = f"{result.ranks}, which share {', '.join(result.shared) or 'nothing of this job'}"
     if about := result.correlation:
         rows["correlation"] = about.method
         rows["correlated"] = f"{_by_spin(about.correlated)} occupied orbitals, {_by_spin(about.frozen)} frozen"

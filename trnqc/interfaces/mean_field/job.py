@@ -21,6 +21,8 @@ from trnqc.mp2.reference.molecule import Geometry
 from trnqc.mp2.reference.orbitals import SpinFrozen
 from trnqc.mp2.scf.hartree_fock import SOURCES
 from trnqc.pyscf.accelerate import accelerate
+from trnqc.pyscf.shared.attach import attach
+from trnqc.pyscf.shared.work import SharedWork
 
 # Solvent models by name, with PySCF's name of the continuum model; SMD has its own class.
 SOLVENT_MODELS = {"smd": "SMD", "c-pcm": "C-PCM", "ief-pcm": "IEF-PCM", "ss(v)pe": "SS(V)PE", "cosmo": "COSMO"}
@@ -154,7 +156,7 @@ def _check_functional(xc: str) -> None:
         ) from None
 
 
-def method_of(job: MeanFieldJob, mol: gto.Mole | None = None) -> Any:
+def method_of(job: MeanFieldJob, mol: gto.Mole | None = None, shared: SharedWork | None = None) -> Any:
     """The object of the SCF of a job, which has not been run: PySCF's class with our integrals.
 
     Parameters
@@ -163,6 +165,8 @@ def method_of(job: MeanFieldJob, mol: gto.Mole | None = None) -> Any:
         What is computed, and how.
     mol
         The molecule, if it exists already.
+    shared
+        The ranks that compute together with this one, with our integrals.
 
     Raises
     ------
@@ -170,7 +174,7 @@ def method_of(job: MeanFieldJob, mol: gto.Mole | None = None) -> Any:
         If the job is not possible; see `check`.
     """
     check(job)
-    mol, hybrid = mol or molecule_of(job), double_hybrid_of(job)
+    mol, hybrid = mol or molecule_of(job, shared), double_hybrid_of(job)
     if is_hartree_fock(job):
         mf = getattr(scf, f"{kind_of(job)}HF")(mol)
     else:
@@ -184,15 +188,18 @@ def method_of(job: MeanFieldJob, mol: gto.Mole | None = None) -> Any:
     if job.solvent:
         mf = _dissolved(mf, job)
     if job.scf == "trnqc":
-        mf = accelerate(mf, exchange=job.exchange)
+        # All ranks compute, so that all of them need the kernels before the SCF begins.
+        mf = accelerate(mf, exchange=job.exchange, kernels="wait" if shared else None)
+        if shared:
+            attach(mf, shared)
     mf.conv_tol, mf.max_cycle = job.conv_tol, job.max_cycle
     _use_checkpoint(mf, job)
     return mf
 
 
-def molecule_of(job: MeanFieldJob) -> gto.Mole:
-    """PySCF's molecule of a job, with its memory limit."""
-    memory = job.memory or SHARE_OF_FREE_MEMORY * available_memory()
+def molecule_of(job: MeanFieldJob, shared: SharedWork | None = None) -> gto.Mole:
+    """PySCF's molecule of a job, with its memory limit, which is that of each rank."""
+    memory = job.memory or SHARE_OF_FREE_MEMORY * available_memory() / (shared.ranks.neighbours if shared else 1)
     return limited_molecule(job.geometry, job.basis, memory, job.verbose)
 
 

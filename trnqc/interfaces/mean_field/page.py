@@ -103,7 +103,8 @@ def _estimate(result: SCFResult) -> Iterator[Markup]:
     """PySCF's estimated time for the last SCF beside the measured one, which contains more than the parts."""
     whole = sum(result.pyscf_estimate.values())
     rows = [(name, f"{seconds:.2f}") for name, seconds in result.pyscf_estimate.items()]
-    rows += [("these parts with PySCF, estimated", f"{whole:.2f}"), ("whole SCF here", f"{result.scf_seconds:.2f}")]
+    here = "whole SCF here" + (f", by {result.ranks} processes; PySCF has one" if result.ranks > 1 else "")
+    rows += [("these parts with PySCF, estimated", f"{whole:.2f}"), (here, f"{result.scf_seconds:.2f}")]
     yield table(("part", "s"), rows, "One SCF with PySCF, estimated")
     yield element(
         "p",

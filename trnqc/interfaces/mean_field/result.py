@@ -159,6 +159,8 @@ class SCFResult:
         <S^2>; None for a closed shell.
     ran_on
         What computed J and K.
+    ranks, shared
+        The number of processes of the job, and what they computed together, in words.
     timings
         Wall seconds by part, which add up to those of the job. A part does not contain the parts within it, and the
         SCFs and gradients of an optimisation are among those of the result.
@@ -190,6 +192,8 @@ class SCFResult:
     charges: Mapping[str, np.ndarray]
     spin_square: float | None
     ran_on: str
+    ranks: int = 1
+    shared: tuple[str, ...] = ()
     timings: Mapping[str, float] = field(default_factory=dict)
     scf_seconds: float = 0.0
     pyscf_estimate: Mapping[str, float] = field(default_factory=dict)
@@ -213,6 +217,7 @@ class SCFResult:
             for o in self.orbitals
         ]
         plain |= {"dipole": self.dipole.tolist(), "spin_square": self.spin_square, "ran_on": self.ran_on}
+        plain |= {"ranks": self.ranks, "shared": list(self.shared)}
         plain["charges"] = {name: values.tolist() for name, values in self.charges.items()}
         plain |= {"timings": dict(self.timings), "warnings": list(self.warnings)}
         plain["scf_seconds"] = self.scf_seconds

@@ -31,6 +31,7 @@ from trnqc.interfaces.optimization import MAX_STEPS, GeometryStep, Optimization,
 from trnqc.mp2.execution import Progress
 from trnqc.mp2.reference.molecule import describe
 from trnqc.pyscf.scf_time import seconds_of_scf
+from trnqc.pyscf.shared.work import SharedWork
 
 # Parts of the energy in PySCF's `scf_summary`, with the names that are shown.
 PARTS = {
@@ -130,6 +131,7 @@ def run(
     tasks: Tasks | None = None,
     progress: Progress | None = None,
     on_step: Callable[[int, GeometryStep], None] | None = None,
+    shared: SharedWork | None = None,
 ) -> tuple[SCFResult, Any]:
     """Carry out a job.
 
@@ -143,6 +145,8 @@ def run(
         Called as progress(stage, done, total).
     on_step
         Called as on_step(number, step) after each step of an optimisation.
+    shared
+        The ranks that compute together with this one, rank 0; the others call its `serve`.
 
     Returns
     -------
@@ -159,23 +163,31 @@ def run(
     tasks = tasks or Tasks()
     check_tasks(job, tasks)
     with Clock().running() as clock:
-        result, mf = _computed(job, tasks, Stages(progress), on_step)
+        if shared:
+            shared.done.clear()
+        result, mf = _computed(job, tasks, Stages(progress), on_step, shared)
+    if shared:
+        result = replace(result, ranks=shared.ranks.size, shared=tuple(shared.done))
     return replace(result, timings=clock.seconds), mf
 
 
 def _computed(
-    job: MeanFieldJob, tasks: Tasks, stages: Stages, on_step: Callable[[int, GeometryStep], None] | None
+    job: MeanFieldJob,
+    tasks: Tasks,
+    stages: Stages,
+    on_step: Callable[[int, GeometryStep], None] | None,
+    shared: SharedWork | None,
 ) -> tuple[SCFResult, Any]:
     with stages.begin("basis sets"):
-        mol = molecule_of(job)
+        mol = molecule_of(job, shared)
         check_dispersion(job, mol)
     optimum = None
     if tasks.optimize:
-        optimum = _optimum(job, mol, tasks, stages, on_step)
+        optimum = _optimum(job, mol, tasks, stages, on_step, shared)
         job = replace(job, geometry=replace(optimum.geometry, name=job.geometry.name))
-        mol = molecule_of(job)
+        mol = molecule_of(job, shared)
     begin = time.perf_counter()
-    mf, cycles = _converged(job, mol, stages)
+    mf, cycles = _converged(job, mol, stages, shared)
     seconds = time.perf_counter() - begin
     with stages.begin("dipole and charges"):
         result = replace(_energies(job, mf, cycles), scf_seconds=seconds)
@@ -198,10 +210,12 @@ def _computed(
     return result, mf
 
 
-def _converged(job: MeanFieldJob, mol: gto.Mole, stages: Stages) -> tuple[Any, tuple[Cycle, ...]]:
+def _converged(
+    job: MeanFieldJob, mol: gto.Mole, stages: Stages, shared: SharedWork | None
+) -> tuple[Any, tuple[Cycle, ...]]:
     """Run the SCF."""
     with stages.begin("SCF"):
-        mf, cycles = method_of(job, mol), list[Cycle]()
+        mf, cycles = method_of(job, mol, shared), list[Cycle]()
 
     def record(state: dict[str, Any]) -> None:
         cycles.append(Cycle(float(state["e_tot"]), float(state["norm_gorb"])))
@@ -226,8 +240,9 @@ def _optimum(
     tasks: Tasks,
     stages: Stages,
     on_step: Callable[[int, GeometryStep], None] | None,
+    shared: SharedWork | None,
 ) -> Optimization:
-    mf = method_of(job, mol)
+    mf = method_of(job, mol, shared)
     method = correlated(job, mf, stages.progress) or mf
 
     def record(number: int, step: GeometryStep) -> None:
