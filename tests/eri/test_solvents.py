@@ -12,6 +12,7 @@ from pyscf.solvent import pcm, smd
 import trnqc
 from trnqc.eri import charges
 from trnqc.eri.charges import ChargeIntegrals, charge_gradient, gaussian_charges
+from trnqc.errors import InputError
 from trnqc.pyscf import solvents
 
 METHODS = ("C-PCM", "COSMO", "IEF-PCM", "SS(V)PE", "SMD")
@@ -49,6 +50,28 @@ def test_energies_and_forces_are_pyscf_s(method, kind):
     total = density if density.ndim == 2 else density.sum(axis=0)
     np.testing.assert_allclose(ours.with_solvent.grad(total), theirs.with_solvent.grad(total), atol=1e-9)
     np.testing.assert_allclose(ours.nuc_grad_method().kernel(), theirs.nuc_grad_method().kernel(), atol=1e-7)
+
+
+@pytest.mark.parametrize("method", METHODS[:4])
+@pytest.mark.parametrize("change", [{"surface_discretization_method": "ISWIG"}, {"eps": float("inf")}], ids=str)
+def test_the_equations_are_pyscf_s(method, change):
+    theirs, ours = (solvated(scf.RHF(molecule()), method).with_solvent for _ in range(2))
+    for one in (theirs, ours):
+        one.__dict__.update(change)
+    ours = solvents.accelerate_solvent(ours, "wait")
+    density = np.eye(molecule().nao_nr())
+    for a, b in zip(ours.kernel(density), theirs.kernel(density)):
+        np.testing.assert_allclose(a, b, atol=1e-10)
+    for name in ("S", "D", "A", "K", "R", "f_epsilon"):
+        np.testing.assert_allclose(ours._intermediates[name], theirs._intermediates[name], atol=1e-11)
+    if change.get("eps") is None:  # PySCF's gradient divides infinity by infinity.
+        np.testing.assert_allclose(ours.grad(density), theirs.grad(density), atol=1e-10)
+
+
+def test_unknown_methods_are_refused():
+    mf = trnqc.accelerate(solvated(scf.RHF(molecule()), "C-PCN"), kernels="wait")
+    with pytest.raises(InputError, match="found 'C-PCN'"):
+        mf.run()
 
 
 @pytest.mark.parametrize("cart", [False, True])

@@ -1,31 +1,34 @@
 """PySCF's continuum solvents, PCM and SMD, with integrals of charges on the surface by our kernels: the same numbers.
 
-density -> potential on the surface -> charges, by a factorised matrix -> their potential matrix, and forces
+density -> potential on the surface -> charges (cavity.py) -> their potential matrix, and forces
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 from pyscf import gto, lib
+from pyscf.data.radii import BOHR
+from pyscf.dft.gen_grid import LEBEDEV_ORDER
 from pyscf.solvent import pcm, smd
-from pyscf.solvent.grad import pcm as pcm_gradient
-from pyscf.solvent.grad import smd as smd_gradient
+from pyscf.solvent.grad.pcm import grad_nuc
 
 from trnqc.eri.charges import ChargeIntegrals, charge_gradient, gaussian_charges
 from trnqc.eri.classes import LMAX
 from trnqc.eri.compiled import background, programs
 from trnqc.eri.prepare import needs
+from trnqc.errors import InputError
 from trnqc.fitted.memory import bytes_left
 from trnqc.host.overrides import users_method
+from trnqc.pyscf.cavity import CONDUCTORS, ISOTROPIC, SYMMETRIC, Cavity
 from trnqc.pyscf.molecule_cache import MoleculeCache, is_covered
 
 # The share of the memory limit's rest that integrals of the charges may take.
 SHARE = 0.5
 # Methods that are replaced. An object on which a user has replaced one stays PySCF's.
-STEPS = ("_get_v", "_get_vmat", "_get_vind", "_B_dot_x", "grad")
+STEPS = ("build", "_get_v", "_get_vmat", "_get_vind", "_B_dot_x", "grad")
 
 
 def accelerate_solvent(solvent: Any, kernels: str) -> Any:
@@ -52,7 +55,7 @@ def undo_solvent(solvent: Any) -> Any:
     return plain
 
 
-_OWN = ("kernels", "ran_on", "_integrals", "_factors", "_cache")
+_OWN = ("kernels", "ran_on", "_integrals", "_cavity", "_cache")
 
 
 class _Charges(lib.StreamObject):
@@ -62,17 +65,28 @@ class _Charges(lib.StreamObject):
     mol: gto.Mole
     surface: dict[str, Any]
     _intermediates: dict[str, Any]
+    eps: Any
+    method: str
+    radii_table: Any
+    vdw_scale: float
+    r_probe: float
+    lebedev_order: int
+    surface_discretization_method: str
+    solvent: str
+    solvent_descriptors: Any
+    sasa_ng: int
 
     def __init__(self, solvent: Any, kernels: str) -> None:
         self.__dict__.update(solvent.__dict__)
         self.kernels, self.ran_on, self._cache = kernels, "nothing yet", MoleculeCache()
-        # The points, the exponents and the integrals; the matrix K and its factors.
+        # The points, the exponents and the integrals.
         self._integrals: tuple[np.ndarray, np.ndarray, ChargeIntegrals] | None = None
-        self._factors: tuple[np.ndarray, Any] | None = None
+        self._cavity: Cavity | None = None
+        self._intermediates = {}  # The surface is computed again, with factors of its matrices.
 
     def reset(self, mol: gto.Mole | None = None) -> Any:
         """Forget what belongs to a geometry, as PySCF does."""
-        self._integrals = self._factors = None
+        self._integrals = self._cavity = None
         return super().reset(mol)
 
     def _get_v(self, dms: np.ndarray) -> np.ndarray:
@@ -127,13 +141,55 @@ class _Charges(lib.StreamObject):
         stack = np.asarray(dms).reshape(-1, *dms.shape[-2:])
         return self._get_vmat(self._charges_of(-self._get_v(stack))[1]).reshape(dms.shape)
 
+    def build(self, ng: int | None = None) -> Any:
+        """Compute the surface, its matrices and the potential of the nuclei on it, as PySCF does."""
+        radii, self._cavity = self._radii(), None
+        if ng is None:
+            ng = self.sasa_ng if isinstance(self, smd.SMD) else LEBEDEV_ORDER[self.lebedev_order]
+        scheme = {} if isinstance(self, smd.SMD) else {"surface_discretization_method": self._discretization}
+        self.surface = pcm.gen_surface(self.mol, rad=radii, ng=ng, **scheme)
+        self._cavity = cavity = Cavity(self.surface, *self._method_and_factor())
+        makers = {"S": lambda: cavity.s, "D": lambda: cavity.d, "K": cavity.k, "R": cavity.r}
+        self._intermediates = _Intermediates(makers, A=cavity.area, f_epsilon=cavity.factor)
+        charges = gaussian_charges(self.surface["grid_coords"], self.surface["charge_exp"] ** 2)
+        nuclei = gto.fakemol_for_charges(self.mol.atom_coords())
+        between = gto.mole.intor_cross(self.mol._add_suffix("int2c2e"), nuclei, charges)
+        self.v_grids_n = self.mol.atom_charges() @ between
+        return self
+
+    def _radii(self) -> np.ndarray:
+        """Return the radii of the cavity's spheres by nuclear charge, in Bohr."""
+        if self.radii_table is not None:
+            return np.asarray(self.radii_table)
+        if isinstance(self, smd.SMD):
+            return np.asarray(smd.smd_radii(self._descriptors()[2]))
+        return np.asarray(self.vdw_scale * pcm.modified_Bondi + self.r_probe / BOHR)
+
+    def _descriptors(self) -> Any:
+        """Return the properties of the solvent that SMD reads."""
+        return self.solvent_descriptors or smd.solvent_db[self.solvent]
+
+    @property
+    def _discretization(self) -> str:
+        return "SWIG" if isinstance(self, smd.SMD) else self.surface_discretization_method
+
+    def _method_and_factor(self) -> tuple[str, float]:
+        """Return the equations' name and f."""
+        if isinstance(self, smd.SMD):
+            method, epsilon = ISOTROPIC[0], self.eps or self._descriptors()[5]
+        else:
+            method, epsilon = self.method.upper(), self.eps
+        if method not in (*CONDUCTORS, *ISOTROPIC, *SYMMETRIC):
+            raise InputError(f"the method of PCM is one of C-PCM, COSMO, IEF-PCM and SS(V)PE, found {self.method!r}")
+        if epsilon == float("inf"):
+            return method, 1.0
+        below = {"C-PCM": 0.0, "CPCM": 0.0, "COSMO": 0.5}.get(method, 1.0)
+        return method, (epsilon - 1) / (epsilon + below)
+
     def _charges_of(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return q = K^-1 R v, and its mean with R^T K^-T v, for potentials [n, charges]."""
-        k, r = self._intermediates["K"], self._intermediates["R"]
-        if self._factors is None or self._factors[0] is not k:
-            self._factors = k, scipy.linalg.lu_factor(k, check_finite=False)
-        q = scipy.linalg.lu_solve(self._factors[1], r @ v.T).T
-        transposed = (r.T @ scipy.linalg.lu_solve(self._factors[1], v.T, trans=1)).T
+        assert self._cavity is not None
+        q, transposed = (part.T for part in self._cavity.charges(v.T))
         return q, (q + transposed) / 2
 
     def grad(self, dm: np.ndarray, *arguments: Any, **options: Any) -> np.ndarray:
@@ -150,10 +206,22 @@ class _Charges(lib.StreamObject):
             owners[first:last] = atom
         charges = gaussian_charges(points, exponents**2, self.mol.cart)
         de = -charge_gradient(self.mol, charges, owners, dm, self._intermediates["q_sym"])
-        de += pcm_gradient.grad_nuc(self, dm)
-        if isinstance(self, smd.SMD):
-            return np.asarray(de + smd_gradient.grad_solver(self, dm) + smd.get_cds_legacy(self)[1])
-        return np.asarray(de + pcm_gradient.grad_solver(self, dm))
+        de += grad_nuc(self, dm)
+        assert self._cavity is not None
+        de += self._cavity.gradient(self._intermediates["v_grids"], self._discretization)
+        return np.asarray(de + smd.get_cds_legacy(self)[1] if isinstance(self, smd.SMD) else de)
+
+
+class _Intermediates(dict[str, Any]):
+    """PySCF's intermediates of a solvent, of which large matrices are computed when they are asked for."""
+
+    def __init__(self, makers: dict[str, Callable[[], Any]], **values: Any) -> None:
+        super().__init__(values)
+        self._makers = makers
+
+    def __missing__(self, name: str) -> Any:
+        self[name] = self._makers[name]()
+        return self[name]
 
 
 def _same(kept: np.ndarray | None, dm: np.ndarray) -> bool:
