@@ -162,6 +162,15 @@ def test_grid_response_is_that_of_pyscf(name, xc) -> None:
     assert ours.xc_ran_on == "generated programs"
 
 
+def test_grid_response_of_a_partition_that_pyscf_differentiates() -> None:
+    mf = dft.RKS(small(), xc="pbe")
+    mf.grids.becke_scheme = dft.gen_grid.becke_lko
+    mf = few_cycles(mf)
+    plain, ours = mf.nuc_grad_method(), trnqc.accelerate(mf).nuc_grad_method()
+    plain.grid_response = ours.grid_response = True
+    np.testing.assert_allclose(ours.kernel(), plain.kernel(), rtol=0, atol=1e-9)
+
+
 def test_grid_response_with_nonlocal_correlation() -> None:
     mf = dft.RKS(small(), xc="b97m_v")
     mf.nlcgrids.atom_grid = (10, 14)
