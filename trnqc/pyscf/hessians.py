@@ -1,4 +1,7 @@
-"""PySCF's Hessian objects with two-electron derivatives by our integrals: the same methods and the same numbers."""
+"""PySCF's Hessian objects with two-electron derivatives by our integrals: the same methods and the same numbers.
+
+`grid_response`, which PySCF's Kohn-Sham objects have and do not read, adds the response of the grid.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,14 @@ from pyscf.scf._response_functions import _gen_rhf_response, _gen_uhf_response
 from trnqc.eri.compiled import background, programs
 from trnqc.eri.hessian.one_electron import one_electron_energy
 from trnqc.eri.prepare import needs
-from trnqc.errors import MemoryLimit
+from trnqc.errors import MemoryLimit, UnsupportedError
 from trnqc.host.overrides import users_method
 from trnqc.pyscf.exchange import users_jk
 from trnqc.pyscf.hessian_terms import ExactTerms, FittedTerms, ScfOrbitals
 from trnqc.pyscf.molecule_cache import MoleculeCache
 from trnqc.pyscf.orbital_response import OrbitalResponse
 from trnqc.xc.ao import programs_for
+from trnqc.xc.hessian.moving_grid import MovingGridQuadrature
 from trnqc.xc.hessian.quadrature import Functional, HessianQuadrature
 from trnqc.xc.hessian.response import PotentialResponse
 from trnqc.xc.response import users_integration
@@ -78,7 +82,7 @@ class _AcceleratedHessian(lib.StreamObject):
         terms = one_electron_energy(self, orbitals.dms.sum(axis=0), orbitals.weighted)
         terms += self._terms.energy(orbitals)
         if self._functional:
-            terms += self._quadrature(orbitals).energy()
+            terms += self._derivatives(orbitals).energy()
         logger.timer(self, "second derivatives at constant orbitals", *start)
         atoms = np.arange(self.mol.natm) if atmlst is None else np.asarray(atmlst, dtype=int)
         return terms[np.ix_(atoms, atoms)]
@@ -103,7 +107,7 @@ class _AcceleratedHessian(lib.StreamObject):
         start = logger.process_clock(), logger.perf_counter()
         total = self._terms.fock(orbitals)
         if self._functional:
-            total += self._quadrature(orbitals).fock()
+            total += self._derivatives(orbitals).fock()
         core = self.base.nuc_grad_method().hcore_generator(self.mol)
         matrices: list[list[Any]] = [[None] * self.mol.natm for _ in orbitals.dms]
         for atom in range(self.mol.natm) if atmlst is None else atmlst:
@@ -146,7 +150,9 @@ class _AcceleratedHessian(lib.StreamObject):
         return OrbitalResponse(orbitals.coefficients, orbitals.occupied, terms)
 
     def _leave_to_pyscf(self, error: MemoryLimit) -> None:
-        """Say that PySCF computes this step."""
+        """Say that PySCF computes this step. Raises the error if PySCF cannot."""
+        if self._moves:
+            raise error
         self.ran_on = f"PySCF: {error}"
         logger.note(self, "%s", self.ran_on)
 
@@ -159,21 +165,46 @@ class _AcceleratedHessian(lib.StreamObject):
         mf._numint.libxc.test_deriv_order(mf.xc, 2, raise_error=True)
         return Functional(mf._numint, mf.xc, 2 if isinstance(mf, scf.uhf.UHF) else 1)
 
-    def _quadrature(self, orbitals: ScfOrbitals) -> HessianQuadrature:
-        functional, grids = self._functional, self.base.grids if self.grids is None else self.grids
-        assert functional is not None
+    @property
+    def _moves(self) -> bool:
+        """Whether there is a quadrature, and its points and weights move with the atoms."""
+        return bool(getattr(self, "grid_response", False)) and self._functional is not None
+
+    @property
+    def _grids(self) -> Any:
+        grids = self.base.grids if self.grids is None else self.grids
         if grids.coords is None:
             grids.build(with_non0tab=True)
+        return grids
+
+    def _quadrature(self, orbitals: ScfOrbitals) -> HessianQuadrature:
+        functional, grids = self._functional, self._grids
+        assert functional is not None
         return HessianQuadrature(self.mol, (grids.coords, grids.weights), functional, orbitals.dms, lib.num_threads())
 
+    def _derivatives(self, orbitals: ScfOrbitals) -> HessianQuadrature | MovingGridQuadrature:
+        """Return the quadrature of derivatives by the nuclei."""
+        if not self._moves:
+            return self._quadrature(orbitals)
+        functional = self._functional
+        assert functional is not None
+        return MovingGridQuadrature(self.mol, self._grids, functional, orbitals.dms, lib.num_threads())
+
     def _is_left_to_pyscf(self) -> bool:
-        """Return whether PySCF's integrals are used now, and say in `ran_on` what is used."""
-        if reason := self._why_not():
-            self.ran_on = f"PySCF: {reason}"
-            return True
-        needed = self._cache.get(self.mol, "needed", self._needed)
-        self.ran_on = programs.words() if needed.ready() else f"PySCF ({needed.reason})"
-        return not needed.ready()
+        """Return whether PySCF's integrals are used now, and say in `ran_on` what is used.
+
+        Raises UnsupportedError if PySCF would be used and cannot, because the grid moves.
+        """
+        if not (reason := self._why_not()):
+            needed = self._cache.get(self.mol, ("needed", self._moves), self._needed)
+            reason = "" if needed.ready() else needed.reason
+        if reason and self._moves:
+            raise UnsupportedError(
+                f"a Hessian with grid_response is not PySCF's, which would have to compute this one ({reason}): set "
+                "grid_response=False, or differentiate gradients with grid_response=True by finite differences"
+            )
+        self.ran_on = f"PySCF: {reason}" if reason else programs.words()
+        return bool(reason)
 
     def _why_not(self) -> str:
         """Return in words why PySCF has to compute the Hessian, or ""."""
@@ -187,7 +218,9 @@ class _AcceleratedHessian(lib.StreamObject):
         return self._terms.why_not()
 
     def _needed(self) -> background.Needed:
-        return background.Needed(self._programs, background.chosen(getattr(self.base, "kernels", None)))
+        kernels = background.chosen(getattr(self.base, "kernels", None))
+        # PySCF cannot serve until kernels are compiled if the grid moves.
+        return background.Needed(self._programs, "wait" if self._moves and kernels == "background" else kernels)
 
     def _programs(self) -> needs.Programs:
         wanted = self._terms.programs()

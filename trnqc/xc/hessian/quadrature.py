@@ -1,6 +1,6 @@
 """Exchange-correlation terms of a Hessian by quadrature over blocks of points, on threads.
 
-The grid does not move with the atoms, as in PySCF.
+The points do not move with the atoms; `moving_grid.py` makes those of a grid that moves from them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from trnqc.errors import UnsupportedError
 from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.xc.ao import AtomicOrbitals
 from trnqc.xc.blocks import Blocks, PointBlock
-from trnqc.xc.hessian.block_densities import ORDER, SECOND, THIRD, VARIABLES, BlockDensities, half_potentials
+from trnqc.xc.hessian.block_densities import ORDER, VARIABLES, BlockDensities, half_potentials
+from trnqc.xc.hessian.block_terms import moved_functions, one_function, response_terms, two_functions, weight_terms
 from trnqc.xc.programs import point_programs
 from trnqc.xc.response import functional_of
 
@@ -73,7 +74,8 @@ class HessianQuadrature:
     """Exchange-correlation terms of the Hessian of one molecule.
 
     `grid` are the points [n, 3] and weights [n], in Bohr and Bohr^3; `dms` [1, nao, nao] the spin-summed density, or
-    [2, nao, nao] those of alpha and beta electrons.
+    [2, nao, nao] those of alpha and beta electrons. `weight_derivatives` [natm, 3, n] are the first derivatives of the
+    weights by the atoms, in Bohr^2; without them, weights are constant.
     """
 
     def __init__(
@@ -83,26 +85,36 @@ class HessianQuadrature:
         functional: Functional,
         dms: np.ndarray,
         threads: int,
+        weight_derivatives: np.ndarray | None = None,
     ) -> None:
         self.mol, self.grid, self.functional, self.dms, self.threads = mol, grid, functional, dms, threads
+        self.weight_derivatives = weight_derivatives
         self._atoms = np.repeat(mol._bas[:, gto.ATOM_OF], np.diff(mol.ao_loc_nr()))
 
     def energy(self) -> np.ndarray:
-        """Compute second derivatives of the energy at constant densities, [natm, natm, 3, 3] in Hartree/Bohr^2."""
+        """Compute second derivatives of the energy at constant densities, [natm, natm, 3, 3] in Hartree/Bohr^2.
+
+        Products of first derivatives of the weights with those of the energy density are included, second derivatives
+        of the weights are not.
+        """
         blocks = Blocks.of(self.mol, *self.grid, self.functional.order + 2)
         total = np.zeros((self.mol.natm, self.mol.natm, 3, 3))
 
-        def one(block: PointBlock, ao: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        def one(block: PointBlock, ao: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
             atoms, starts = self._atoms_of(block)
-            densities, weighted, kernel = self.evaluated(blocks, block, ao)
-            by_atoms = densities.by_atoms(starts)
-            terms = _response_terms(by_atoms, kernel) + _two_functions(densities, weighted, starts)
+            densities, v, kernel = self.evaluated(blocks, block, ao)
+            by_atoms, weighted = densities.by_atoms(starts), v * blocks.weights[block.span]
+            terms = response_terms(by_atoms, kernel) + two_functions(densities, weighted, starts)
             diagonal = np.arange(len(atoms))
-            terms[diagonal, diagonal] += _one_function(densities, weighted, starts)
-            return atoms, terms
+            terms[diagonal, diagonal] += one_function(densities, weighted, starts)
+            moved = self._weights_of(blocks, block)
+            return atoms, terms, None if moved is None else weight_terms(moved, by_atoms, v)
 
-        for atoms, terms in self.over(AtomicOrbitals(blocks, blocks.order), one):
+        for atoms, terms, products in self.over(AtomicOrbitals(blocks, blocks.order), one):
             total[np.ix_(atoms, atoms)] += terms
+            if products is not None:
+                total[:, atoms] += products
+                total[atoms] += products.transpose(1, 0, 3, 2)
         return total
 
     def fock(self) -> np.ndarray:
@@ -116,10 +128,15 @@ class HessianQuadrature:
 
         def one(block: PointBlock, ao: np.ndarray) -> tuple[PointBlock, np.ndarray, np.ndarray, np.ndarray]:
             atoms, starts = self._atoms_of(block)
-            densities, weighted, kernel = self.evaluated(blocks, block, ao)
+            densities, v, kernel = self.evaluated(blocks, block, ao)
             by_atoms = np.einsum("svtug,axtug->saxvg", kernel, densities.by_atoms(starts), optimize=True)
+            if (moved := self._weights_of(blocks, block)) is not None:
+                of_weights = np.einsum("axg,svg->saxvg", moved, v)
+                of_weights[:, atoms] += by_atoms
+                atoms, by_atoms = np.arange(self.mol.natm), of_weights
             halves = [[half_potentials(ao, axes, weigh, lanes) for axes in derivatives] for derivatives in by_atoms]
-            return block, atoms, np.array(halves), np.array([_moved_functions(ao, w) for w in weighted])
+            weighted = v * blocks.weights[block.span]
+            return block, atoms, np.array(halves), np.array([moved_functions(ao, w) for w in weighted])
 
         # Blocks are added in order, so that the bits do not depend on the number of threads.
         for block, atoms, halves, own in self.over(AtomicOrbitals(blocks, blocks.order), one):
@@ -142,12 +159,18 @@ class HessianQuadrature:
     def evaluated(
         self, blocks: Blocks, block: PointBlock, ao: np.ndarray
     ) -> tuple[BlockDensities, np.ndarray, np.ndarray]:
-        """Return the densities of a block, and the first and second derivatives of the energy times the weights."""
+        """Return the densities of a block, derivatives of the energy density, and second ones times the weights."""
         own = self.dms[:, block.functions[:, None], block.functions]
         densities = BlockDensities(ao, own, self.functional.variables)
         v, f = self.functional.derivatives(densities.values)
-        weights = blocks.weights[block.span]
-        return densities, v * weights, f * weights
+        return densities, v, f * blocks.weights[block.span]
+
+    def _weights_of(self, blocks: Blocks, block: PointBlock) -> np.ndarray | None:
+        """Return the derivatives of the weights of a block, [natm, 3, points], or None if weights are constant."""
+        if self.weight_derivatives is None:
+            return None
+        # The points that fill up a block are copies of another one, with weight 0.
+        return self.weight_derivatives[..., blocks.index[block.span]] * (blocks.weights[block.span] != 0)
 
     def over(self, aos: AtomicOrbitals, one: Callable[[PointBlock, np.ndarray], T]) -> Iterator[T]:
         """Yield one(block, its AO values) for every block with functions, computed on threads, in order.
@@ -168,66 +191,3 @@ class HessianQuadrature:
                 result = running.popleft().result()
                 running.extend(pool.submit(run, block) for block in islice(blocks, 1))
                 yield result
-
-
-def _response_terms(by_atoms: np.ndarray, kernel: np.ndarray) -> np.ndarray:
-    """Return sum_g w f rho^A rho^B, [atoms, atoms, 3, 3]."""
-    n = len(by_atoms)
-    changed = np.einsum("svtug,axtug->axsvg", kernel, by_atoms, optimize=True)
-    return (by_atoms.reshape(3 * n, -1) @ changed.reshape(3 * n, -1).T).reshape(n, 3, n, 3).swapaxes(1, 2)
-
-
-def _two_functions(densities: BlockDensities, weighted: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Return sum_g w v rho^AB with the derivatives of two functions of a product, [atoms, atoms, 3, 3]."""
-    ao, total = densities.ao, 0.0
-    size = ao.shape[1]
-    first = ao[1:4].reshape(3 * size, -1)
-    for own, dm in zip(weighted, densities.dms):
-        raised = 0.5 * own[0] * ao[1:4]
-        if len(own) > 1:
-            raised += np.einsum("xcig,cg->xig", ao[SECOND], own[1:4])
-        matrix = (raised.reshape(3 * size, -1) @ first.T).reshape(3, size, 3, size)
-        matrix = matrix + matrix.transpose(2, 3, 0, 1)
-        if len(own) > 4:
-            for c in range(3):
-                second = ao[SECOND[:, c]].reshape(3 * size, -1)
-                matrix += ((second * (0.5 * own[4])) @ second.T).reshape(matrix.shape)
-        total = total + 2 * matrix * dm[:, None, :]
-    by_atoms = np.add.reduceat(np.add.reduceat(total, starts, axis=1), starts, axis=3)
-    return by_atoms.transpose(1, 3, 0, 2)
-
-
-def _one_function(densities: BlockDensities, weighted: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Return sum_g w v rho^AA with both derivatives of one function, [atoms, 3, 3]."""
-    ao, total = densities.ao, np.zeros((3, 3, densities.ao.shape[1]))
-    for own, x in zip(weighted, densities.products):
-        value = own[0] * x[0]
-        if len(own) > 1:
-            value = np.einsum("cg,cig->ig", own[:4], x)
-        by_c = [own[1 + c] * x[0] for c in range(3)] if len(own) > 1 else []
-        if len(own) > 4:
-            by_c = [one + (0.5 * own[4]) * x[1 + c] for c, one in enumerate(by_c)]
-        for i in range(3):
-            for j in range(i + 1):
-                term = np.einsum("ig,ig->i", ao[SECOND[i, j]], value)
-                for c, one in enumerate(by_c):
-                    term += np.einsum("ig,ig->i", ao[THIRD[i, j, c]], one)
-                total[i, j] += 2 * term
-                if i != j:
-                    total[j, i] += 2 * term
-    return np.add.reduceat(total, starts, axis=2).transpose(2, 0, 1)
-
-
-def _moved_functions(ao: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return sum_g of the potential between (d_x i) and j, [3, N, N]."""
-    matrices = []
-    value = weights[0] * ao[0] if len(weights) == 1 else np.einsum("cg,cig->ig", weights[:4], ao[:4])
-    for axis in range(3):
-        matrix = ao[1 + axis] @ value.T
-        if len(weights) > 1:
-            matrix += np.einsum("cg,cig->ig", weights[1:4], ao[SECOND[axis]]) @ ao[0].T
-        if len(weights) > 4:
-            for c in range(3):
-                matrix += (ao[SECOND[axis, c]] * (0.5 * weights[4])) @ ao[1 + c].T
-        matrices.append(matrix)
-    return np.array(matrices)
