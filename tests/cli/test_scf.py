@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 from pyscf import df, dft, gto, scf
-from pyscf.data.nist import HARTREE2EV
+from pyscf.data.nist import AMU2AU, BOHR, HARTREE2EV, HARTREE2WAVENUMBER
 from pyscf.gw import rpa, urpa
 from pyscf.hessian import thermo
 
@@ -142,6 +142,28 @@ def test_vibrations_and_excited_states_are_those_of_pyscf(trnqc, write, monkeypa
     assert energies == pytest.approx(list(states.e * HARTREE2EV), abs=1e-4)
 
 
+def test_the_response_of_the_grid_is_in_gradients_optima_and_vibrations(trnqc, write):
+    """Of hydrogen, whose kernels are compiled soon."""
+    words = ("--xc", "m06l", "--grid", "0", "--conv-tol", "1e-11", "--optimize", "--frequencies")
+    found = result_of(trnqc, write("h2.xyz", H2.format(0.9)), *words, "--grid-response")
+
+    def forces(length):
+        atoms = f"H 0 0 0; H 0 0 {length}"
+        mf = dft.RKS(gto.M(atom=atoms, basis="sto-3g", unit="Bohr", verbose=0), xc="m06l").density_fit()
+        mf.grids.level = 0
+        return mf.run(conv_tol=1e-13).nuc_grad_method().set(grid_response=True).kernel()[1, 2]
+
+    start, end = (np.array(found["geometry"]["coordinates"])[n] for n in (0, 1))
+    length = np.linalg.norm(end - start) / BOHR
+    assert abs(forces(length)) < 5e-5
+    constant = (forces(length + 1e-3) - forces(length - 1e-3)) / 2e-3
+    # PySCF takes the mean mass of the isotopes.
+    expected = (constant / (1.008 * AMU2AU / 2)) ** 0.5 * HARTREE2WAVENUMBER
+    assert found["vibrations"]["wavenumbers"] == pytest.approx([expected], abs=0.05)
+    fixed = result_of(trnqc, write("h2.xyz", H2.format(0.9)), *words)
+    assert abs(fixed["vibrations"]["wavenumbers"][0] - found["vibrations"]["wavenumbers"][0]) > 1
+
+
 @pytest.mark.parametrize("xc, charge", [("hf", 0), ("pbe", 0), ("pbe", 1)], ids=["RHF", "RKS", "UKS"])
 def test_infrared_intensities_are_derivatives_of_the_dipole(trnqc, write, monkeypatch, xc, charge):
     monkeypatch.setenv("TRNQC_KERNELS", "cached")
@@ -239,6 +261,12 @@ def test_solvents_lower_the_energy_of_a_polar_molecule(trnqc, write):
         (["--tda"], "which is missing"),
         (["--trajectory", "a.xyz"], "which is missing"),
         (["--grid", "12"], "0 to 9"),
+        (["--xc", "pbe", "--grid-response"], "add --gradient, --optimize or --frequencies"),
+        (["--grid-response", "--gradient"], "Hartree-Fock has no quadrature grid"),
+        (["--xc", "b2plyp", "--grid-response", "--gradient"], "the gradient of b2plyp is that on a fixed grid"),
+        (["--xc", "pbe", "--scf", "pyscf", "--grid-response", "--frequencies"], "PySCF's Hessian has no response"),
+        (["--xc", "wb97m_v", "--grid-response", "--frequencies"], "wb97m_v has nonlocal correlation"),
+        (["--xc", "nothing", "--grid-response", "--frequencies"], "unknown functional 'nothing'"),
         (["--max-cycle", "1"], "allow more by --max-cycle"),
         (["--exchange", "seminumerical", "--gradient"], "no gradients"),
         (["--tddft", "-1"], "must not be negative"),

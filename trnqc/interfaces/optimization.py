@@ -139,7 +139,8 @@ def optimize(
     Parameters
     ----------
     method
-        A PySCF object with gradients, or `trnqc.DFMP2`. Its molecule is the first geometry.
+        A PySCF object with gradients, `trnqc.DFMP2`, or a gradients object of one of them. Its molecule is the first
+        geometry.
     max_steps
         Largest number of gradients.
     callback

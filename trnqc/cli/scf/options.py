@@ -67,6 +67,8 @@ def jobs_from(args: argparse.Namespace) -> tuple[MeanFieldJob, ...]:
         raise InputError("--trajectory shows the steps of --optimize, which is missing")
     if (args.tda or args.triplets) and not args.tddft:
         raise InputError("--tda and --triplets describe the excited states of --tddft N, which is missing")
+    if args.grid_response and not (args.gradient or args.optimize or args.frequencies):
+        raise InputError("--grid-response is about derivatives: add --gradient, --optimize or --frequencies")
     jobs = tuple(
         MeanFieldJob(
             geometry=geometry,
@@ -78,6 +80,7 @@ def jobs_from(args: argparse.Namespace) -> tuple[MeanFieldJob, ...]:
             solvent=args.solvent,
             solvent_model=args.solvent_model,
             grid=args.grid,
+            grid_response=args.grid_response,
             exchange=args.exchange,
             **settings_from(args),
         )
@@ -134,6 +137,11 @@ def _method(group: argparse._ArgumentGroup) -> None:
         help="model of the solvent (default: %(default)s)",
     )
     add("--grid", type=int, default=3, metavar="LEVEL", help="quadrature grid, 0 to 9 (default: %(default)s)")
+    add(
+        "--grid-response",
+        action="store_true",
+        help="gradients, optima and vibrations with the response of the grid to displaced nuclei",
+    )
     add(
         "--exchange",
         choices=("fitted", "direct", "seminumerical", "auto"),

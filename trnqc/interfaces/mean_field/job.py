@@ -13,7 +13,7 @@ from typing import Any
 from pyscf import df, dft, gto, scf
 from pyscf.solvent import smd
 
-from trnqc.errors import InputError
+from trnqc.errors import InputError, UnsupportedError
 from trnqc.host.memory import available_memory
 from trnqc.mp2.hybrids.recipes import RECIPES, HybridRecipe, named
 from trnqc.mp2.job import SHARE_OF_FREE_MEMORY, limited_molecule, reference_of
@@ -57,6 +57,8 @@ class MeanFieldJob:
         Name of a solvent, as in PySCF's table of SMD, and one of SOLVENT_MODELS.
     grid
         Level of the quadrature grid, 0 to 9, as ``mf.grids.level``.
+    grid_response
+        Whether derivatives of the energy include the response of the quadrature grid to displaced nuclei.
     exchange
         How K is computed, as in `trnqc.accelerate`.
     scf
@@ -83,6 +85,7 @@ class MeanFieldJob:
     solvent: str | None = None
     solvent_model: str = "smd"
     grid: int = 3
+    grid_response: bool = False
     exchange: str | None = None
     scf: str = "trnqc"
     conv_tol: float = 1e-9
@@ -123,6 +126,10 @@ def check(job: MeanFieldJob) -> None:
         raise InputError(f"the solvent model must be one of {', '.join(SOLVENT_MODELS)}, found {job.solvent_model!r}")
     if job.solvent is not None:
         solvent_of(job.solvent)
+    if job.grid_response and is_hartree_fock(job):
+        raise InputError("Hartree-Fock has no quadrature grid: leave out the response of the grid")
+    if job.grid_response and double_hybrid_of(job):
+        raise UnsupportedError(f"the gradient of {job.xc} is that on a fixed grid: leave out the response of the grid")
     if not is_hartree_fock(job) and not double_hybrid_of(job):
         _check_functional(job.xc)
 

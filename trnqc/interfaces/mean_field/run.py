@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from pyscf import gto, scf
+from pyscf import dft, gto, scf
 from pyscf.data.nist import HARTREE2EV
 from pyscf.hessian import thermo
 
@@ -25,7 +25,15 @@ from trnqc.interfaces.mean_field.correlation import (
     with_correlation,
 )
 from trnqc.interfaces.mean_field.infrared import intensities, with_dipole_derivatives
-from trnqc.interfaces.mean_field.job import MeanFieldJob, is_hartree_fock, kind_of, method_of, molecule_of, name_of
+from trnqc.interfaces.mean_field.job import (
+    MeanFieldJob,
+    check,
+    is_hartree_fock,
+    kind_of,
+    method_of,
+    molecule_of,
+    name_of,
+)
 from trnqc.interfaces.mean_field.result import Cycle, Excitation, Orbitals, SCFResult, Vibrations
 from trnqc.interfaces.optimization import MAX_STEPS, GeometryStep, Optimization, optimize
 from trnqc.mp2.execution import Progress
@@ -123,7 +131,20 @@ def check_tasks(job: MeanFieldJob, tasks: Tasks) -> None:
     if job.exchange == "seminumerical" and (tasks.gradient or tasks.optimize or tasks.frequencies):
         raise UnsupportedError("seminumerical exchange has no gradients: use another --exchange")
     derivatives = tasks.gradient or tasks.optimize
+    if job.grid_response and tasks.frequencies:
+        _check_hessian_of_moving_grid(job)
     check_correlation(job, derivatives, vibrations=tasks.frequencies, states=tasks.states > 0)
+
+
+def _check_hessian_of_moving_grid(job: MeanFieldJob) -> None:
+    check(job)
+    if job.scf == "pyscf":
+        raise UnsupportedError("PySCF's Hessian has no response of the grid: use --scf trnqc, or no --grid-response")
+    if dft.libxc.is_nlc(job.xc):
+        raise UnsupportedError(
+            f"{job.xc} has nonlocal correlation, whose second derivatives are those on a fixed grid: take a finer "
+            "--grid in place of --grid-response"
+        )
 
 
 def run(
@@ -199,9 +220,9 @@ def _computed(
         result = replace(result, optimization=optimum, warnings=result.warnings + optimum.warnings)
     if tasks.gradient or tasks.optimize:
         with stages.begin("gradient"):
-            result = _with_gradient(result, mf if method is None else method)
+            result = _with_gradient(job, result, mf if method is None else method)
     if tasks.frequencies:
-        result = _with_vibrations(result, mf, tasks, stages)
+        result = _with_vibrations(job, result, mf, tasks, stages)
     if tasks.states:
         result = _with_excitations(result, mf, tasks, stages)
     if tasks.estimate:
@@ -250,11 +271,19 @@ def _optimum(
         if on_step:
             on_step(number, step)
 
-    return optimize(method, tasks.max_steps, record)
+    return optimize(_gradients(job, method), tasks.max_steps, record)
 
 
-def _with_gradient(result: SCFResult, method: Any) -> SCFResult:
+def _gradients(job: MeanFieldJob, method: Any) -> Any:
+    """The gradients object of a method."""
     gradients = method.nuc_grad_method()
+    if job.grid_response:
+        gradients.grid_response = True
+    return gradients
+
+
+def _with_gradient(job: MeanFieldJob, result: SCFResult, method: Any) -> SCFResult:
+    gradients = _gradients(job, method)
     result = replace(result, gradient=gradients.kernel())
     if result.correlation:
         density = gradients.relaxation.density.rdm1(ao_repr=True)
@@ -294,9 +323,11 @@ def _charges(mf: Any, density: Any) -> dict[str, np.ndarray]:
     return {"Mulliken": np.array(mulliken), "meta-Löwdin": np.array(loewdin)}
 
 
-def _with_vibrations(result: SCFResult, mf: Any, tasks: Tasks, stages: Stages) -> SCFResult:
+def _with_vibrations(job: MeanFieldJob, result: SCFResult, mf: Any, tasks: Tasks, stages: Stages) -> SCFResult:
     with stages.begin("Hessian"):
         infrared = with_dipole_derivatives(mf.Hessian())
+        if job.grid_response:
+            infrared.grid_response = True
         hessian = infrared.kernel()
     analysis = thermo.harmonic_analysis(mf.mol, hessian, imaginary_freq=False)
     # PySCF's thermochemistry takes real frequencies; imaginary ones are left out, as is usual, and said.
