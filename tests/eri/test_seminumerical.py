@@ -13,9 +13,10 @@ import trnqc
 from trnqc.eri import get_jk
 from trnqc.eri.operators import Operator
 from trnqc.eri.seminumerical import grid, work
-from trnqc.eri.seminumerical.exchange import LEVEL, SeminumericalExchange, correction
+from trnqc.eri.seminumerical.exchange import LEVEL, SeminumericalExchange
 from trnqc.eri.seminumerical.field import Field
 from trnqc.eri.seminumerical.grid import POINTS, GridOrbitals, blocks_of, grid_of
+from trnqc.eri.seminumerical.overlap_fit import correction
 from trnqc.errors import InputError, UnsupportedError
 from trnqc.pyscf.exchange import EARLY_LEVEL, EarlyGrid
 
@@ -180,7 +181,8 @@ def test_benzene():
 
 def test_overlap_is_exact_after_the_correction():
     mol = gto.M(atom=WATER, basis="6-31g", verbose=0)
-    points, weights = grid_of(mol, 0)
+    own = grid_of(mol, 0)
+    points, weights = own.points, own.weights
     x = mol.eval_gto("GTOval", points)
     overlap, quadrature = mol.intor("int1e_ovlp"), (x.T * weights) @ x
     p = correction(overlap, quadrature)
@@ -245,8 +247,6 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(InputError, match="level of a grid"):
         SeminumericalExchange(mol, level=9)
     mf = trnqc.accelerate(scf.RHF(mol), exchange="seminumerical")
-    with pytest.raises(UnsupportedError, match="gradients"):
-        mf.nuc_grad_method()
     with pytest.raises(UnsupportedError, match="Hessians"):
         mf.Hessian()
     assert type(mf.undo()) is type(scf.RHF(mol))

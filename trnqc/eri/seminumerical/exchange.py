@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from pyscf import gto, lib
@@ -25,6 +25,7 @@ from trnqc.eri.jk import densities
 from trnqc.eri.operators import Operator
 from trnqc.eri.seminumerical.field import Field
 from trnqc.eri.seminumerical.grid import GridBlock, GridOrbitals, blocks_of, grid_of
+from trnqc.eri.seminumerical.overlap_fit import correction
 from trnqc.eri.seminumerical.pairs import cartesian_matrix
 from trnqc.host.arrays import zeros
 from trnqc.host.thread_pool import single_threaded_pool
@@ -33,6 +34,14 @@ from trnqc.host.thread_pool import single_threaded_pool
 LEVEL = 2
 # The most groups of blocks, whose sums are added in order.
 GROUPS = 64
+
+
+class BlockSum(Protocol):
+    """What is summed over blocks: `start` returns the array of a sum, and a call that of some blocks."""
+
+    def start(self) -> np.ndarray: ...
+
+    def __call__(self, blocks: tuple[GridBlock, ...]) -> np.ndarray: ...
 
 
 class SeminumericalExchange:
@@ -69,10 +78,11 @@ class SeminumericalExchange:
     ) -> None:
         self.mol, self.level, self.operator = mol, level, Operator.of(mol, omega)
         self.threads = threads or lib.num_threads()
-        self.blocks = blocks_of(*grid_of(mol, level), programs.lanes())
-        self._orbitals, self._cartesian = GridOrbitals(mol), cartesian_matrix(mol)
+        self.grid = grid_of(mol, level)
+        self.blocks = blocks_of(self.grid.points, self.grid.weights, programs.lanes())
+        self.orbitals, self.cartesian = GridOrbitals(mol), cartesian_matrix(mol)
         self._field: Field | None = None
-        self._correction: np.ndarray | None = None
+        self._fit: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def ran_on(self) -> str:
@@ -100,25 +110,29 @@ class SeminumericalExchange:
         """Compile the programs and compute the overlap fit, unless that is done already, and return both."""
         if self._field is None:
             self._field = Field(self.mol, self.operator)
-        if self._correction is None:
+        return self._field, self.overlap_fit()[1]
+
+    def overlap_fit(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the overlap matrix by quadrature and P, both [nao, nao], which are computed the first time."""
+        if self._fit is None:
             with single_threaded_pool(self.threads) as pool:
-                quadrature = self._summed(pool, _Overlap(self._orbitals, self.mol.nao_nr()))[0]
-            self._correction = correction(self.mol.intor_symmetric("int1e_ovlp"), quadrature)
-        return self._field, self._correction
+                quadrature = self.summed(pool, _Overlap(self.orbitals, self.mol.nao_nr()))[0]
+            self._fit = quadrature, correction(self.mol.intor_symmetric("int1e_ovlp"), quadrature)
+        return self._fit
 
     def _halves(self, dms: np.ndarray) -> np.ndarray:
         """Return half of K, before it is symmetrised, of symmetric or antisymmetric densities."""
         field, p = self.prepare()
-        c = self._cartesian
+        c = self.cartesian
         with single_threaded_pool(self.threads) as pool:
             # What may be left out does not depend on the density: a small one, as in response equations, is enlarged.
             scale = np.minimum(np.abs(dms).max(axis=(1, 2)), 1.0)
             to_f = np.stack([c @ (dm.T / one) @ p for dm, one in zip(dms, scale)])
-            sums = self._summed(pool, _Pass(self._orbitals, field, to_f))
+            sums = self.summed(pool, _Pass(self.orbitals, field, to_f))
         return np.stack([0.5 * factor * (p @ one.T @ c) for one, factor in zip(sums, scale)])
 
-    def _summed(self, pool: Any, work: _Overlap | _Pass) -> np.ndarray:
-        """Return the sum of the contributions of all blocks, added in the order of the groups."""
+    def summed(self, pool: Any, work: BlockSum) -> np.ndarray:
+        """Return the sum of the contributions of all blocks, from the threads of a pool, in the order of the groups."""
         size = -(-len(self.blocks) // GROUPS)
         groups = (self.blocks[begin : begin + size] for begin in range(0, len(self.blocks), size))
         total = work.start()
@@ -181,27 +195,3 @@ class _Pass:
         np.matmul(self.to_f[:, :, which], x, out=f.reshape(n, ncart, -1))
         self.field.add(block, f, g, float(np.sqrt(((x * x) @ np.abs(block.weights)).max())))
         total[:, :, which] += g.reshape(n, ncart, -1) @ (x * block.weights).T
-
-
-# Eigenvalues of S below this share of the largest are left out of the correction: N has no correct digits there.
-DEPENDENT = 1e-9
-# Eigenvalues of S^-1 N outside this range are not corrected: the grid does not resolve such a combination of orbitals.
-RESOLVED = (0.5, 2.0)
-
-
-def correction(overlap: np.ndarray, quadrature: np.ndarray) -> np.ndarray:
-    """Return P [nao, nao] from the overlap matrix and its quadrature.
-
-    >>> import numpy as np
-    >>> s, n = np.array([[1.0, 0.2], [0.2, 1.0]]), np.array([[1.1, 0.2], [0.2, 1.0]])
-    >>> p = correction(s, n)
-    >>> bool(np.allclose(p @ n @ p.T, s))
-    True
-    """
-    size, c = np.linalg.eigh(overlap)
-    kept = size > DEPENDENT * size.max(initial=0.0)
-    basis = c[:, kept] / np.sqrt(size[kept])
-    mu, u = np.linalg.eigh(basis.T @ quadrature @ basis)
-    resolved = (mu > RESOLVED[0]) & (mu < RESOLVED[1])
-    v = basis @ u[:, resolved]
-    return np.eye(len(overlap)) + (overlap @ v) * (mu[resolved] ** -0.5 - 1) @ v.T

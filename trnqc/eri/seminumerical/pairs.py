@@ -42,10 +42,10 @@ class PointPairs:
         return len(self.places)
 
 
-def point_pairs(mol: gto.Mole) -> tuple[PointPairs, ...]:
-    """Return the classes of all unordered pairs of shells of a molecule."""
+def point_pairs(mol: gto.Mole, derivative: bool = False) -> tuple[PointPairs, ...]:
+    """Return the classes of all unordered pairs of shells of a molecule, for K or for its gradient."""
     first = first_cartesians(mol)
-    return tuple(_pairs(pairs, first) for pairs in pairs_of(mol))
+    return tuple(_pairs(pairs, first) for pairs in pairs_of(mol, exponents=derivative))
 
 
 def first_cartesians(mol: gto.Mole) -> np.ndarray:
@@ -110,7 +110,7 @@ def _bounds(pairs: ShellPairs, records: np.ndarray) -> tuple[np.ndarray, np.ndar
     pb = np.linalg.norm(records[..., P : P + 3] - (centre[..., :3] - centre[..., 3:]), axis=-1)
     size = np.abs(records[..., COEFFICIENT]) * zeta / (2 * pi)
     if pairs.general:
-        size = size * np.abs(records[..., CONTRACTION:]).max(axis=-1)
+        size = size * np.abs(records[..., CONTRACTION : CONTRACTION + pairs.contractions]).max(axis=-1)
     potential, charge = np.zeros_like(zeta), np.zeros_like(zeta)
     for i, j in product(range(pairs.la + 1), range(pairs.lb + 1)):
         k = pairs.la + pairs.lb - i - j

@@ -59,25 +59,25 @@ def seminumerical_program(la: int, lb: int, general: bool, operator: str) -> Rec
     return Recipe(name_of(cls), (signature,), partial(_functions, cls), __name__)
 
 
-def parameters(cls: QuartetClass) -> tuple[Value | Array, ...]:
-    """Return the parameters of a program, in order.
+def parameters(cls: QuartetClass, derivative: int = 0) -> tuple[Value | Array, ...]:
+    """Return the parameters of a program, in order. derivative: 1 for the program of gradients, gradient_program.py.
 
     - rows: primitive pairs of a record; vectors: vectors of points; densities; functions: Cartesian functions of the
       molecule; n_ab, n_b: pairs of contractions, and contractions of b.
     - energy, potential: 1 over the contributions to the exchange energy and to K that are neglected for a pair and a
       block; omega, boys: as for a quartet kernel.
     - records [pairs, rows, W], centre [pairs, 6], extents [pairs, EXTENTS], places [pairs, PLACES]: the pairs, see
-      `trnqc.eri.seminumerical.pairs`.
+      `trnqc.eri.seminumerical.pairs`. Those for gradients have a last column, twice the exponent of a.
     - block [BLOCK]: see above; norms [shells]: the largest norm of F on the block over the functions of a shell.
     - points [3, vectors], of lanes: in Bohr. f, g [densities, functions, vectors], of lanes: F is read, G is added to.
     - work, of lanes: memory of `work_size` elements.
     """
     scalars = {name: Var(name, "i64") for name in _SCALARS}
-    width = scalars["n_ab"] + CONTRACTION if cls.general else CONTRACTION
+    width = (scalars["n_ab"] if cls.general else 0) + (CONTRACTION + derivative)
     return (
         *scalars.values(),
         *(Var(name) for name in _REALS),
-        boys.table_array(cls.order),
+        boys.table_array(cls.order + derivative),
         Array("records", "f64", (None, scalars["rows"], width)),
         Array("centre", "f64", (None, 6)),
         Array("extents", "f64", (None, EXTENTS)),
@@ -107,12 +107,13 @@ def exchange_function(cls: QuartetClass) -> st.Function:
     vector = Var("vector", "i64")
     one_vector = [*_targets(cls, args, vector), *_into_g(cls, args, vector)]
     within = [*contraction.shifts(cls.lb, args["centre"], PAIR), st.loop(vector, args["vectors"], *one_vector)]
-    body = st.block(_tested(args), st.If(v.le(const(1.0), Var("share") * Var("bound")), st.block(within)))
+    body = where_it_matters(args, within)
     return st.Function(name_of(cls), own, body, group=PAIR, title=f"({cls.la}{cls.lb}| at points, {cls.operator}")
 
 
-def _tested(args: dict[str, Any]) -> st.Block:
-    """Define `gap`, the least distance of the pair from the block, a bound of its potential, and `share`.
+def where_it_matters(args: dict[str, Any], within: list[st.Statement]) -> st.Block:
+    """Return statements that define `gap`, the least distance of the pair from the block, a bound of its potential, and
+    `share`, and run others if the pair matters.
 
     share is 1 over the potential below which the pair may be neglected.
     """
@@ -131,25 +132,37 @@ def _tested(args: dict[str, Any]) -> st.Block:
         st.Let(fa, norms[places[PAIR, SHELL_A]]),
         st.Let(fb, norms[places[PAIR, SHELL_B]]),
         st.Let(Var("share"), v.maximum(energy, potential)),
+        st.If(v.le(const(1.0), Var("share") * Var("bound")), st.block(within)),
         title="whether the pair matters",
     )
 
 
 def _targets(cls: QuartetClass, args: dict[str, Any], vector: Value) -> list[st.Statement]:
     """Compute [e| of a pair at one vector of points, for every pair of contractions, into `work`."""
-    n, i, size = Var("n", "i64"), Var("primitive", "i64"), len(components(cls.la, cls.lb))
-    work, records = args["work"], args["records"]
+    i, size, work = Var("primitive", "i64"), len(components(cls.la, cls.lb)), args["work"]
+    # In a general class, [e| of a primitive pair is stored behind the targets of all pairs of contractions.
     count = args["n_ab"] * size if cls.general else size
-    matters = v.le(const(PRIMITIVE), Var("share") * records[PAIR, i, PEAK])
+    into = st.view(work[args["n_ab"] * size if cls.general else 0])
+    steps = primitive(cls.la, cls.lb, cls.operator, args, i, into, add=not cls.general)
+    return summed(args, vector, count, i, steps + (_distributed(args, i, size) if cls.general else []))
+
+
+def summed(
+    args: dict[str, Any], vector: Value, count: Value | int, i: Value, steps: list[st.Statement]
+) -> list[st.Statement]:
+    """Return statements that clear `count` elements of `work` and run steps for each primitive pair i that matters."""
+    n = Var("n", "i64")
+    matters = v.le(const(PRIMITIVE), Var("share") * args["records"][PAIR, i, PEAK])
     points = [st.Let(Var(f"C{x}"), args["points"][k, vector]) for k, x in enumerate("xyz")]
-    clear = st.loop(n, count, st.store(work[n], 0.0))
-    steps = _primitive(cls, args, i) + (_distributed(args, i, size) if cls.general else [])
+    clear = st.loop(n, count, st.store(args["work"][n], 0.0))
     loop = st.loop(i, args["places"][PAIR, COUNT], st.If(matters, st.block(steps)))
     return [*points, clear, loop]
 
 
-def _primitive(cls: QuartetClass, args: dict[str, Any], i: Value) -> list[st.Statement]:
-    """Add [e| of one primitive pair to the targets; in a general class it is stored behind them."""
+def primitive(
+    la: int, lb: int, operator: str, args: dict[str, Any], i: Value, into: st.View, *, add: bool
+) -> list[st.Statement]:
+    """Add or store [e| of one primitive pair, for all e of `components(la, lb)`."""
     records, centre = args["records"], args["centre"]
     zeta, factor, half = Var("zeta"), Var("coefficient"), HALVES[BRA]
     pc = [Var(f"PC_{x}") for x in "xyz"]
@@ -162,35 +175,33 @@ def _primitive(cls: QuartetClass, args: dict[str, Any], i: Value) -> list[st.Sta
     distance = Var("distance")
     square = v.fma(pc[0], pc[0], v.fma(pc[1], pc[1], pc[2] * pc[2]))
     statements += [st.Let(distance, square), st.Let(factor, records[PAIR, i, COEFFICIENT])]
-    values = Array("values", "f64", (cls.order + 1,), "local")
-    size = len(components(cls.la, cls.lb))
-    into = st.view(args["work"][args["n_ab"] * size if cls.general else 0])
-    leaves = vertical.parameters(*cls.shells[:2], 0, 0)[:-3]
+    values = Array("values", "f64", (la + lb + 1,), "local")
+    leaves = vertical.parameters(la, lb, 0, 0)[:-3]
     known = set(SHIFTS[BRA][0] + SHIFTS[BRA][1] + SHIFTS[BRA][2]) | {half}
-    function = vertical.straight(cls.la, cls.lb, 0, 0, add=not cls.general, rule="bra cheapest")
+    function = vertical.straight(la, lb, 0, 0, add=add, rule="bra cheapest")
     call = st.Call(
         function, (*(x if x in known else const(0.0) for x in leaves), values, into, st.view(args["work"][0]))
     )
-    return [*statements, st.DeclareArray(values), *_boys(cls, args, distance, values), call]
+    return [*statements, st.DeclareArray(values), *_boys(la + lb, operator, args, distance, values), call]
 
 
-def _boys(cls: QuartetClass, args: dict[str, Any], distance: Value, values: Array) -> list[st.Statement]:
+def _boys(order: int, operator: str, args: dict[str, Any], distance: Value, values: Array) -> list[st.Statement]:
     """Store G_m of a primitive pair, by the asymptotic form where the whole block is far away."""
     zeta, factor, gap, omega = Var("zeta"), Var("coefficient"), Var("gap"), args["omega"]
     one = const(1.0)
-    near = boys.values(cls.order, cls.operator, factor, one, zeta, distance, omega, args["boys"], values)
-    rho = zeta if cls.operator == "coulomb" else zeta / v.fma(zeta, 1.0 / (omega * omega), one)
-    if cls.operator == "erfc":  # erf(omega r)/r equals 1/r there.
-        far: list[st.Statement] = [st.store(values[m], 0.0) for m in range(cls.order + 1)]
+    near = boys.values(order, operator, factor, one, zeta, distance, omega, args["boys"], values)
+    rho = zeta if operator == "coulomb" else zeta / v.fma(zeta, 1.0 / (omega * omega), one)
+    if operator == "erfc":  # erf(omega r)/r equals 1/r there.
+        far: list[st.Statement] = [st.store(values[m], 0.0) for m in range(order + 1)]
     else:
         root = Var("root")
         far = [st.Let(root, v.sqrt(distance)), st.Let(Var("inverse"), 1.0 / (root * distance))]
         far.append(st.Let(Var("closeness"), Var("inverse") * root))
         last: Value = factor * (sqrt(pi) / 2) / v.sqrt(zeta) * (Var("inverse") * distance)
-        for m in range(cls.order + 1):
+        for m in range(order + 1):
             last = last if m == 0 else Var(f"G{m - 1}") * (Var("closeness") * float(2 * m - 1))
             far += [st.Let(Var(f"G{m}"), last), st.store(values[m], Var(f"G{m}"))]
-    beyond = v.le(const(float(boys.end(cls.order))), rho * gap * gap)
+    beyond = v.le(const(float(boys.end(order))), rho * gap * gap)
     return [st.If(beyond, st.block(far), st.block(near))]
 
 
@@ -204,14 +215,29 @@ def _distributed(args: dict[str, Any], i: Value, size: int) -> list[st.Statement
 
 def _into_g(cls: QuartetClass, args: dict[str, Any], vector: Value) -> list[st.Statement]:
     """Contract the targets with F of every density into G."""
-    s, c, places, vectors = Var("s", "i64"), Var("c", "i64"), args["places"], args["vectors"]
-    size = len(components(cls.la, cls.lb))
+    c = Var("c", "i64")
+    begin = c * len(components(cls.la, cls.lb)) if cls.general else 0
+    loop = of_densities(cls, args, vector, c, lambda n: args["work"][begin + n], [])
+    return [st.loop(c, args["n_ab"], loop)] if cls.general else [loop]
+
+
+def of_densities(
+    cls: QuartetClass,
+    args: dict[str, Any],
+    vector: Value,
+    c: Value,
+    target: contraction.Element,
+    more: list[st.Statement],
+) -> st.Statement:
+    """Return the loop over densities that contracts the targets of a pair of contractions c into G.
+
+    `more` follows for each density; it may read the variables of `contraction.contracted`.
+    """
+    s, places, vectors = Var("s", "i64"), args["places"], args["vectors"]
     first = {"a": places[PAIR, FIRST_A], "b": places[PAIR, FIRST_B]}
-    begin: Value | int = 0
     if cls.general:
         first["a"] = first["a"] + c // args["n_b"] * ncart(cls.la)
         first["b"] = first["b"] + c % args["n_b"] * ncart(cls.lb)
-        begin = c * size
     at = {x: Var(f"at_{x}", "i64") for x in "ab"}
     lets = [st.Let(at[x], (s * args["functions"] + first[x]) * vectors + vector) for x in "ab"]
 
@@ -220,8 +246,7 @@ def _into_g(cls: QuartetClass, args: dict[str, Any], vector: Value) -> list[st.S
 
     f, g = args["f"], args["g"]
     body = contraction.contracted(
-        *(cls.la, cls.lb, lambda n: args["work"][begin + n]),
+        *(cls.la, cls.lb, target),
         *(element(f, "a"), element(f, "b"), element(g, "a"), element(g, "b")),
     )
-    loop = st.loop(s, args["densities"], *lets, *body)
-    return [st.loop(c, args["n_ab"], loop)] if cls.general else [loop]
+    return st.loop(s, args["densities"], *lets, *body, *more)
