@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SEMINUMERICAL = [f"seminumerical.{name}" for name in ("exchange", "work")]
+SEMINUMERICAL = [f"seminumerical.{name}" for name in ("exchange", "gradient", "overlap_fit", "work")]
 GUIDE = (ROOT / "docs/eri.md").read_text(encoding="utf-8")
 
 

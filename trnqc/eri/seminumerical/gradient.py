@@ -60,10 +60,10 @@ def exchange_gradient(exchange: SeminumericalExchange, dm: Any) -> np.ndarray:
     Examples
     --------
     >>> from pyscf import gto
-    >>> mol = gto.M(atom="H; H 0 0 0.7", basis="sto-3g", verbose=0)
+    >>> mol = gto.M(atom="H 0 0 0; H 0 0 0.7", basis="sto-3g", verbose=0)
     >>> exchange = SeminumericalExchange(mol, level=4)
     >>> exchange_gradient(exchange, [[0.6, 0.6], [0.6, 0.6]])[:, 2].round(4)
-    array([-0.1366,  0.1366])
+    array([-0.3909,  0.3909])
     """
     mol, dms = exchange.mol, _densities(exchange, dm)
     total = np.zeros((mol.natm, 3))
