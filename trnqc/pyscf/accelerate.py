@@ -33,6 +33,7 @@ from trnqc.pyscf.fitted_gradients import accelerate_fitted_gradients
 from trnqc.pyscf.gradients import accelerate_gradients
 from trnqc.pyscf.molecule_cache import MoleculeCache, Timings
 from trnqc.pyscf.quadratures import accelerate_quadratures, accelerate_xc_gradients, undo_quadratures
+from trnqc.pyscf.seminumerical_gradients import accelerate_seminumerical_gradients
 
 # Functions up to which several threads make the matrix products and eigenvectors of an SCF slower rather than faster,
 # because they wait for each other. J and K have threads of their own.
@@ -80,7 +81,8 @@ def accelerate(
         - "fitted": from fitted integrals; the object has density fitting.
         - "direct": exactly, also beside a fitted J.
         - "seminumerical": with one of the two integrations on a grid, for large molecules. The error of the energy is
-          below 1e-5 Hartree an atom. J is fitted or exact, as without this option. There are no gradients and Hessians.
+          below 1e-5 Hartree an atom. J is fitted or exact, as without this option. There are gradients of
+          this energy, and no Hessians.
         - "auto": "seminumerical" where it is estimated to be faster than the default, else the default.
     early_grid : str
         The grid of exchange and correlation in the first cycles of a large Kohn-Sham SCF, "coarse" or "full". The
@@ -385,10 +387,9 @@ class _Accelerated(CoulombExchange):
         return self._accelerated_gradients(super().Gradients)
 
     def _accelerated_gradients(self, make: Callable[[], Any]) -> Any:
-        if self._on_grid(self.mol):
-            exchange_methods.refuse_derivatives("gradients")
         gradients = accelerate_xc_gradients(make())
-        return (accelerate_fitted_gradients if isinstance(self, _DFHF) else accelerate_gradients)(gradients)
+        gradients = (accelerate_fitted_gradients if isinstance(self, _DFHF) else accelerate_gradients)(gradients)
+        return accelerate_seminumerical_gradients(gradients) if self._on_grid(self.mol) else gradients
 
     def Hessian(self) -> Any:
         """Return PySCF's Hessian object with derivatives by our integrals."""
@@ -396,5 +397,5 @@ class _Accelerated(CoulombExchange):
         from trnqc.pyscf.hessians import accelerate_hessian
 
         if self._on_grid(self.mol):
-            exchange_methods.refuse_derivatives("Hessians")
+            exchange_methods.refuse_hessians()
         return accelerate_hessian(super().Hessian())

@@ -22,7 +22,7 @@ from trnqc.eri.integrals import int2e
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.operators import signed_omega
 from trnqc.eri.prepare import needs
-from trnqc.eri.seminumerical.exchange import LEVEL
+from trnqc.eri.seminumerical.exchange import LEVEL, SeminumericalExchange
 from trnqc.errors import MemoryLimit, UnsupportedError
 from trnqc.host.overrides import users_method
 from trnqc.pyscf import exchange as exchange_methods
@@ -119,14 +119,22 @@ class CoulombExchange(lib.StreamObject):
     ) -> tuple[Any, np.ndarray]:
         """Return J as without seminumerical exchange, or None, and K on a grid."""
         vj = self._jk(mol, dm, hermi, True, False, omega)[0] if with_j else None
-        signed, make = signed_omega(mol, omega), exchange_methods.builder
-        level = self._early_grid.level if self._early_grid else LEVEL
-        own = self._cache.get(mol, ("K on a grid", signed, level), lambda: make(mol, signed, self.kernels, level))
+        own = self.exchange_on_grid(mol, omega, self._early_grid.level if self._early_grid else LEVEL)
         start = logger.process_clock(), logger.perf_counter()
         vk = own.get_k(dm, hermi)
         logger.timer(self, "vk on a grid", *start)
         self.ran_on = own.ran_on + (f"; J by {self.ran_on}" if with_j else "")
         return vj, vk
+
+    def exchange_on_grid(
+        self, mol: gto.Mole, omega: float | None, level: int = LEVEL, derivative: bool = False
+    ) -> SeminumericalExchange:
+        """Return the object that computes K on a grid; derivative: whether its gradient is wanted."""
+        signed = signed_omega(mol, omega)
+        own = self._cache.get(mol, ("K on a grid", signed, level), lambda: SeminumericalExchange(mol, signed, level))
+        check = exchange_methods.check_programs
+        self._cache.get(mol, ("checked", signed, derivative), lambda: check(own, self.kernels, derivative))
+        return own
 
     def _leave_to_pyscf(self, reason: str) -> None:
         """Say in `ran_on`, and once in the log, why PySCF computes J and K."""

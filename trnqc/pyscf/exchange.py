@@ -65,12 +65,24 @@ def _fitting_functions(mf: Any, mol: Any) -> gto.Mole:
     return df.addons.make_auxmol(mol, mf.with_df.auxbasis)
 
 
-def refuse_derivatives(what: str) -> None:
-    """Raise the error for derivatives of seminumerical exchange."""
+def refuse_hessians() -> None:
+    """Raise the error for second derivatives of seminumerical exchange."""
     raise UnsupportedError(
-        f"there are no {what} with seminumerical exchange: compute them with exchange='fitted' (after .density_fit()) "
+        "there are no Hessians with seminumerical exchange: compute them with exchange='fitted' (after .density_fit()) "
         "or exchange='direct', starting from this object's density"
     )
+
+
+def refuse_correlated_gradients(mf: Any) -> None:
+    """Raise UnsupportedError for gradients of a correlated method whose SCF object computes K on a grid.
+
+    The response of its orbitals would be that of another K.
+    """
+    if getattr(mf, "exchange", None) in ("auto", "seminumerical") and is_seminumerical(mf, mf.mol, mf.exchange):
+        raise UnsupportedError(
+            "gradients of MP2 and double hybrids take orbitals with exact or fitted exchange, found seminumerical "
+            "exchange: accelerate the SCF object with exchange='fitted' (after .density_fit()) or exchange='direct'"
+        )
 
 
 class EarlyGrid:
@@ -100,19 +112,17 @@ class EarlyGrid:
         self._last, self._left = dm, self._left - 1
 
 
-def builder(mol: Any, omega: float, kernels: str, level: int = LEVEL) -> SeminumericalExchange:
-    """Return the object that computes K on a grid of a level.
+def check_programs(exchange: SeminumericalExchange, kernels: str, derivative: bool) -> None:
+    """Raise UnsupportedError where kernels="cached" and a program of K on a grid, or of its gradient, is not compiled.
 
-    Its programs are compiled first: PySCF's exact K would differ from it by the error of the grid, which the SCF would
-    see as a change of the density. Raises UnsupportedError where kernels="cached" and a program is not compiled.
+    Otherwise programs are compiled when they are first used: PySCF's exact K would differ from K on a grid by the error
+    of the grid, which the SCF would see as a change of the density.
     """
-    exchange = SeminumericalExchange(mol, omega, level)
 
     def programs() -> needs.Programs:
-        return programs_for(mol, exchange.operator.name)
+        return programs_for(exchange.mol, exchange.operator.name, int(derivative))
 
     if kernels == "cached" and not background.Needed(programs, "cached").ready():
         raise UnsupportedError(
             "kernels='cached' compiles nothing, and kernels of seminumerical exchange are missing: use kernels='wait'"
         )
-    return exchange

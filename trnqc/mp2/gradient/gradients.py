@@ -23,6 +23,7 @@ from trnqc.mp2.gradient.terms import (
     two_electron_gradient,
 )
 from trnqc.mp2.pairs.pairs import warn
+from trnqc.pyscf.exchange import refuse_correlated_gradients
 
 
 def electronic_gradient(mf: Any, relaxation: Relaxation, derivatives: Derivatives) -> np.ndarray:
@@ -66,6 +67,7 @@ class Gradients(rhf.GradientsBase):
     _keys = {"relaxation", "ran_on"}  # noqa: RUF012 - PySCF collects these sets from its classes.
 
     def __init__(self, mp: Any) -> None:
+        refuse_correlated_gradients(mp._scf)
         super().__init__(mp)
         self.relaxation: Relaxation | None = None
         self.ran_on = "nothing yet"
