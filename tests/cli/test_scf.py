@@ -214,6 +214,16 @@ def test_an_optimisation_gives_a_minimum_and_its_files(trnqc, write, tmp_path):
     assert "these parts with PySCF, estimated" in page and "whole SCF here" in page
 
 
+def test_gradients_and_optima_with_seminumerical_exchange(trnqc, write):
+    words = ("--direct", "--exchange", "seminumerical")
+    found = result_of(trnqc, write("h2.xyz", H2.format(0.8)), *words, "--gradient")
+    exact = gto.M(atom="H 0 0 0; H 0 0 0.8", basis="sto-3g", verbose=0).RHF().run().nuc_grad_method().kernel()
+    assert "points" in found["ran_on"]
+    assert 0 < abs(np.array(found["gradient"]) - exact).max() < 1e-4
+    optimum = result_of(trnqc, write("h2.xyz", H2.format(0.8)), *words, "--optimize")
+    assert abs(np.array(optimum["gradient"])).max() < 4.5e-4
+
+
 def test_a_checkpoint_begins_with_converged_orbitals(trnqc, write):
     path = write("water.xyz", WATER)
     first = result_of(trnqc, path, "--checkpoint", "water.chk")
@@ -268,7 +278,8 @@ def test_solvents_lower_the_energy_of_a_polar_molecule(trnqc, write):
         (["--xc", "wb97m_v", "--grid-response", "--frequencies"], "wb97m_v has nonlocal correlation"),
         (["--xc", "nothing", "--grid-response", "--frequencies"], "unknown functional 'nothing'"),
         (["--max-cycle", "1"], "allow more by --max-cycle"),
-        (["--exchange", "seminumerical", "--gradient"], "no gradients"),
+        (["--exchange", "seminumerical", "--frequencies"], "no Hessian"),
+        (["--exchange", "seminumerical", "--xc", "b2plyp", "--gradient"], "double hybrids"),
         (["--tddft", "-1"], "must not be negative"),
         (["--html", "no/such/place.html"], "cannot be written"),
     ],

@@ -145,7 +145,7 @@ def _method(group: argparse._ArgumentGroup) -> None:
     add(
         "--exchange",
         choices=("fitted", "direct", "seminumerical", "auto"),
-        help="how K is computed (default: as J); seminumerical for large molecules, energies only",
+        help="how K is computed (default: as J); seminumerical for large molecules, without Hessians",
     )
     add("--conv-tol", type=float, default=1e-9, metavar="HARTREE", help="SCF threshold (default: %(default)s)")
     add("--max-cycle", type=int, default=100, metavar="N", help="largest number of SCF cycles (default: %(default)s)")

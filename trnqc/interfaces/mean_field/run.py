@@ -28,6 +28,7 @@ from trnqc.interfaces.mean_field.infrared import intensities, with_dipole_deriva
 from trnqc.interfaces.mean_field.job import (
     MeanFieldJob,
     check,
+    double_hybrid_of,
     is_hartree_fock,
     kind_of,
     method_of,
@@ -128,11 +129,13 @@ def check_tasks(job: MeanFieldJob, tasks: Tasks) -> None:
         raise UnsupportedError("PySCF has no excited states of restricted open shells: use --reference uhf")
     if tasks.frequencies and kind_of(job) == "RO":
         raise UnsupportedError("PySCF has no Hessian of restricted open shells: use --reference uhf")
-    if job.exchange == "seminumerical" and (tasks.gradient or tasks.optimize or tasks.frequencies):
-        raise UnsupportedError("seminumerical exchange has no gradients: use another --exchange")
     derivatives = tasks.gradient or tasks.optimize
     if job.grid_response and tasks.frequencies:
         _check_hessian_of_moving_grid(job)
+    if job.exchange == "seminumerical" and tasks.frequencies:
+        raise UnsupportedError("seminumerical exchange has no Hessian: use another --exchange for --frequencies")
+    if job.exchange == "seminumerical" and derivatives and double_hybrid_of(job):
+        raise UnsupportedError("double hybrids with seminumerical exchange have no gradient: use another --exchange")
     check_correlation(job, derivatives, vibrations=tasks.frequencies, states=tasks.states > 0)
 
 
