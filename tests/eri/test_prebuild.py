@@ -13,6 +13,7 @@ from trnqc.eri.integrals import int2c2e, int2e, int3c2e
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.prepare import prebuild
 from trnqc.eri.seminumerical.exchange import SeminumericalExchange
+from trnqc.eri.seminumerical.gradient import exchange_gradient
 from trnqc.errors import InputError, MoleculeError
 
 BASIS = "6-31g"
@@ -85,6 +86,12 @@ def test_seminumerical_exchange(asked):
     mol = molecule("Be 0 0 0", "sto-3g")
     SeminumericalExchange(mol, level=0).get_k(np.eye(mol.nao))
     assert asked == names(prebuild.atoms("sto-3g", ["Be"]), ["seminumerical"])
+
+
+def test_gradient_of_seminumerical_exchange(asked):
+    mol = molecule("Be 0 0 0", "sto-3g")
+    exchange_gradient(SeminumericalExchange(mol, level=0), np.eye(mol.nao))
+    assert asked == names(prebuild.atoms("sto-3g", ["Be"]), ["seminumerical gradient"])
 
 
 def test_atoms():

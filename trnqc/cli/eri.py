@@ -128,7 +128,8 @@ def _wanted(args: argparse.Namespace) -> prebuild.Wanted:
     auxmol = prebuild.atoms(args.aux, args.elements, args.cartesian) if args.aux else None
     gradients, hessians = args.gradients or args.hessians, args.hessians
     kinds = ["jk", *["memory"] * (args.operator == "coulomb"), *["gradient"] * gradients, *["hessian"] * hessians]
-    kinds += ["seminumerical"] * args.seminumerical
+    if args.seminumerical:
+        kinds += ["seminumerical", *["seminumerical gradient"] * gradients]
     if args.aux:
         kinds += ["fitting", *["fitted gradient"] * gradients, *["fitted hessian"] * hessians]
     try:
@@ -149,6 +150,7 @@ WORDS = {
     "gradient": "gradients",
     "hessian": "Hessians",
     "seminumerical": "seminumerical K",
+    "seminumerical gradient": "gradients of seminumerical K",
     "fitting": "density fitting",
     "fitted gradient": "fitted gradients",
     "fitted hessian": "fitted Hessians",

@@ -24,15 +24,19 @@ from trnqc.eri.jk.batch import Batch
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.kernels.recurrence import FITTED
 from trnqc.eri.kernels.variants import STANDARD, Variant, form_of
+from trnqc.eri.seminumerical.gradient_program import gradient_program
 from trnqc.eri.seminumerical.pairs import point_pairs
 from trnqc.eri.seminumerical.program import seminumerical_program as seminumerical_program
 from trnqc.eri.shells.pairs import fitting_shells, pairs_between, pairs_of, quartet_class
 from trnqc.errors import InputError, MoleculeError
 from trnqc.jit import Recipe
 
-KINDS = ("jk", "memory", "gradient", "hessian", "seminumerical", "fitting", "fitted gradient", "fitted hessian")
+KINDS = (
+    *("jk", "memory", "gradient", "hessian", "seminumerical", "seminumerical gradient"),
+    *("fitting", "fitted gradient", "fitted hessian"),
+)
 """Purposes of programs: J and K; integrals in memory; gradients of J and K; Hessians, beside the gradients' programs;
-seminumerical K; integrals with a fitting set, their gradients, and Hessians, beside the integrals."""
+seminumerical K and its gradient; integrals with a fitting set, their gradients, and Hessians, beside the integrals."""
 
 Wanted = dict[Recipe, tuple[str, QuartetClass]]
 
@@ -92,7 +96,7 @@ def programs(
 
 def form(kind: str, cls: QuartetClass) -> str:
     """The form of a program's recurrence, one of `variants.FORMS`."""
-    if kind == "seminumerical":
+    if kind in ("seminumerical", "seminumerical gradient"):
         return "straight"
     if kind == "fitted gradient":
         return GradientClass(cls.la, cls.lb, cls.lc, cls.cartesian, cls.general, cls.operator).form
@@ -150,6 +154,12 @@ def _seminumerical(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> Rec
         yield seminumerical_program(cls.la, cls.lb, cls.general, operator), cls
 
 
+def _seminumerical_gradient(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> RecipesOfClasses:
+    for pairs in point_pairs(mol):
+        cls = QuartetClass(pairs.la, pairs.lb, 0, 0, True, pairs.n_ab > 1, operator)
+        yield gradient_program(cls.la, cls.lb, cls.general, operator), cls
+
+
 def _fitting(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> RecipesOfClasses:
     shells = fitting_shells(auxmol)
     for side, ket in ((pairs_of(mol), shells), (shells, shells)):
@@ -197,6 +207,7 @@ _PROGRAMS = {
     "gradient": _gradient,
     "hessian": _hessian,
     "seminumerical": _seminumerical,
+    "seminumerical gradient": _seminumerical_gradient,
     "fitting": _fitting,
     "fitted gradient": _fitted_gradient,
     "fitted hessian": _fitted_hessian,
