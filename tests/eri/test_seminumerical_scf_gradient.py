@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from pyscf import dft, gto, scf
+from pyscf import dft, gto, mp, scf
 
 import trnqc
 from tests.eri.test_seminumerical_gradient import ACCURATE, DIFFERENCES, derivative, direction
@@ -79,7 +79,20 @@ def test_matrices_of_derivatives_are_refused():
         gradients.kernel()
 
 
-def test_gradients_of_correlated_methods_are_refused():
+def test_gradients_of_correlated_methods_and_excited_states_are_refused():
     mf = accelerated("RHF")
     with pytest.raises(UnsupportedError, match="found seminumerical"):
         trnqc.DFMP2(mf).nuc_grad_method()
+    for method in (mf.TDA().run(nstates=1), mp.MP2(mf).run()):
+        with pytest.raises(UnsupportedError, match="gradients of SCF energies alone"):
+            method.nuc_grad_method().kernel()
+
+
+@pytest.mark.parametrize("solver", ["newton", "solvent", "X2C"])
+def test_other_layers_of_pyscf(solver: str):
+    mol = gto.M(atom="H 0 0 0; He 0.1 0 0.9", charge=1, basis="6-31g", verbose=0)
+    make = {"newton": lambda mf: mf, "solvent": lambda mf: mf.PCM(), "X2C": lambda mf: mf.sfx2c1e()}[solver]
+    mf = trnqc.accelerate(make(scf.RHF(mol)), exchange="seminumerical")
+    gradients = (mf.newton() if solver == "newton" else mf).run().nuc_grad_method()
+    exact = make(scf.RHF(mol)).run().nuc_grad_method().kernel()
+    assert 1e-8 < abs(gradients.kernel() - exact).max() < ACCURATE

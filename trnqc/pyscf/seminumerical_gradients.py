@@ -95,11 +95,20 @@ class _SeminumericalGradients(lib.StreamObject):
         sets = 1 if dms.ndim == 2 else len(dms)
         return lib.tag_array(zeros, aux=np.zeros((sets, sets, self.mol.natm, 3)))
 
+    def hcore_generator(self, mol: gto.Mole | None = None) -> Any:
+        """Return what PySCF returns within `grad_elec`. Raises UnsupportedError elsewhere.
+
+        PySCF's gradients of excited states and of correlated methods ask for it, and add derivatives of exact K.
+        """
+        self._require_sum()
+        return super().hcore_generator(mol)
+
     def _require_sum(self) -> None:
         if not self._without_k:
             raise UnsupportedError(
-                "seminumerical exchange has the gradient of its energy, but no matrices of derivatives of K: call "
-                "kernel() or grad_elec(), or use exchange='direct'"
+                "seminumerical exchange has gradients of SCF energies alone: there are no matrices of derivatives of K "
+                "and no gradients of excited states and correlated methods; use exchange='direct', or "
+                "exchange='fitted' after .density_fit()"
             )
 
 
