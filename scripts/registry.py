@@ -46,6 +46,7 @@ MODULES = (
     "scripts.bench_mp2_cpu",
     "scripts.mp2_cpu.bench_ump2",
     "scripts.eri.bench_exchange",
+    "scripts.eri.bench_exchange_gradient",
     "scripts.mp2_properties.finite_differences",
     "scripts.scf.bench_hessian",
     "scripts.scf.quadrature",
