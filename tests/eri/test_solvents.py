@@ -13,7 +13,7 @@ import trnqc
 from trnqc.eri import charges
 from trnqc.eri.charges import ChargeIntegrals, charge_gradient, gaussian_charges
 from trnqc.errors import InputError
-from trnqc.pyscf import solvents
+from trnqc.pyscf.solvents import layer as solvents
 
 METHODS = ("C-PCM", "COSMO", "IEF-PCM", "SS(V)PE", "SMD")
 ATOMS = "O 0 0 0; H 0.1 0.757 0.587; H 0 -0.757 0.5"

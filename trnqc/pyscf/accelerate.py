@@ -204,7 +204,9 @@ class _Accelerated(CoulombExchange):
             self.with_df = DF.of(mf.with_df, kernels)
         accelerate_quadratures(self, kernels)
         if "with_solvent" in self.__dict__:
-            from trnqc.pyscf.solvents import accelerate_solvent  # PySCF's solvents are imported where there is one.
+            from trnqc.pyscf.solvents.layer import (
+                accelerate_solvent,  # PySCF's solvents are imported where there is one.
+            )
 
             self.with_solvent = accelerate_solvent(self.with_solvent, kernels)
 
@@ -219,7 +221,7 @@ class _Accelerated(CoulombExchange):
             plain._scf = plain._scf.undo()
         undo_quadratures(plain)
         if "with_solvent" in plain.__dict__:
-            from trnqc.pyscf.solvents import undo_solvent
+            from trnqc.pyscf.solvents.layer import undo_solvent
 
             plain.with_solvent = undo_solvent(plain.with_solvent)
         return plain

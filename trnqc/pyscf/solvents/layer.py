@@ -22,8 +22,8 @@ from trnqc.eri.prepare import needs
 from trnqc.errors import InputError
 from trnqc.fitted.memory import bytes_left
 from trnqc.host.overrides import users_method
-from trnqc.pyscf.cavity import CONDUCTORS, ISOTROPIC, SYMMETRIC, Cavity
 from trnqc.pyscf.molecule_cache import MoleculeCache, is_covered
+from trnqc.pyscf.solvents.cavity import CONDUCTORS, ISOTROPIC, SYMMETRIC, Cavity
 
 # The share of the memory limit's rest that integrals of the charges may take.
 SHARE = 0.5
