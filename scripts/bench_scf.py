@@ -1,14 +1,16 @@
 """Whole SCF and DF-MP2 jobs and gradients, with the time of every part, beside PySCF.
 
-    python -m scripts.bench_scf [--parts jobs mp2 open scaling disk] [--cases caffeine/def2-svp/b3lyp/fitted ...]
-                                [--quick] [--threads 1 2] [--rounds 1] [--no-gradient] [--missing]
-                                [--vectors avx2] [--blas installed] [--out FILE]
+    python -m scripts.bench_scf [--parts jobs mp2 open scaling disk solvent]
+                                [--cases caffeine/def2-svp/b3lyp/fitted ...] [--quick] [--threads 1 2]
+                                [--rounds 1] [--no-gradient] [--missing] [--vectors avx2] [--blas installed]
+                                [--out FILE]
 
     jobs      caffeine with HF, PBE, B3LYP and r2SCAN, density-fitted and direct, with its gradient
     mp2       Hartree-Fock and DF-MP2 of caffeine from the geometry on, density-fitted
     open      UHF and ROHF of the cation of caffeine, density-fitted
     scaling   B3LYP energies of (H2O)5 to (H2O)30, density-fitted
     disk      Hartree-Fock of caffeine with the fitted integrals in a file that each contestant writes
+    solvent   B3LYP of caffeine in water by PCM and SMD, density-fitted, with its gradient
 
 Every job runs in a process of its own, PySCF and trnqc in turns, with all kernels compiled before. Seconds are medians
 over the rounds, wall and CPU, by part: grid, XC (density, functional and potential), J and K, fitted integrals,
@@ -31,6 +33,7 @@ from rich.table import Table
 
 from scripts.measuring import process
 from scripts.registry import SWITCH, Benchmark, Rows, main, number, several, wanted
+from scripts.scf.job import SOLVENTS
 from scripts.scf.plot import plot
 from trnqc.bench import Figure
 
@@ -49,6 +52,7 @@ CASES = {
     "open": [f"caffeine/def2-svp/{reference}/fitted" for reference in ("uhf", "rohf")],
     "scaling": SCALING,
     "disk": ["caffeine/cc-pvtz/hf/disk"],
+    "solvent": [f"caffeine/def2-svp/b3lyp/{way}" for way in SOLVENTS],
 }
 QUICK = {
     "jobs": ["water5/def2-svp/b3lyp/fitted"],
@@ -56,12 +60,14 @@ QUICK = {
     "open": ["water5/def2-svp/uhf/fitted"],
     "scaling": SCALING[:2],
     "disk": ["water5/cc-pvdz/hf/disk"],
+    "solvent": ["water5/def2-svp/b3lyp/c-pcm"],
 }
 
 
 # Methods and ways of cases in words.
 METHODS = {"hf": "HF", "mp2": "HF and DF-MP2", "uhf": "UHF, cation", "rohf": "ROHF, cation"}
 WAYS = {"fitted": "density fitting", "direct": "direct", "disk": "fitted integrals on disk"}
+WAYS |= {way: f"density fitting, water by {method}" for way, method in SOLVENTS.items()}
 
 
 def job(who: str, case: str, threads: int, *options: str) -> dict[str, Any]:
@@ -137,6 +143,8 @@ def gradient_error(last: dict[str, dict[str, Any]]) -> float:
 def part_of(case: str) -> str:
     """Return the part of the record in which a case is entered."""
     molecule, _, method, way = case.split("/")
+    if way in SOLVENTS:
+        return "solvent"
     if way == "disk":
         return way
     return {"mp2": "mp2", "uhf": "open", "rohf": "open"}.get(
@@ -150,7 +158,7 @@ def rows_of(part: str, asked: argparse.Namespace) -> Rows:
     for case in (case for case in chosen if part_of(case) == part):
         for threads in asked.threads:
             if wanted(asked, case, threads):
-                yield compare(case, threads, asked.rounds, part == "jobs" and not asked.no_gradient)
+                yield compare(case, threads, asked.rounds, part in ("jobs", "solvent") and not asked.no_gradient)
 
 
 def table(part: str, rows: list[dict[str, Any]]) -> Table:
@@ -198,6 +206,7 @@ BENCHMARK = Benchmark(
         "open": ("Open shells", figures),
         "scaling": ("Water clusters", figures),
         "disk": ("Fitted integrals on disk", figures),
+        "solvent": ("Solvents", figures),
     },
 )
 
