@@ -8,7 +8,7 @@ from trnqc.profiling.page.markup import Markup, element
 
 WIDTH, LEFT, RIGHT, TOP, BAR, GAP = 980, 345, 105, 62, 15, 12
 # Width of the contestants' names, and of an entry of the legend.
-NAME, ENTRY = 48, 118
+NAME, ENTRY = 48, 107
 # Names of stages, where the figure has other ones than the record.
 STAGES = {"scf": "energy"}
 COLOURS = {
@@ -19,6 +19,7 @@ COLOURS = {
     "diagonalisation": "#ff725c",
     "DIIS": "#a463f2",
     "MP2": "#3ca951",
+    "solvent": "#ff8ab7",
     "rest": "#9498a0",
 }
 
