@@ -139,6 +139,23 @@ def test_removed_functions_are_named(monkeypatch):
         gradients.kernel()
 
 
+@pytest.mark.parametrize("spin", [0, 1])
+def test_exact_exchange_beside_fitted_coulomb(spin):
+    """The energy has exact K; PySCF's derivatives are those of the object's J and K."""
+    mol = gto.M(atom=list(zip("OHH", BENT)), unit="Bohr", basis="6-31g", charge=spin, spin=spin, verbose=0)
+    mf = (scf.UHF if spin else scf.RHF)(mol).density_fit(auxbasis="cc-pvdz-jkfit", only_dfj=True)
+    mf.run(conv_tol=1e-12, conv_tol_grad=1e-8)
+    mp = trnqc.DFMP2(mf, auxbasis="cc-pvdz-ri", frozen=1).run()
+    gradients = mp.nuc_grad_method()
+    de = gradients.kernel()
+    relaxed = gradients.relaxation
+    by_pyscf = electronic_gradient(mf, relaxed, Derivatives(mp._execution(), "to compare")) + gradients.grad_nuc()
+    np.testing.assert_allclose(de, by_pyscf, atol=1e-9)
+    fitted = (scf.UHF if spin else scf.RHF)(mol).density_fit(auxbasis="cc-pvdz-jkfit").run(conv_tol=1e-12)
+    other = trnqc.DFMP2(fitted, auxbasis="cc-pvdz-ri", frozen=1).run().nuc_grad_method().kernel()
+    assert 1e-6 < np.abs(de - other).max() < 1e-3
+
+
 @pytest.mark.parametrize("fitted", [True, False])
 @pytest.mark.parametrize("kernels", ["cached", "background"])
 def test_pyscf_serves_until_kernels_are_compiled(monkeypatch, kernels, fitted):

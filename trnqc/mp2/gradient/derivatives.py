@@ -59,10 +59,12 @@ class Derivatives:
             return cls(execution, background.NO_COMPILER)
         fitting = _fitting_of(mf)
         wanted = needs.for_mp2_gradients(mf.mol, auxmol, fitting and fitting.auxmol, omegas)
+        if fitting and mf.only_dfj:
+            wanted |= needs.for_mp2_gradients(mf.mol, auxmol, None, omegas)
         missing = {program: what for program, what in wanted.items() if not programs.is_compiled(program)}
         if missing and kernels == "background":
             by_pyscf = THREE_CENTRE * _seconds_of_pass(mf.mol, auxmol)
-            if fitting is None:
+            if fitting is None or mf.only_dfj:
                 by_pyscf += FOUR_CENTRE * seconds_of_jk(mf.mol)
             if needs.seconds_to_compile(missing) / cpus() < by_pyscf:
                 return cls(execution)
@@ -85,8 +87,13 @@ class Derivatives:
         fitting, threads, ranks = _fitting_of(mf), self.execution.threads, self.execution.ranks
         if fitting is None:
             return exact_jk_gradient(mf.mol, d1, d2, threads=threads, **options)
+        total = np.zeros((mf.mol.natm, 3))
+        if mf.only_dfj:
+            total += exact_jk_gradient(mf.mol, d1, d2, threads=threads, **options | {"coulomb": 0.0})
+            options["exchange"] = 0.0
         rows = None if options.get("omega") else rows_of(fitting)
-        return fitted_jk_gradient(mf.mol, fitting.auxmol, d1, d2, threads=threads, rows=rows, ranks=ranks, **options)
+        options |= {"threads": threads, "rows": rows, "ranks": ranks}
+        return total + fitted_jk_gradient(mf.mol, fitting.auxmol, d1, d2, **options)
 
     def three_centre(self, mol: gto.Mole, auxmol: gto.Mole, density: Density, block_bytes: float) -> np.ndarray:
         """Contract derivatives of (ij|P) with densities [nao, nao, n] of blocks of functions P, which take as many
