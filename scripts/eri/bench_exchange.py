@@ -113,6 +113,11 @@ def _sgx(mol: gto.Mole, dm: np.ndarray) -> Callable[[], np.ndarray]:
     return lambda: own.get_jk(np.asarray(dm), 1, None, False, True)[1]
 
 
+def medians(clock: list[Any]) -> dict[str, float]:
+    """Median wall and CPU seconds."""
+    return {name: median(one[n] for one in clock) for n, name in enumerate(("wall_s", "cpu_s"))}
+
+
 def measured(case: str, names: list[str], rounds: int) -> dict[str, Any]:
     """The record of a case."""
     mol = molecule(case)
@@ -126,11 +131,7 @@ def measured(case: str, names: list[str], rounds: int) -> dict[str, Any]:
     clocks = in_turns(rounds, {name: clocked(partial(once, name)) for name in names})
     row: dict[str, Any] = {"case": case, "atoms": mol.natm, "functions": mol.nao, "contestants": {}}
     for name in names:
-        row["contestants"][name] = {
-            "wall_s": median(wall for wall, _ in clocks[name]),
-            "cpu_s": median(cpu for _, cpu in clocks[name]),
-            "setting_up_cpu_s": setting_up[name],
-        }
+        row["contestants"][name] = medians(clocks[name]) | {"setting_up_cpu_s": setting_up[name]}
         if "direct" in energies:
             row["contestants"][name]["error_an_atom"] = (energies[name] - energies["direct"]) / mol.natm
     return row

@@ -13,14 +13,13 @@ import argparse
 import sys
 from collections.abc import Callable
 from functools import partial
-from statistics import median
 from typing import Any
 
 import numpy as np
 from pyscf import gto, lib
 from rich.table import Table
 
-from scripts.eri.bench_exchange import density, molecule
+from scripts.eri.bench_exchange import density, medians, molecule
 from scripts.measuring import clocked, in_turns
 from scripts.registry import Benchmark, Rows, main, number, several
 from trnqc.eri.gradient.jk_gradient import exact_jk_gradient
@@ -48,10 +47,7 @@ def measured(case: str, names: list[str], rounds: int) -> dict[str, Any]:
     clocks = in_turns(rounds, {name: clocked(partial(calls[name])) for name in names})
     row: dict[str, Any] = {"case": case, "atoms": mol.natm, "functions": mol.nao, "points": len(exchange.grid.points)}
     for name in names:
-        row[name] = {
-            "wall_s": median(wall for wall, _ in clocks[name]),
-            "cpu_s": median(cpu for _, cpu in clocks[name]),
-        }
+        row[name] = medians(clocks[name])
     if "direct" in names:
         row["difference"] = float(abs(results["gradient"] - results["direct"]).max())
     return row

@@ -11,10 +11,9 @@ from itertools import pairwise
 
 import numpy as np
 from pyscf import gto, lib
-from pyscf.gto.moleintor import getints, make_cintopt
 
 from trnqc.eri.gradient.three_centre import three_centre_gradient
-from trnqc.eri.integrals import ThreeCentre
+from trnqc.eri.integrals import PySCFThreeCentre, ThreeCentre
 from trnqc.host.thread_pool import single_threaded_pool
 
 # Charges of a block. The results do not depend on the number of threads.
@@ -61,7 +60,7 @@ class ChargeIntegrals:
         pairs = self._nao * (self._nao + 1) // 2
         edges = [*range(0, charges.nbas, CHARGES), charges.nbas]
         self._blocks = list(pairwise(edges))
-        self._compute: Rows = _by_pyscf(mol, charges) if by_pyscf else ThreeCentre(mol, charges)
+        self._compute: Rows = (PySCFThreeCentre if by_pyscf else ThreeCentre)(mol, charges)
         self._kept: list[np.ndarray] = []
         fitting = min(room / (8 * max(pairs, 1) * CHARGES), len(self._blocks))
         self._kept = list(self._each(lambda block, rows: rows, int(fitting)))
@@ -93,19 +92,6 @@ class ChargeIntegrals:
 
         with single_threaded_pool(lib.num_threads()) as pool:
             yield from pool.map(of, range(len(self._blocks[:count])))
-
-
-def _by_pyscf(mol: gto.Mole, charges: gto.Mole) -> Rows:
-    """Return a function of a range of charges that computes their integrals by PySCF."""
-    name = mol._add_suffix("int3c2e")
-    both = gto.conc_env(mol._atm, mol._bas, mol._env, charges._atm, charges._bas, charges._env)
-    optimizer = make_cintopt(*both, name)
-
-    def rows(block: Block) -> np.ndarray:
-        ends = 0, mol.nbas, 0, mol.nbas, mol.nbas + block[0], mol.nbas + block[1]
-        return np.ascontiguousarray(getints(name, *both, ends, aosym="s2ij", cintopt=optimizer).T)
-
-    return rows
 
 
 def charge_gradient(

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from pyscf import gto
+from pyscf.gto.moleintor import getints, make_cintopt
 
 from trnqc.eri.arrays.filling import Image, fill, prepare
 from trnqc.eri.arrays.sides import ArraySide, fitting_side, part, rectangle, square, triangle
@@ -196,6 +197,28 @@ class ThreeCentre:
     def _filled(self, pairs: ArraySide, aux: ArraySide, out: np.ndarray) -> np.ndarray:
         fill(out.reshape(-1), pairs, aux, [Image(0, 0, 1, pairs.size)], self._operator, SCREEN, 1, fitted=True)
         return out
+
+
+class PySCFThreeCentre:
+    """(ij|P) of ranges of fitting shells by PySCF, or their derivatives. Several threads may call one object.
+
+    `name` is PySCF's name of the integrals, without the suffix for the kind of functions.
+    """
+
+    def __init__(self, mol: gto.Mole, auxmol: gto.Mole, name: str = "int3c2e") -> None:
+        self._name, self._shells = mol._add_suffix(name), mol.nbas
+        self._arrays = gto.conc_env(mol._atm, mol._bas, mol._env, auxmol._atm, auxmol._bas, auxmol._env)
+        self._optimizer = make_cintopt(*self._arrays, self._name)
+
+    def __call__(self, shells: tuple[int, int]) -> np.ndarray:
+        """Return [P, i >= j] of a range of fitting shells."""
+        return np.ascontiguousarray(self.as_pyscf(shells, aosym="s2ij").T)
+
+    def as_pyscf(self, shells: tuple[int, int], **layout: Any) -> np.ndarray:
+        """Return what `pyscf.gto.moleintor.getints` does; `layout` are its comp and aosym."""
+        n, (first, last) = self._shells, shells
+        ends = 0, n, 0, n, n + first, n + last
+        return np.asarray(getints(self._name, *self._arrays, ends, cintopt=self._optimizer, **layout))
 
 
 def _check_kinds(mol: gto.Mole, auxmol: gto.Mole) -> None:

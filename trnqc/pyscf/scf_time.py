@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from pyscf import df, gto
+from pyscf import df
 from pyscf.scf import _vhf
 
+from trnqc.eri.integrals import PySCFThreeCentre
 from trnqc.pyscf.jk_time import seconds_of_jk
 
 # The share of auxiliary functions and of points in a sample, and the least number of each.
@@ -74,16 +75,13 @@ def _fitted(plain: Any, calls: int, hybrid: bool, omegas: int) -> dict[str, floa
     """Seconds of the fitted integrals, and of J and K from them."""
     mol, auxmol = plain.mol, df.addons.make_auxmol(plain.mol, plain.with_df.auxbasis)
     naux, npair = auxmol.nao_nr(), mol.nao_nr() * (mol.nao_nr() + 1) // 2
-    both = gto.conc_env(mol._atm, mol._bas, mol._env, auxmol._atm, auxmol._bas, auxmol._env)
-    name = mol._add_suffix("int3c2e")
-    optimizer = gto.moleintor.make_cintopt(*both, name)
+    three_centre = PySCFThreeCentre(mol, auxmol)
     shells = np.unique(_sample(auxmol.nbas, FUNCTIONS // 2))
     begins = auxmol.ao_loc_nr()
 
     def integrals() -> None:
         for shell in shells.tolist():
-            auxiliary = mol.nbas + shell, mol.nbas + shell + 1
-            gto.moleintor.getints(name, *both, (0, mol.nbas, 0, mol.nbas, *auxiliary), aosym="s2ij", cintopt=optimizer)
+            three_centre.as_pyscf((shell, shell + 1), aosym="s2ij")
 
     share = float((begins[shells + 1] - begins[shells]).sum()) / naux
     low = np.eye(naux)

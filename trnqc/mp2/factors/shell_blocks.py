@@ -16,7 +16,7 @@ import numpy as np
 from pyscf import gto, lib
 
 from trnqc.eri.compiled.programs import lanes, words
-from trnqc.eri.integrals import ThreeCentre
+from trnqc.eri.integrals import PySCFThreeCentre, ThreeCentre
 from trnqc.errors import CompilerError, UnsupportedClass
 from trnqc.mp2.reference.orbitals import ActiveOrbitals
 
@@ -118,25 +118,8 @@ def three_centre_integrals(mol: gto.Mole, auxmol: gto.Mole) -> tuple[Callable[[B
     """A function of a range of shells that computes (mu nu|P), packed [P, mu >= nu], and a description of it."""
     nao = mol.nao_nr()
     if nao * (nao + 1) / 2 * auxmol.nao_nr() < MANY:
-        return _PySCF(mol, auxmol), "PySCF"
+        return PySCFThreeCentre(mol, auxmol), "PySCF"
     try:
         return ThreeCentre(mol, auxmol), words()
     except (UnsupportedClass, CompilerError) as error:
-        return _PySCF(mol, auxmol), f"PySCF: {error}"
-
-
-class _PySCF:
-    """PySCF's integrals (mu nu|P) of a range of auxiliary shells."""
-
-    def __init__(self, mol: gto.Mole, auxmol: gto.Mole) -> None:
-        self.nbas = mol.nbas
-        self.int3c = gto.moleintor.ascint3(mol._add_suffix("int3c2e"))
-        self.env = gto.mole.conc_env(mol._atm, mol._bas, mol._env, auxmol._atm, auxmol._bas, auxmol._env)
-        self.ao_loc = gto.moleintor.make_loc(self.env[1], self.int3c)
-        self.optimiser = gto.moleintor.make_cintopt(*self.env, self.int3c)
-
-    def __call__(self, shells: Block) -> np.ndarray:
-        k0, k1 = (self.nbas + k for k in shells)
-        wanted = (0, self.nbas, 0, self.nbas, k0, k1)
-        packed = gto.moleintor.getints3c(self.int3c, *self.env, wanted, 1, "s2ij", self.ao_loc, self.optimiser)
-        return np.ascontiguousarray(packed.T)
+        return PySCFThreeCentre(mol, auxmol), f"PySCF: {error}"

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 from pyscf import gto
-from pyscf.gto.moleintor import getints, make_cintopt
 
 from trnqc.eri.gradient.three_centre import Density
+from trnqc.eri.integrals import PySCFThreeCentre
 from trnqc.mp2.factors.shell_blocks import shell_blocks
 
 
@@ -50,18 +50,14 @@ def jk_gradient(
 
 def three_centre_gradient(mol: gto.Mole, auxmol: gto.Mole, density: Density, *, block_bytes: float) -> np.ndarray:
     """Compute sum_ijP G[i, j, P] d(ij|P)/dA; see `trnqc.eri.gradient.three_centre.three_centre_gradient`."""
-    both = gto.conc_env(mol._atm, mol._bas, mol._env, auxmol._atm, auxmol._bas, auxmol._env)
-    name, loc, nao = mol._add_suffix("int3c2e_ip1"), auxmol.ao_loc_nr(), mol.nao_nr()
-    optimizer = make_cintopt(*both, name)
+    derivatives, loc, nao = PySCFThreeCentre(mol, auxmol, "int3c2e_ip1"), auxmol.ao_loc_nr(), mol.nao_nr()
     # The integrals of three directions and their products with G take about eight times the memory of G.
     width = max(1, int(block_bytes / (8 * 8 * max(nao, 1) ** 2)))
     by_function, by_fitting = np.zeros((nao, 3)), np.zeros((int(loc[-1]), 3))
     for first, last in shell_blocks(loc, width):
         functions = np.arange(loc[first], loc[last])
         g = density(functions)
-        ends = 0, mol.nbas, 0, mol.nbas, mol.nbas + first, mol.nbas + last
-        derivatives = getints(name, *both, ends, comp=3, cintopt=optimizer)
-        for x, one in enumerate(derivatives):
+        for x, one in enumerate(derivatives.as_pyscf((first, last), comp=3)):
             terms = one * (g + g.transpose(1, 0, 2))
             by_function[:, x] -= terms.sum(axis=(1, 2))
             by_fitting[functions, x] += terms.sum(axis=(0, 1))  # A translation of all functions changes nothing.

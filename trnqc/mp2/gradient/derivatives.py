@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 from pyscf import gto, lib
-from pyscf.gto.moleintor import getints, make_cintopt
 
 from trnqc.eri.compiled import background, programs
 from trnqc.eri.gradient import three_centre
 from trnqc.eri.gradient.fitted.half_transform import rows_of
 from trnqc.eri.gradient.jk_gradient import exact_jk_gradient, fitted_jk_gradient
 from trnqc.eri.gradient.three_centre import Density
+from trnqc.eri.integrals import PySCFThreeCentre
 from trnqc.eri.prepare import needs
 from trnqc.host.threads import cpus
 from trnqc.mp2.execution import Execution
@@ -121,15 +121,12 @@ def _fitting_of(mf: Any) -> Any:
 
 def _seconds_of_pass(mol: gto.Mole, auxmol: gto.Mole) -> float:
     """Estimate PySCF's wall-clock seconds for the derivatives of (ij|P) from those of a sample of the shells P."""
-    both = gto.conc_env(mol._atm, mol._bas, mol._env, auxmol._atm, auxmol._bas, auxmol._env)
-    name, loc = mol._add_suffix("int3c2e_ip1"), auxmol.ao_loc_nr()
-    optimizer = make_cintopt(*both, name)
+    derivatives, loc = PySCFThreeCentre(mol, auxmol, "int3c2e_ip1"), auxmol.ao_loc_nr()
     sample = np.unique(np.linspace(0, auxmol.nbas - 1, SAMPLE).astype(int)).tolist()
     functions = sum(int(loc[shell + 1] - loc[shell]) for shell in sample)
     with lib.with_omp_threads(1):
         begin = time.thread_time()
         for shell in sample:
-            ends = 0, mol.nbas, 0, mol.nbas, mol.nbas + shell, mol.nbas + shell + 1
-            getints(name, *both, ends, comp=3, cintopt=optimizer)
+            derivatives.as_pyscf((shell, shell + 1), comp=3)
         seconds = time.thread_time() - begin
     return seconds * int(loc[-1]) / functions / lib.num_threads()
