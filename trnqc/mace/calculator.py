@@ -14,6 +14,7 @@ import numpy as np
 from trnqc.errors import BackendUnavailable, InputError
 from trnqc.mace.convolutions import SPLINE_TOLERANCE
 from trnqc.mace.derived import descriptors, hessian
+from trnqc.mace.driver.driver import start_driver
 from trnqc.mace.evaluate import SKIN, Evaluator, Result
 from trnqc.mace.model import Model
 from trnqc.mace.source import descriptions
@@ -110,6 +111,8 @@ class Calculator(Base):
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
+        if isinstance(model, (str, Path)) and Path(model).is_file():
+            start_driver()
         options: dict[str, Any] = {"radial": radial, "spline_tolerance": spline_tolerance}
         options |= {"threads": threads, "skin": skin}
         self.evaluators = tuple(Evaluator(member, dtype, **options) for member in descriptions(model, head))

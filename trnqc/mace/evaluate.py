@@ -6,6 +6,7 @@ numbers, positions, cell -> neighbours -> driver (driver/) -> energies, forces, 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from trnqc.host.threads import thread_count
 from trnqc.jit import TYPES, find_compiler
 from trnqc.mace.convolutions import SPLINE_TOLERANCE, Convolutions, Radial, convolutions, fitted_by_pairs
 from trnqc.mace.dipoles import dipoles_of
-from trnqc.mace.driver.driver import Driver, Exchange
+from trnqc.mace.driver.driver import Driver, Exchange, driver_library
 from trnqc.mace.driver.order import driver_program
 from trnqc.mace.driver.steps import DriverProgram
 from trnqc.mace.edges.neighbours import Neighbours, neighbours
@@ -93,7 +94,7 @@ class Evaluator:
     UnsupportedError
         For a model with parts that the programs do not cover.
     CompilerError
-        If there is no C compiler, or it fails.
+        If there is no compiler of C or C++, or one fails.
     """
 
     def __init__(
@@ -115,10 +116,16 @@ class Evaluator:
         kind = TYPES[dtype]
         if radial == "spline":
             check_tolerance(spline_tolerance, kind)
-        self.kernels = NodeKernels(plan(model, RegisterTile.of(find_compiler(), kind), kind))
         # Splines of pairs of elements are fitted when the elements of a structure are known.
         later, none = radial == "spline" and fitted_by_pairs(model), np.zeros(0, np.int64)
-        self._convolutions = None if later else convolutions(model, self.radial, none, kind)
+        tile = RegisterTile.of(find_compiler(), kind)
+        # The compilers of C++ and C run at the same time.
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            driver = pool.submit(driver_library)
+            edges = None if later else pool.submit(convolutions, model, self.radial, none, kind)
+            self.kernels = NodeKernels(plan(model, tile, kind))
+            self._convolutions = edges.result() if edges else None
+            driver.result()
         self._list: Neighbours | None = None
         self._driver: Driver | None = None
         # The convolutions of the driver.

@@ -5,7 +5,9 @@ sources in C++ -> shared library in the cache -> model of a program, or of a fol
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import threading
 import weakref
 from collections.abc import Callable
 from functools import cache
@@ -72,7 +74,21 @@ def driver_library() -> Path:
     Raises CompilerError if there is no C++ compiler, or if the compiler fails.
     """
     headers = (HEADER, *OWN, SHARED / "call.h", SHARED / "cpu.h")
-    return shared_library("mace-driver", SOURCES / "driver.cpp", headers, ("-pthread",), ("-ldl",))
+    # Evaluations take their time in the kernels, and -O1 is compiled in two thirds of the time of -O2.
+    return shared_library("mace-driver", SOURCES / "driver.cpp", headers, ("-pthread", "-O1"), ("-ldl",))
+
+
+def start_driver() -> None:
+    """Start compiling the driver on a thread of its own, if there is none yet, while a model is read.
+
+    The driver does not depend on the model. Errors are left to the call of `driver_library` that needs it.
+    """
+
+    def compiled() -> None:
+        with contextlib.suppress(TrnqcError):
+            driver_library()
+
+    threading.Thread(target=compiled).start()
 
 
 @cache
