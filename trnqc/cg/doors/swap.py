@@ -7,13 +7,23 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
+import torch
 from torch import nn
 
 from trnqc import jit
+from trnqc.cg.problem.contraction import contraction_text
+from trnqc.cg.problem.problem import TPProblem
+from trnqc.cg.problem.text import text_of
+from trnqc.cg.programs.directions import CONVOLUTIONS
+from trnqc.cg.torch.engines import contraction_engine_of, cpu_engine
+from trnqc.cg.torch.storage import COMPUTED
 from trnqc.errors import InputError, UnsupportedError
+from trnqc.host.threads import cpus
 
 # Module that swaps the layers of a model, by the package that defines the model's classes.
 DOORS = {package: f"trnqc.cg.doors.{package}" for package in ("mace", "nequip", "sevenn")}
@@ -54,7 +64,8 @@ def accelerate(model: Any) -> tuple[str, ...]:
     Models can be copied, pickled (and read where trnqc is installed), trained and moved afterwards.
     Models of mace-torch with Chebyshev polynomials as radial functions have forces that are not the derivative of their
     energy, with a warning; they stay as they are.
-    Kernels are compiled at the first call. Without a C compiler a model on the CPU is not changed, with a warning.
+    Kernels of a model on the CPU are compiled on threads from now on, and the first call waits for them. Without a C
+    compiler such a model is not changed, with a warning.
     """
     swaps = []
     for prefix, module in _models(model):
@@ -64,9 +75,34 @@ def accelerate(model: Any) -> tuple[str, ...]:
             return ()
     for _, door, owner, replacement in swaps:
         door.swap(owner, replacement)
+    for prefix, module in _models(model):
+        _start_kernels(module, [new for name, _, _, new in swaps if name.startswith(prefix)])
     if any(type(part).__name__ == "ChebychevBasis" for _, module in _models(model) for part in module.modules()):
         warnings.warn(CHEBYSHEV, stacklevel=2)
     return tuple(name for name, *_ in swaps)
+
+
+def _start_kernels(model: nn.Module, replacements: Iterable[Any]) -> None:
+    """Start compiling what energies and forces on the CPU need, first the energies'; not for parameters elsewhere.
+
+    Errors are left to the call that needs the kernel.
+    """
+    values: list[Callable[[], Any]] = []
+    gradients: list[Callable[[], Any]] = []
+    dtype = next((COMPUTED[p.dtype] for p in model.parameters() if p.is_cpu and p.dtype in COMPUTED), None)
+    for replacement in replacements if dtype else ():
+        if isinstance(replacement, TPProblem):
+            product = cpu_engine(text_of(replacement), dtype, torch.get_num_threads())
+            values.append(partial(product.function, *CONVOLUTIONS["forward"]))
+            gradients.append(partial(product.function, *CONVOLUTIONS["backward"]))
+        else:
+            contraction = contraction_engine_of(contraction_text(replacement.problem), dtype, torch.get_num_threads())
+            values.append(partial(contraction.function, "value", 0))
+            gradients.append(partial(contraction.function, "gradient", 0))
+    pool = ThreadPoolExecutor(max_workers=cpus())
+    for build in (*values, *reversed(gradients)):
+        pool.submit(build)
+    pool.shutdown(wait=False)
 
 
 def _lacks_compiler() -> bool:
