@@ -7,4 +7,5 @@ arrays     arrays that begin at a cache line, and large arrays whose memory is r
 files      files that are replaced whole or not at all, locks, checksummed records, the cache directory
 rates      measured speeds of this machine, stored for later processes
 progress   progress bars for stages that take longer than two seconds, on a terminal only
+waiting    the line that tells users that they wait for compilers
 """

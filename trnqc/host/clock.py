@@ -14,6 +14,8 @@ from contextvars import ContextVar
 
 # The name of the time that no part has named.
 OTHER = "other"
+# Seconds after which a user is told what takes long.
+PATIENCE = 2.0
 
 
 class Clock:

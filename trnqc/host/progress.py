@@ -17,8 +17,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-# Seconds after which a stage gets a progress bar.
-PATIENCE = 2.0
+from trnqc.host.clock import PATIENCE
 
 
 class StageBars:

@@ -26,6 +26,7 @@ from pathlib import Path
 from trnqc.errors import CompilerError, StorageError
 from trnqc.host.clock import measured
 from trnqc.host.files import DIRECTORY_VARIABLE, cache_directory, storage_error, temporary_place
+from trnqc.host.waiting import waiting
 
 _log = logging.getLogger(__name__)
 # The part of a job's wall time that is spent here, waiting for other processes included.
@@ -143,7 +144,7 @@ class Cache:
     def _turn(self, name: str) -> Iterator[None]:
         """Wait until no other process builds the entry. The system releases the lock of a process that dies."""
         path = self._lock_file(name)
-        with path.open("w") as lock:
+        with waiting.for_kernels(self.directory), path.open("w") as lock:
             # On a file system without locks, two processes may build the same entry, which only costs time. The same
             # happens if a process opened the lock file just before another one removed it.
             with contextlib.suppress(OSError):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import nullcontext
 from typing import TypeVar
 
 from trnqc.errors import CompilerError
 from trnqc.host.threads import cpus
+from trnqc.host.waiting import waiting
 
 Result = TypeVar("Result")
 Progress = Callable[[int, int, str], None]
@@ -34,14 +36,15 @@ def build_all(
         other jobs continue.
     """
     results: dict[str, Result | CompilerError] = {}
-    with ThreadPoolExecutor(max_workers=max(1, workers or cpus())) as pool:
-        waiting = {pool.submit(job): name for name, job in jobs.items()}
-        for done, future in enumerate(as_completed(waiting), 1):
-            name = waiting[future]
+    pool = ThreadPoolExecutor(max_workers=max(1, workers or cpus()))
+    with pool, waiting.shown() if progress else nullcontext():
+        names = {pool.submit(job): name for name, job in jobs.items()}
+        for done, future in enumerate(as_completed(names), 1):
+            name = names[future]
             try:
                 results[name] = future.result()
             except CompilerError as error:
                 results[name] = error
             if progress:
-                progress(done, len(waiting), name)
+                progress(done, len(names), name)
     return {name: results[name] for name in jobs}
