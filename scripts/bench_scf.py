@@ -1,4 +1,4 @@
-"""Whole SCF and DF-MP2 jobs and gradients, with the time of every part, beside PySCF.
+"""Whole SCF and DF-MP2 jobs and gradients, with the time of every part, beside PySCF (and Psi4 where installed).
 
     python -m scripts.bench_scf [--parts jobs mp2 open scaling disk solvent]
                                 [--cases caffeine/def2-svp/b3lyp/fitted ...] [--quick] [--threads 1 2]
@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from statistics import median
 from typing import Any
@@ -33,11 +33,13 @@ from rich.table import Table
 
 from scripts.measuring import process
 from scripts.registry import SWITCH, Benchmark, Rows, main, number, several, wanted
+from scripts.scf import psi4_job
 from scripts.scf.job import SOLVENTS
 from scripts.scf.plot import plot
 from trnqc.bench import Figure
 
 WHO = ("PySCF", "trnqc")
+PSI4 = "Psi4"
 JOBS = [
     f"caffeine/{basis}/{functional}/{way}"
     for basis in ("def2-svp", "def2-tzvp")
@@ -84,9 +86,12 @@ def compare(case: str, threads: int, rounds: int, gradient: bool) -> dict[str, A
     # A run of ours of one cycle compiles kernels that the cache lacks, and is not counted.
     job("trnqc", case, threads, *options, "--cycles", "1")
     runs: dict[str, list[dict[str, Any]]] = {who: [] for who in WHO}
+    of_psi4: list[dict[str, Any]] = []
     for n in range(rounds):
         for who in WHO if n % 2 == 0 else reversed(WHO):
             runs[who].append(job(who, case, threads, *options))
+        if psi4_job.runs(case):
+            of_psi4.append(psi4_job.run(case, threads, gradient))
     stages = {"scf": "scf", "gradient": "gradient_parts"} if gradient else {"scf": "scf"}
     last = {who: many[-1] for who, many in runs.items()}
     return {
@@ -110,6 +115,29 @@ def compare(case: str, threads: int, rounds: int, gradient: bool) -> dict[str, A
             },
             **({"gradient": gradient_error(last)} if gradient else {}),
         },
+        **({PSI4: beside_psi4(of_psi4, runs["trnqc"], stages)} if of_psi4 else {}),
+    }
+
+
+def beside_psi4(theirs: list[dict[str, Any]], ours: list[dict[str, Any]], stages: Mapping[str, str]) -> dict[str, Any]:
+    """Psi4's version, its seconds, the ratios of whole stages, and the difference of the energies in Hartree."""
+    seconds = {
+        stage: {clock: median(run["seconds"][stage][clock] for run in theirs) for clock in ("wall_s", "cpu_s")}
+        for stage in stages
+    }
+    ratio = {
+        stage: {
+            name: median(a["seconds"][stage][clock] / b[key]["all"][clock] for a, b in zip(theirs, ours))
+            for name, clock in (("wall", "wall_s"), ("cpu", "cpu_s"))
+        }
+        for stage, key in stages.items()
+    }
+    energy = ours[-1]["e_scf"] + ours[-1].get("e_corr", 0.0)
+    return {
+        "version": theirs[-1]["version"],
+        "seconds": seconds,
+        "ratio": ratio,
+        "energy_difference": abs(theirs[-1]["energy"] - energy),
     }
 
 
@@ -172,6 +200,11 @@ def table(part: str, rows: list[dict[str, Any]]) -> Table:
                 cells = [f"{contestants[w][part]['wall_s']:.2f} ({contestants[w][part]['cpu_s']:.2f})" for w in WHO]
                 times = (f"{ratio['wall']:.2f}", f"{ratio['cpu']:.2f}")
                 table.add_row(row["case"], str(row["threads"]), stage, part, *cells, *times)
+            if PSI4 in row:
+                theirs, ours = row[PSI4]["seconds"][stage], contestants["trnqc"]["all"]
+                cells = [f"{s['wall_s']:.2f} ({s['cpu_s']:.2f})" for s in (theirs, ours)]
+                beside = (f"{row[PSI4]['ratio'][stage][clock]:.2f}" for clock in ("wall", "cpu"))
+                table.add_row(row["case"], str(row["threads"]), stage, "all, Psi4 for PySCF", *cells, *beside)
     return table
 
 
@@ -184,6 +217,10 @@ def figures(row: dict[str, Any]) -> Iterator[Figure]:
         if stage in row["seconds"]:
             theirs, ours = (row["seconds"][stage][who]["all"]["wall_s"] for who in ("PySCF", "trnqc"))
             yield Figure(f"{words}: {case}", "PySCF", theirs, ours, row["ratio"][stage]["all"]["wall"])
+            if PSI4 in row:
+                beside, version = row[PSI4], f"{PSI4} {row[PSI4]['version']}"
+                theirs = beside["seconds"][stage]["wall_s"]
+                yield Figure(f"{words}: {case}", version, theirs, ours, beside["ratio"][stage]["wall"])
 
 
 BENCHMARK = Benchmark(
