@@ -1,6 +1,9 @@
 """`trnqc bench`: runs in turns, figures, the page, and the command."""
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -124,6 +127,22 @@ def test_a_busy_machine_is_refused_unless_asked_for(monkeypatch, capsys):
     monkeypatch.setattr(runs, "load", lambda: 99.0)
     assert main(["bench", "--cases", "einsum-small"]) == 2
     assert "expected an idle machine, found 99.0 running processes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("used", "found"), [(0.05, 0.0), (0.6, 99.0)])
+def test_processes_that_have_ended_do_not_count(monkeypatch, used, found):
+    monkeypatch.setattr(os, "getloadavg", lambda: (99.0, 0.0, 0.0))
+    monkeypatch.setattr(runs, "_used", lambda seconds: used)
+    assert runs.load() == found
+
+
+def test_the_used_share_of_the_cpus_is_measured():
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        assert 0.5 / (os.cpu_count() or 1) < runs._used(0.5) <= 1.0
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_the_command_writes_json_and_a_page(tmp_path, capsys):

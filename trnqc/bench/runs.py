@@ -21,12 +21,16 @@ from trnqc.bench.case import OURS, Case
 from trnqc.bench.rows import Row
 from trnqc.errors import TrnqcError
 from trnqc.host.blas import fastest_core
+from trnqc.host.threads import cpus
 
 LEAST, MOST = 5, 15
 """Rounds of a case: as many as there are in any case, and as many as there are where its time allows."""
 _OLD_BLAS = ("PySCF",)
 """Programs whose wheels ship an OpenBLAS that is older than many CPUs."""
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+IDLE = 0.2
+"""Share of the CPUs' time that the processes of an idle machine may use."""
 
 
 class BenchError(TrnqcError, RuntimeError):
@@ -77,8 +81,28 @@ def contestants(case: Case, threads: int) -> tuple[Contestant, ...]:
 
 
 def load() -> float:
-    """The number of processes that wanted a CPU in the last minute; 0 where the system does not tell."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    """The number of processes that wanted a CPU in the last minute; 0 where the system does not tell.
+
+    It is also 0 if they have ended, as those of an earlier measurement have: the CPUs are then idle for a second.
+    """
+    wanted = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    return 0.0 if wanted > cpus() and _used(seconds=1.0) < IDLE else wanted
+
+
+def _used(seconds: float) -> float:
+    """The share of all CPUs' time that is used in the next seconds; 1 where the system does not tell."""
+
+    def ticks() -> tuple[int, int]:
+        user, nice, system, idle, waiting, *rest = map(int, Path("/proc/stat").read_text().split()[1:9])
+        return idle + waiting, user + nice + system + idle + waiting + sum(rest)
+
+    try:
+        idle, total = ticks()
+        time.sleep(seconds)
+        idle_then, total_then = ticks()
+    except (OSError, ValueError):
+        return 1.0
+    return 1.0 - (idle_then - idle) / max(1, total_then - total)
 
 
 def measure(case: Case, threads: int, budget: float) -> Row:

@@ -1,8 +1,8 @@
 """Measure this machine: jobs and kernels of trnqc beside PySCF, e3nn, opt_einsum and SciPy, as far as installed.
 
 Each program runs in a process of its own, and the processes take turns. A first call of each is not counted; at least
-five are. PySCF is run with the fastest kernels of its BLAS and as it is installed. A quick run takes two minutes once
-the kernels are compiled, --full about half an hour.
+five are. PySCF is run with the fastest kernels of its BLAS and as it is installed. A quick run takes two minutes to
+two and a half once the kernels are compiled, --full about half an hour.
 """
 
 from __future__ import annotations
