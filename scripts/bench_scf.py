@@ -1,6 +1,6 @@
 """Whole SCF and DF-MP2 jobs and gradients, with the time of every part, beside PySCF (and Psi4 where installed).
 
-    python -m scripts.bench_scf [--parts jobs mp2 open scaling disk solvent]
+    python -m scripts.bench_scf [--parts jobs mp2 open scaling disk solvent excited]
                                 [--cases caffeine/def2-svp/b3lyp/fitted ...] [--quick] [--threads 1 2]
                                 [--rounds 1] [--no-gradient] [--missing] [--vectors avx2] [--blas installed]
                                 [--out FILE]
@@ -11,6 +11,7 @@
     scaling   B3LYP energies of (H2O)5 to (H2O)30, density-fitted
     disk      Hartree-Fock of caffeine with the fitted integrals in a file that each contestant writes
     solvent   B3LYP of caffeine in water by PCM and SMD, density-fitted, with its gradient
+    excited   ten excited states of caffeine by TDA and TDDFT, B3LYP, density-fitted
 
 Every job runs in a process of its own, PySCF and trnqc in turns, with all kernels compiled before. Seconds are medians
 over the rounds, wall and CPU, by part: grid, XC (density, functional and potential), J and K, fitted integrals,
@@ -34,7 +35,7 @@ from rich.table import Table
 from scripts.measuring import process
 from scripts.registry import SWITCH, Benchmark, Rows, main, number, several, wanted
 from scripts.scf import psi4_job
-from scripts.scf.job import SOLVENTS
+from scripts.scf.job import EXCITATIONS, SOLVENTS
 from scripts.scf.plot import plot
 from trnqc.bench import Figure
 
@@ -55,6 +56,7 @@ CASES = {
     "scaling": SCALING,
     "disk": ["caffeine/cc-pvtz/hf/disk"],
     "solvent": [f"caffeine/def2-svp/b3lyp/{way}" for way in SOLVENTS],
+    "excited": [f"caffeine/def2-svp/b3lyp/{way}" for way in EXCITATIONS],
 }
 QUICK = {
     "jobs": ["water5/def2-svp/b3lyp/fitted"],
@@ -63,6 +65,7 @@ QUICK = {
     "scaling": SCALING[:2],
     "disk": ["water5/cc-pvdz/hf/disk"],
     "solvent": ["water5/def2-svp/b3lyp/c-pcm"],
+    "excited": ["water5/def2-svp/b3lyp/tda-singlet"],
 }
 
 
@@ -70,6 +73,7 @@ QUICK = {
 METHODS = {"hf": "HF", "mp2": "HF and DF-MP2", "uhf": "UHF, cation", "rohf": "ROHF, cation"}
 WAYS = {"fitted": "density fitting", "direct": "direct", "disk": "fitted integrals on disk"}
 WAYS |= {way: f"density fitting, water by {method}" for way, method in SOLVENTS.items()}
+WAYS |= {way: f"density fitting, ten {way.split('-')[1]}s by {way.split('-')[0].upper()}" for way in EXCITATIONS}
 
 
 def job(who: str, case: str, threads: int, *options: str) -> dict[str, Any]:
@@ -92,7 +96,9 @@ def compare(case: str, threads: int, rounds: int, gradient: bool) -> dict[str, A
             runs[who].append(job(who, case, threads, *options))
         if psi4_job.runs(case):
             of_psi4.append(psi4_job.run(case, threads, gradient))
-    stages = {"scf": "scf", "gradient": "gradient_parts"} if gradient else {"scf": "scf"}
+    stages = {"scf": "scf"} | ({"gradient": "gradient_parts"} if gradient else {})
+    if case.split("/")[-1] in EXCITATIONS:
+        stages["excitations"] = "excitations_parts"
     last = {who: many[-1] for who, many in runs.items()}
     return {
         "case": case,
@@ -113,7 +119,7 @@ def compare(case: str, threads: int, rounds: int, gradient: bool) -> dict[str, A
                 for name in ("e_scf", "e_corr")
                 if name in last["PySCF"]
             },
-            **({"gradient": gradient_error(last)} if gradient else {}),
+            **{name: largest_difference(last, name) for name in ("gradient", "excitations") if name in stages},
         },
         **({PSI4: beside_psi4(of_psi4, runs["trnqc"], stages)} if of_psi4 else {}),
     }
@@ -163,9 +169,9 @@ def ratios(runs: dict[str, list[dict[str, Any]]], stage: str) -> dict[str, dict[
     }
 
 
-def gradient_error(last: dict[str, dict[str, Any]]) -> float:
-    """Largest difference of the gradients, Hartree/Bohr."""
-    return float(np.abs(np.subtract(last["trnqc"]["gradient"], last["PySCF"]["gradient"])).max())
+def largest_difference(last: dict[str, dict[str, Any]], name: str) -> float:
+    """Largest difference of the gradients, Hartree/Bohr, or of the excitation energies, Hartree."""
+    return float(np.abs(np.subtract(last["trnqc"][name], last["PySCF"][name])).max())
 
 
 def part_of(case: str) -> str:
@@ -173,6 +179,8 @@ def part_of(case: str) -> str:
     molecule, _, method, way = case.split("/")
     if way in SOLVENTS:
         return "solvent"
+    if way in EXCITATIONS:
+        return "excited"
     if way == "disk":
         return way
     return {"mp2": "mp2", "uhf": "open", "rohf": "open"}.get(
@@ -213,7 +221,7 @@ def figures(row: dict[str, Any]) -> Iterator[Figure]:
     molecule, basis, method, way = row["case"].split("/")
     threads = f"{row['threads']} thread{'s' * (row['threads'] > 1)}"
     case = f"{molecule}, {METHODS.get(method, method.upper())}/{basis}, {WAYS[way]}, {threads}"
-    for stage, words in (("scf", "energy"), ("gradient", "gradient")):
+    for stage, words in (("scf", "energy"), ("gradient", "gradient"), ("excitations", "excitations")):
         if stage in row["seconds"]:
             theirs, ours = (row["seconds"][stage][who]["all"]["wall_s"] for who in ("PySCF", "trnqc"))
             yield Figure(f"{words}: {case}", "PySCF", theirs, ours, row["ratio"][stage]["all"]["wall"])
@@ -244,6 +252,7 @@ BENCHMARK = Benchmark(
         "scaling": ("Water clusters", figures),
         "disk": ("Fitted integrals on disk", figures),
         "solvent": ("Solvents", figures),
+        "excited": ("Excited states", figures),
     },
 )
 

@@ -33,6 +33,15 @@ PARTS_OF_MEMBERS = {
 }
 # Ways that are density fitting in a solvent, with the methods of PCM; SMD has one of its own.
 SOLVENTS = {"c-pcm": "C-PCM", "smd": "SMD"}
+# Ways that are density fitting with excited states, with PySCF's method and whether they are singlets.
+EXCITATIONS = {
+    f"{words}-{spin}": (method, spin == "singlet")
+    for words, method in (("tda", "TDA"), ("tddft", "TDDFT"))
+    for spin in ("singlet", "triplet")
+}
+STATES = 10
+# Methods of the numerical integrator that excitations call.
+RESPONSE = dict.fromkeys(("nr_rks_fxc", "nr_rks_fxc_st", "cache_xc_kernel"), "XC")
 # `get_veff` of a Kohn-Sham gradient consists of XC and of J and K, which are counted apart.
 GRADIENT_PARTS = {"get_jk": "J and K", "get_j": "J and K", "get_k": "J and K", "get_veff": "XC"}
 # Default of PySCF's `max_memory` in MB, with which users run.
@@ -108,7 +117,7 @@ def scf_object(who: str, mol: Any, functional: str, way: str) -> Any:
 
     references = {"hf": scf.RHF, "mp2": scf.RHF, "uhf": scf.UHF, "rohf": scf.ROHF}
     mf = references[functional](mol) if functional in references else dft.RKS(mol, xc=functional)
-    if way in ("fitted", "disk", *SOLVENTS):
+    if way in ("fitted", "disk", *SOLVENTS, *EXCITATIONS):
         mf = mf.density_fit()
         if way == "disk":
             mf.temporary = TemporaryDirectory(dir=lib.param.TMPDIR)  # It is removed with the SCF object.
@@ -175,9 +184,22 @@ def measure(who: str, case: str, gradient: bool, cycles: int | None) -> dict[str
         clock.end()
         record["gradient"] = gradients.kernel().tolist()
         record["gradient_parts"] = clock.end()
+    if way in EXCITATIONS:
+        record |= excitations(mf, way, clock)
     # A direct SCF would need other kernels for J alone and K alone than for both.
     record["once"] = apart(mf, clock) if way != "direct" else {}
     return record
+
+
+def excitations(mf: Any, way: str, clock: Clock) -> dict[str, Any]:
+    """Excitation energies in Hartree, with the seconds of their parts."""
+    method, singlet = EXCITATIONS[way]
+    watch(clock, type(mf._numint), RESPONSE)
+    clock.end()
+    td = getattr(mf, method)()
+    td.nstates, td.singlet = STATES, singlet
+    energies = td.kernel()[0]
+    return {"excitations": list(map(float, energies)), "excitations_parts": clock.end()}
 
 
 def mp2(who: str, mol: Any, unconverged: bool = False) -> Callable[[Any], float]:
@@ -227,7 +249,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("who", choices=("PySCF", "trnqc"))
     parser.add_argument(
-        "case", metavar="MOLECULE/BASIS/FUNCTIONAL/WAY", help="hf is a functional, ways: fitted disk direct c-pcm smd"
+        "case",
+        metavar="MOLECULE/BASIS/FUNCTIONAL/WAY",
+        help="hf is a functional, ways: fitted disk direct c-pcm smd tda-singlet ...",
     )
     parser.add_argument("--no-gradient", action="store_true")
     parser.add_argument("--cycles", type=int, help="end the SCF after so many cycles")

@@ -18,6 +18,8 @@ from pyscf.lib import logger
 from trnqc.eri.api import builder
 from trnqc.eri.compiled import background
 from trnqc.eri.fitting import on_device
+from trnqc.eri.fitting.tagged import has_orbitals
+from trnqc.eri.fitting.transitions import tagged
 from trnqc.eri.integrals import int2e
 from trnqc.eri.jk.builder import JKBuilder
 from trnqc.eri.operators import signed_omega
@@ -94,11 +96,26 @@ class CoulombExchange(lib.StreamObject):
         fitted_k = with_k and not self.only_dfj and self.exchange != "direct"
         vj, vk = None, None
         if with_j or fitted_k:
-            vj, vk = super().get_jk(mol, dm, hermi, with_j, fitted_k, omega)
+            shown = self._with_occupied(dm) if fitted_k else dm
+            vj, vk = super().get_jk(mol, shown, hermi, with_j, fitted_k, omega)
             self.ran_on = getattr(self.with_df, "ran_on", "PySCF")
         if with_k and not fitted_k:
             vk = self._four_centre_jk(mol, dm, hermi, False, True, omega)[1]
         return vj, vk
+
+    def _with_occupied(self, dm: Any) -> Any:
+        """Return a density that is no SCF's with the occupied orbitals, since it may be between these and others.
+
+        Response and transition densities are.
+        """
+        coefficients, occupations = self.mo_coeff, self.mo_occ
+        if has_orbitals(dm) or coefficients is None or occupations is None or np.iscomplexobj(dm):
+            return dm
+        nao, nmo = np.shape(coefficients)[-2:]
+        if np.shape(dm)[-2:] != (nao, nao) or np.iscomplexobj(coefficients):
+            return dm
+        sets = zip(np.reshape(coefficients, (-1, nao, nmo)), np.reshape(occupations, (-1, nmo)))
+        return tagged(dm, [c[:, n > 0] for c, n in sets if (n > 0).any()])
 
     def _users_jk(self) -> str:
         """Return in words which method of the user computes J and K, or exact K beside a fitted J, or ""."""

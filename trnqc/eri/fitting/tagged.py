@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from trnqc.eri.fitting import jk
+from trnqc.eri.fitting import jk, transitions
 from trnqc.ranks import ALONE, Ranks
 
 # The largest difference between a density and the product of its orbitals that is taken for rounding, relative to the
@@ -32,8 +33,9 @@ def fitted_jk(
     tagged.
 
     With tags mo_coeff and mo_occ, K is computed from the occupied orbitals, and J from the matrices, as PySCF does; J
-    and K differ where a tagged array has been edited. Other arguments are as in `trnqc.eri.fitting.jk`. The result has
-    None for what is not wanted.
+    and K differ where a tagged array has been edited. With the tag of `transitions`, K of densities between those
+    orbitals and others takes fewer products. Other arguments are as in `trnqc.eri.fitting.jk`. The result has None for
+    what is not wanted.
     """
     dms = np.asarray(dm, float)
     square = dms.reshape(-1, *dms.shape[-2:])
@@ -45,8 +47,21 @@ def fitted_jk(
             vjs = tuple(jk.coulomb(rows, square, norms, ranks))
         return (np.array(vjs).reshape(dms.shape) if with_j else None), np.array(vks).reshape(dms.shape)
     vj = jk.coulomb(rows, square, norms, ranks).reshape(dms.shape) if with_j else None
-    vk = [jk.exchange(rows, one, norms, room, ranks) for one in square] if with_k else None
+    vk = _exchange(rows, square, norms, room, ranks, getattr(dm, transitions.TAG, ())) if with_k else None
     return vj, (np.array(vk).reshape(dms.shape) if with_k else None)
+
+
+def _exchange(
+    rows: np.ndarray, dms: np.ndarray, norms: np.ndarray, room: float, ranks: Ranks, orbitals: Sequence[np.ndarray]
+) -> list[np.ndarray]:
+    """Compute K of each density, from the orbitals between which and others it is, if that is so."""
+    found: dict[int, np.ndarray] = {}
+    for each in orbitals:
+        space = transitions.orthonormal(each)
+        divided = {n: transitions.divided(dm, space) for n, dm in enumerate(dms) if n not in found}
+        chosen = {n: one for n, one in divided.items() if one is not None}
+        found |= zip(chosen, transitions.exchange(rows, space, list(chosen.values()), norms, room, ranks))
+    return [found[n] if n in found else jk.exchange(rows, dm, norms, room, ranks) for n, dm in enumerate(dms)]
 
 
 def _is_of_orbitals(dm: np.ndarray, orbitals: np.ndarray) -> bool:
