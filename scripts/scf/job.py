@@ -185,19 +185,20 @@ def measure(who: str, case: str, gradient: bool, cycles: int | None) -> dict[str
         record["gradient"] = gradients.kernel().tolist()
         record["gradient_parts"] = clock.end()
     if way in EXCITATIONS:
-        record |= excitations(mf, way, clock)
+        record |= excitations(mf, way, clock, cycles)
     # A direct SCF would need other kernels for J alone and K alone than for both.
     record["once"] = apart(mf, clock) if way != "direct" else {}
     return record
 
 
-def excitations(mf: Any, way: str, clock: Clock) -> dict[str, Any]:
-    """Excitation energies in Hartree, with the seconds of their parts."""
+def excitations(mf: Any, way: str, clock: Clock, cycles: int | None) -> dict[str, Any]:
+    """Excitation energies in Hartree, with the seconds of their parts; after so many cycles, if any are given."""
     method, singlet = EXCITATIONS[way]
     watch(clock, type(mf._numint), RESPONSE)
     clock.end()
     td = getattr(mf, method)()
     td.nstates, td.singlet = STATES, singlet
+    td.max_cycle = cycles or td.max_cycle
     energies = td.kernel()[0]
     return {"excitations": list(map(float, energies)), "excitations_parts": clock.end()}
 

@@ -12,6 +12,7 @@ from pyscf import df, gto, lib
 
 from tests.mp2.thread_ranks import on_threads, same
 from trnqc.eri.fitting import jk as fitted_jk
+from trnqc.eri.fitting import transitions
 from trnqc.eri.fitting.distributed import DistributedFitting, bytes_of_a_rank, prepared
 from trnqc.eri.fitting.fitted_integrals import columns_of, shell_blocks
 from trnqc.pyscf.density_fitting import DF
@@ -30,7 +31,7 @@ def mol():
 
 
 def densities(mol):
-    """By name: tagged with orbitals, of low rank, symmetric, and neither."""
+    """By name: tagged with orbitals, of low rank, symmetric, neither, and between orbitals and others."""
     rng = np.random.default_rng(3)
     c, n = rng.standard_normal((mol.nao, 9)), np.array([2.0] * 5 + [0.0] * 4)
     dm = (c * n) @ c.T
@@ -40,6 +41,7 @@ def densities(mol):
         "low rank": dm,
         "symmetric": any_ + any_.transpose(0, 2, 1),
         "any": any_,
+        "transition": transitions.tagged(any_ @ c @ c.T, [c]),
     }
 
 

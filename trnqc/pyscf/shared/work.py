@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from pyscf import df, gto, lib
 
+from trnqc.eri.fitting import transitions
 from trnqc.eri.fitting.distributed import DistributedFitting
 from trnqc.eri.fitting.rounded import RoundedJK
 from trnqc.eri.gradient.builder import GradientBuilder
@@ -35,8 +36,9 @@ KEPT = 4
 
 Key = tuple[float, float]
 """The omega and the cutoff of integrals that are not stored."""
-Orbitals = tuple[Any, Any] | None
-"""Coefficients and occupations of the orbitals of a density, if it is tagged with them."""
+Tags = dict[str, Any]
+"""The orbitals with which a density is tagged, by the names of TAGS: PySCF's, and those of `transitions`."""
+TAGS = ("mo_coeff", "mo_occ", transitions.TAG)
 
 
 class SharedWork(RankCalls):
@@ -117,20 +119,20 @@ class SharedWork(RankCalls):
         """Return this rank's fitted integrals."""
         return self._fittings[omega]
 
-    def fitted(self, omega: float, dm: Any, orbitals: Orbitals, with_j: bool, with_k: bool) -> tuple[Any, Any]:
+    def fitted(self, omega: float, dm: Any, tags: Tags, with_j: bool, with_k: bool) -> tuple[Any, Any]:
         """Compute J and K from fitted integrals."""
-        return self._fittings[omega].get_jk(tagged(dm, orbitals), with_j, with_k)
+        return self._fittings[omega].get_jk(tagged(dm, tags), with_j, with_k)
 
     def begin_rounding(self, omega: float) -> RoundedJK:
         """Begin an SCF whose early cycles have J and K in single precision."""
         self._rounded = self._fittings[omega].rounded()
         return self._rounded
 
-    def rounded(self, omega: float, dm: Any, orbitals: Orbitals, with_j: bool) -> tuple[Any, Any]:
+    def rounded(self, omega: float, dm: Any, tags: Tags, with_j: bool) -> tuple[Any, Any]:
         """Compute J and K from fitted integrals in single precision."""
         assert self._rounded is not None
         room = memory_left(self.mol.max_memory)
-        return self._rounded(tagged(dm, orbitals), self._fittings[omega].norms, with_j, room)
+        return self._rounded(tagged(dm, tags), self._fittings[omega].norms, with_j, room)
 
     def fitted_gradient(self, omega: float, dms: np.ndarray, factors: dict[str, float]) -> np.ndarray:
         """Compute the gradient of the fitted energy of a density; `factors` are options of `fitted_jk_gradient`."""
@@ -185,22 +187,23 @@ class SharedWork(RankCalls):
         return semilocal(ni, blocks, xc_code, kind, densities, spins, ranks=self.ranks)
 
     def forces(
-        self, coords: np.ndarray, weights: np.ndarray, omega: float | None, xc_code: str, dm: Any, orbitals: Orbitals
+        self, coords: np.ndarray, weights: np.ndarray, omega: float | None, xc_code: str, dm: Any, tags: Tags
     ) -> np.ndarray:
         """Compute the gradient of exchange and correlation; see `trnqc.xc.forces.gradient_on`."""
         from trnqc.xc.forces import gradient_on
 
-        return gradient_on(_integration(omega), self.mol, coords, weights, xc_code, tagged(dm, orbitals), self.ranks)
+        return gradient_on(_integration(omega), self.mol, coords, weights, xc_code, tagged(dm, tags), self.ranks)
 
 
-def tags_of(dm: Any) -> Orbitals:
-    """Return the orbitals with which PySCF has tagged a density. They do not survive pickling."""
-    return None if getattr(dm, "mo_coeff", None) is None else (np.asarray(dm.mo_coeff), np.asarray(dm.mo_occ))
+def tags_of(dm: Any) -> Tags:
+    """Return the orbitals with which a density is tagged, by the names of the tags. They do not survive pickling."""
+    found = {name: tag for name in TAGS if (tag := getattr(dm, name, None)) is not None}
+    return {name: tuple(map(np.asarray, tag)) for name, tag in found.items()}
 
 
-def tagged(dm: Any, orbitals: Orbitals) -> Any:
+def tagged(dm: Any, tags: Tags) -> Any:
     """Return a density with its tags."""
-    return dm if orbitals is None else lib.tag_array(dm, mo_coeff=orbitals[0], mo_occ=orbitals[1])
+    return lib.tag_array(dm, **tags) if tags else dm
 
 
 def _keep_last(blocks: dict[int, Blocks]) -> None:
