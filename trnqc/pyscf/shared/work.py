@@ -198,7 +198,8 @@ class SharedWork(RankCalls):
 def tags_of(dm: Any) -> Tags:
     """Return the orbitals with which a density is tagged, by the names of the tags. They do not survive pickling."""
     found = {name: tag for name in TAGS if (tag := getattr(dm, name, None)) is not None}
-    return {name: tuple(map(np.asarray, tag)) for name, tag in found.items()}
+    # PySCF's tags are arrays, perhaps tagged themselves; ours is a tuple of arrays of different shapes.
+    return {name: tag if name == transitions.TAG else np.asarray(tag) for name, tag in found.items()}
 
 
 def tagged(dm: Any, tags: Tags) -> Any:
