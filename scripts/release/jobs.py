@@ -1,16 +1,18 @@
 """What `scripts.release.kernels` compiles in processes of its own, by jobs that need it.
 
 python -m scripts.release.jobs quadrature cc-pvdz cc-pvdz-jkfit     # kernels of exchange and correlation
-python -m scripts.release.jobs libraries                            # the driver of MACE models, in C++
+python -m scripts.release.jobs libraries                            # J and K of fitted integrals, the driver of MACE
 """
 
 from __future__ import annotations
 
 import argparse
 
+import numpy as np
 from pyscf import dft, gto
 
 import trnqc
+from trnqc.eri.fitting import half_transform
 from trnqc.mace.driver.driver import driver_library
 
 # H, C, N and O, which have all angular momenta of the common basis sets; Angstrom.
@@ -37,11 +39,13 @@ def quadrature(basis: str, auxbasis: str) -> None:
 
 
 def libraries() -> None:
-    """Compile the driver of MACE models.
+    """Compile the products of fitted J and K in both precisions, and the driver of MACE models, in C++.
 
     The operators of `trnqc.cg` in C++ are left out: they are linked with the libraries of one build of PyTorch, which
     wheels for many Linux systems may not be.
     """
+    for dtype in half_transform.TYPES:
+        print(half_transform.load(np.dtype(dtype)).path)
     print(driver_library())
 
 
