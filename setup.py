@@ -7,6 +7,7 @@ accordingly. An editable installation is the checkout and keeps its names.
 """
 
 import re
+import shutil
 from pathlib import Path
 
 from setuptools import setup
@@ -25,6 +26,9 @@ class BuildPy(build_py):
     """Copy the packages, then move and rename."""
 
     def run(self) -> None:
+        if not self.editable_mode:
+            # What an earlier build has left there may have been moved or deleted since.
+            shutil.rmtree(self.build_lib, ignore_errors=True)
         super().run()
         if not self.editable_mode:
             move(Path(self.build_lib))
