@@ -118,12 +118,12 @@ class Evaluator:
             check_tolerance(spline_tolerance, kind)
         # Splines of pairs of elements are fitted when the elements of a structure are known.
         later, none = radial == "spline" and fitted_by_pairs(model), np.zeros(0, np.int64)
-        tile = RegisterTile.of(find_compiler(), kind)
+        of_atoms = plan(model, RegisterTile.of(find_compiler(), kind), kind)
         # The compilers of C++ and C run at the same time.
         with ThreadPoolExecutor(max_workers=2) as pool:
             driver = pool.submit(driver_library)
             edges = None if later else pool.submit(convolutions, model, self.radial, none, kind)
-            self.kernels = NodeKernels(plan(model, tile, kind))
+            self.kernels = NodeKernels(of_atoms)
             self._convolutions = edges.result() if edges else None
             driver.result()
         self._list: Neighbours | None = None
