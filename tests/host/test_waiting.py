@@ -50,11 +50,12 @@ def test_nothing_is_said_beside_a_bar(said: pytest.LogCaptureFixture) -> None:
 
 
 def test_threads_wait_together(said: pytest.LogCaptureFixture) -> None:
-    waiting = Waiting(4 * PATIENCE)
+    """Eight waits of 0.2 s at the same time are far below the patience of 1 s, and their sum is above it."""
+    waiting = Waiting(20 * PATIENCE)
 
     def wait() -> None:
         with waiting.for_kernels(PLACE):
-            time.sleep(2 * PATIENCE)
+            time.sleep(4 * PATIENCE)
 
     threads = [threading.Thread(target=wait) for _ in range(8)]
     for thread in threads:
