@@ -1,18 +1,16 @@
 """What `scripts.release.kernels` compiles in processes of its own, by jobs that need it.
 
 python -m scripts.release.jobs quadrature cc-pvdz cc-pvdz-jkfit     # kernels of exchange and correlation
-python -m scripts.release.jobs libraries                            # J and K of fitted integrals, the driver of MACE
+python -m scripts.release.jobs driver                               # the driver of MACE models, in C++
 """
 
 from __future__ import annotations
 
 import argparse
 
-import numpy as np
 from pyscf import dft, gto
 
 import trnqc
-from trnqc.eri.fitting import half_transform
 from trnqc.mace.driver.driver import driver_library
 
 # H, C, N and O, which have all angular momenta of the common basis sets; Angstrom.
@@ -38,14 +36,12 @@ def quadrature(basis: str, auxbasis: str) -> None:
         trnqc.accelerate(mf, kernels="wait").run().nuc_grad_method().kernel()
 
 
-def libraries() -> None:
-    """Compile the products of fitted J and K in both precisions, and the driver of MACE models, in C++.
+def driver() -> None:
+    """Compile the driver of MACE models.
 
     The operators of `trnqc.cg` in C++ are left out: they are linked with the libraries of one build of PyTorch, which
     wheels for many Linux systems may not be.
     """
-    for dtype in half_transform.TYPES:
-        print(half_transform.load(np.dtype(dtype)).path)
     print(driver_library())
 
 
@@ -56,12 +52,12 @@ def main() -> None:
     of_basis = kinds.add_parser("quadrature")
     of_basis.add_argument("basis")
     of_basis.add_argument("auxbasis")
-    kinds.add_parser("libraries")
+    kinds.add_parser("driver")
     args = parser.parse_args()
     if args.kind == "quadrature":
         quadrature(args.basis, args.auxbasis)
     else:
-        libraries()
+        driver()
 
 
 if __name__ == "__main__":

@@ -43,8 +43,8 @@ def commands(sets: list[str]) -> dict[str, tuple[str, ...]]:
     quadratures: dict[str, tuple[str, ...]] = {
         f"quadrature {name}": ("scripts.release.jobs", "quadrature", name, SETS[name][0]) for name in sets
     }
-    libraries: dict[str, tuple[str, ...]] = {"libraries in C++": ("scripts.release.jobs", "libraries")}
-    return builds | {" ".join(job[1:]): job for job in JOBS} | quadratures | libraries
+    driver: dict[str, tuple[str, ...]] = {"driver of MACE": ("scripts.release.jobs", "driver")}
+    return builds | {" ".join(job[1:]): job for job in JOBS} | quadratures | driver
 
 
 def compile_level(level: str, folder: Path, sets: list[str], workers: int) -> None:

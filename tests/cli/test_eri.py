@@ -50,6 +50,7 @@ def test_all_purposes(trnqc, directory):
     status, out, _ = trnqc("eri", "build", "--basis", "sto-3g", "--elements", "H", *options)
     assert status == 0
     assert all(words in out for words in ("in memory", "gradients", "density fitting", "fitted gradients"))
+    assert len(list(directory.glob("half_transform_f*.so"))) == 2
 
 
 def test_hessians_and_seminumerical_exchange(trnqc):

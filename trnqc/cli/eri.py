@@ -14,6 +14,7 @@ from rich.table import Table
 from trnqc.cli import eri_cubins
 from trnqc.eri.classes import OPERATORS, QuartetClass
 from trnqc.eri.compiled import programs
+from trnqc.eri.fitting import half_transform
 from trnqc.eri.prepare import prebuild
 from trnqc.errors import CompilerError, InputError, UnsupportedClass
 from trnqc.host.output import add_output, console_of, write_json
@@ -66,7 +67,8 @@ class BuiltProgram:
     Attributes
     ----------
     kind, cls
-        Its purpose, one of those of `trnqc.eri.prepare.prebuild.programs`, and the class of its integrals.
+        Its purpose, "products" or one of those of `trnqc.eri.prepare.prebuild.programs`, and the class of its
+        integrals. Products of fitted integrals, which serve all classes, have none.
     program
         The program.
     seconds
@@ -78,7 +80,7 @@ class BuiltProgram:
     """
 
     kind: str
-    cls: QuartetClass
+    cls: QuartetClass | None
     program: Recipe
     seconds: float
     size: int
@@ -99,6 +101,8 @@ def _build(args: argparse.Namespace) -> int:
     wanted = _wanted(args)
     compiler = find_compiler()
     jobs = {program.name: functools.partial(_compiled, program, *purpose) for program, purpose in wanted.items()}
+    if args.aux:
+        jobs |= {one.name: functools.partial(_compiled, one, "products") for one in half_transform.recipes()}
     start = time.monotonic()
     with StageBars(Console(stderr=True, quiet=args.quiet)) as bars:
         parts = {part.name: functools.partial(programs.store_part, part) for part in programs.parts_of(list(wanted))}
@@ -138,7 +142,7 @@ def _wanted(args: argparse.Namespace) -> prebuild.Wanted:
         raise UnsupportedClass(f"{args.basis}: {error}") from error
 
 
-def _compiled(program: Recipe, kind: str, cls: QuartetClass) -> BuiltProgram:
+def _compiled(program: Recipe, kind: str, cls: QuartetClass | None = None) -> BuiltProgram:
     now, start = time.time(), time.perf_counter()
     about = library(program).path.stat()
     return BuiltProgram(kind, cls, program, time.perf_counter() - start, about.st_size, about.st_mtime >= now)
@@ -154,6 +158,7 @@ WORDS = {
     "fitting": "density fitting",
     "fitted gradient": "fitted gradients",
     "fitted hessian": "fitted Hessians",
+    "products": "J and K by fitting",
 }
 # Headings of programs for J and K, by the first part of the program's name.
 MATRICES = {"jk": "J and K", "j": "J", "k": "K"}
@@ -165,13 +170,24 @@ def table(done: Sequence[BuiltProgram]) -> Table:
     for heading in ("class", "functions", "for", "form", "seconds", "KiB"):
         rows.add_column(heading, justify="right" if heading in ("seconds", "KiB") else "left")
     for one in sorted(done, key=lambda one: (-one.seconds, one.program.name)):
-        digits, what = one.cls.digits, "Cartesian" if one.cls.cartesian else "spherical"
-        words = ", ".join([what, *["general"] * one.cls.general, *[one.cls.operator] * (one.cls.operator != "coulomb")])
         size = f"{one.size / 1024:.0f}"
         seconds = f"{one.seconds:.1f}" if one.compiled else "cached"
         purpose = WORDS.get(one.kind) or MATRICES[one.program.name.split("_")[0]]
-        rows.add_row(f"({digits[:2]}|{digits[2:]})", words, purpose, prebuild.form(one.kind, one.cls), seconds, size)
+        rows.add_row(*_class_words(one.cls), purpose, _form(one), seconds, size)
     return rows
+
+
+def _form(one: BuiltProgram) -> str:
+    return prebuild.form(one.kind, one.cls) if one.cls else ""
+
+
+def _class_words(cls: QuartetClass | None) -> tuple[str, str]:
+    """Return the class and the kind of its functions in words."""
+    if cls is None:
+        return "all", ""
+    digits, what = cls.digits, "Cartesian" if cls.cartesian else "spherical"
+    words = ", ".join([what, *["general"] * cls.general, *[cls.operator] * (cls.operator != "coulomb")])
+    return f"({digits[:2]}|{digits[2:]})", words
 
 
 def _list(args: argparse.Namespace) -> int:

@@ -82,6 +82,11 @@ def recipe(dtype: str) -> Recipe:
     )
 
 
+def recipes() -> tuple[Recipe, ...]:
+    """Return the recipes of the programs for all types, which SCFs with density fitting need."""
+    return tuple(recipe(dtype) for dtype in TYPES.values())
+
+
 def _functions(dtype: str, vectors: int) -> tuple[Function]:
     return (_Writer(dtype, vectors).function(),)
 

@@ -61,8 +61,8 @@ def for_hessians(mol: gto.Mole, omega: float) -> Programs:
 def for_fitting(mol: gto.Mole, auxmol: gto.Mole) -> Programs:
     """Return the programs of `int3c2e` and `int2c2e`, and of J and K from fitted integrals."""
     operator = operator_of(mol.omega or 0.0)
-    products = tuple(half_transform.recipe(dtype) for dtype in ("f64", "f32"))
-    return products + longest_first(prebuild.programs(one_of_each(mol), ("fitting",), operator, one_of_each(auxmol)))
+    integrals = prebuild.programs(one_of_each(mol), ("fitting",), operator, one_of_each(auxmol))
+    return half_transform.recipes() + longest_first(integrals)
 
 
 def for_charges(mol: gto.Mole) -> Programs:
