@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=records.MEASUREMENTS,
         help="what times candidates: the device, or a model of it (default: modelled)",
     )
-    add("--budget", default="64", help="number of candidates, or time (90s, 10m, 1h) (default: 64)")
+    add("--budget", default="64", help="number of whole runs, or time (90s, 10m, 1h) (default: 64)")
     add("--search", default="auto", choices=("auto", *SEARCHES), help="how to choose (default: by size and budget)")
     add("--seed", type=int, default=0, help="seed of the search; the same seed repeats it (default: 0)")
     add("--timeout", type=float, help="seconds for one candidate (default: 120, on a device 1800)")
@@ -143,7 +143,8 @@ def summary(outcome: Outcome) -> Table:
     rows.add_row("space", f"{len(outcome.space)} feasible points; cut before timing: {cut or 'none'}")
     rows.add_row("search", f"{outcome.search}: {outcome.why}; seed {request.seed}")
     replayed = sum(measurement.replayed for measurement in outcome.measurements)
-    rows.add_row("measured", f"{len(outcome.measurements)} candidates, {replayed} of them read from the journal")
+    what = "runs of growing parts of the work" if outcome.search == "halving" else "candidates"
+    rows.add_row("measured", f"{len(outcome.measurements)} {what}, {replayed} of them read from the journal")
     rows.add_row("default", f"{duration(record.default_ns)} ({tiles(outcome.measurements[0].constants)})")
     gain = f", {record.default_ns / record.time_ns:.3f} times as fast" if record.default_ns else ""
     rows.add_row("best", f"{duration(record.time_ns)} ({tiles(record.constants)}){gain}")

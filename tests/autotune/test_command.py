@@ -63,6 +63,12 @@ def test_a_modelled_run_ends_in_a_record_that_is_listed(own_cache, capsys):
     assert "M 130, N 100, K 200" in shown and "in use" in shown
 
 
+def test_the_extra_that_installs_optuna_is_named(own_cache, capsys, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert cli.main(["tune", "gemm", "--shape", "M=130,N=100,K=200", "--target", "trn1", "--budget", "2"]) == 0
+    assert "pip install 'trnqc[tune]'" in capsys.readouterr().out
+
+
 def test_a_record_of_another_source_is_called_stale(own_cache, capsys):
     from tests.tuning.test_records import record
     from trnqc.tuning import records

@@ -87,8 +87,11 @@ class _Lines(logging.Formatter):
 
 
 def console_of(args: argparse.Namespace) -> Console:
-    """The console on which a command prints: none with ``--quiet``, or if JSON goes to standard output."""
-    return Console(quiet=args.quiet or args.json == STANDARD_OUTPUT)
+    """The console on which a command prints: none with ``--quiet``, or if JSON goes to standard output.
+
+    Square brackets are text, as in ``pip install 'trnqc[tune]'`` and in file names, and not markup of Rich.
+    """
+    return Console(quiet=args.quiet or args.json == STANDARD_OUTPUT, markup=False)
 
 
 def write_json(args: argparse.Namespace, facts: Any) -> None:

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"--html: expected at most 26 profiles, found {len(profiles)}")
     both = compare(*profiles) if args.compare else None
     if not args.quiet and args.json != "-":
-        out = Console()
+        out = Console(markup=False)
         for profile in profiles if both is None else ():
             out.print(console.report(profile, args.top, args.all))
         if both:

@@ -47,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
         if ranks.rank == 0 and args.json == STANDARD_OUTPUT:
             print(_plain(outcomes, len(jobs) > 1))
         elif ranks.rank == 0 and len(jobs) > 1 and not args.quiet:
-            Console().print(energy_table("Frames", [(outcome.geometry.name, outcome.energy) for outcome in outcomes]))
+            frames = [(outcome.geometry.name, outcome.energy) for outcome in outcomes]
+            Console(markup=False).print(energy_table("Frames", frames))
     return 0
 
 
@@ -86,7 +87,7 @@ def _show(args: argparse.Namespace, outcome: Outcome, console: Console, several:
     if args.quiet and args.json != STANDARD_OUTPUT:
         print(f"{name}{outcome.line}")
     elif not several and args.json != STANDARD_OUTPUT:
-        Console().print(outcome.tables)
+        Console(markup=False).print(outcome.tables)
     for message in outcome.warnings:
         console.print(f"[yellow]warning:[/] {name}{message}", highlight=False, soft_wrap=True)
 

@@ -79,7 +79,7 @@ def _run_frames(args: argparse.Namespace, shared: SharedWork | None) -> None:
     if args.json == Path(STANDARD_OUTPUT):
         print(_plain(results, len(jobs) > 1))
     elif len(jobs) > 1 and not args.quiet:
-        Console().print(_frames(results))
+        Console(markup=False).print(_frames(results))
 
 
 def _show(args: argparse.Namespace, result: SCFResult, console: Console, several: bool) -> None:
@@ -88,7 +88,7 @@ def _show(args: argparse.Namespace, result: SCFResult, console: Console, several
     if args.quiet and to_file:
         print(f"{name}{brief(result)}")
     elif not several and to_file:
-        Console().print(report(result))
+        Console(markup=False).print(report(result))
     for message in result.warnings:
         console.print(f"[yellow]warning:[/] {name}{message}", highlight=False, soft_wrap=True)
 
