@@ -97,7 +97,7 @@ BENCHMARK = Benchmark(
     line=lambda row: f"of {row['n']} waters: {row['seconds']['pairs']:.2f} s for the pairs",
     table=table,
     facts=lambda asked: {"basis": asked.basis, "threads": asked.threads},
-    figure=plot,
+    figures={"": plot},
     summary=exponents,
 )
 

@@ -17,7 +17,7 @@ Every job runs in a process of its own, PySCF and trnqc in turns, with all kerne
 over the rounds, wall and CPU, by part: grid, XC (density, functional and potential), J and K, fitted integrals,
 diagonalisation, DIIS, MP2, and the rest. Ratios are medians of the ratios within each round. Rows of other cases in the
 record are kept, and each row is entered as soon as it is measured: `--missing` goes on where an earlier run was ended.
-A figure of the parts (.svg) is written beside the record.
+Figures of the parts, of all rows (.svg) and of some for the first page (_short.svg), are written beside the record.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from scripts.measuring import process
 from scripts.registry import SWITCH, Benchmark, Rows, main, number, several, wanted
 from scripts.scf import psi4_job
 from scripts.scf.job import EXCITATIONS, SOLVENTS
-from scripts.scf.plot import plot
+from scripts.scf.plot import plot, short_plot
 from trnqc.bench import Figure
 
 WHO = ("PySCF", "trnqc")
@@ -244,7 +244,7 @@ BENCHMARK = Benchmark(
     },
     keys=("case", "threads"),
     table=table,
-    figure=plot,
+    figures={"": plot, "_short": short_plot},
     shown={
         "jobs": ("SCF energies and gradients", figures),
         "mp2": ("Hartree-Fock and DF-MP2", figures),

@@ -134,8 +134,8 @@ class Benchmark:
         Called before anything is measured.
     single_thread
         Whether BLAS and OpenMP have one thread.
-    figure
-        The SVG of a record, written beside it.
+    figures
+        The SVG of a record, written beside it, by what follows the record's name in that of the file.
     failed
         Whether a row makes the command fail.
     device
@@ -163,7 +163,7 @@ class Benchmark:
     facts: Callable[[argparse.Namespace], Mapping[str, Any]] = lambda asked: {}
     prepare: Callable[[argparse.Namespace], None] = lambda asked: None
     single_thread: bool = False
-    figure: Callable[[Row], str] | None = None
+    figures: Mapping[str, Callable[[Row], str]] = field(default_factory=dict)
     failed: Callable[[Row], bool] = lambda row: False
     device: Callable[[argparse.Namespace], str] | None = None
     shown: Mapping[str, Shown] = field(default_factory=dict)
@@ -274,7 +274,7 @@ def run(benchmark: Benchmark, asked: argparse.Namespace) -> int:
 
 
 def store(benchmark: Benchmark, asked: argparse.Namespace, out: Path, part: str, rows: list[Row], began: float) -> None:
-    """Enter rows in the record's file, and draw its figure."""
+    """Enter rows in the record's file, and draw its figures."""
     record, seconds = stored(out), time.perf_counter() - began
     if benchmark.device:
         ran = {"kind": "simulated device, no figure counts" if asked.simulate else "measured"}
@@ -285,8 +285,8 @@ def store(benchmark: Benchmark, asked: argparse.Namespace, out: Path, part: str,
     benchmark.enter(record, part, rows, **(ran | {"seconds": seconds} | dict(benchmark.facts(asked))))
     record |= benchmark.summary(record)
     write_json(record, out)
-    if benchmark.figure:
-        out.with_suffix(".svg").write_text(benchmark.figure(record), encoding="utf-8")
+    for ending, draw in benchmark.figures.items():
+        out.with_name(f"{out.stem}{ending}.svg").write_text(draw(record), encoding="utf-8")
 
 
 def stored(path: Path) -> Row:

@@ -10,7 +10,7 @@ import pytest
 from scripts import bench_scf
 from scripts.bench_scf import BENCHMARK, CASES, medians, part_of, ratios
 from scripts.scf.job import REST, Clock, molecule, mp2, scf_object, watch
-from scripts.scf.plot import COLOURS, plot
+from scripts.scf.plot import COLOURS, SHORT, plot, short_plot
 from trnqc.pyscf.early_cycles import why_not
 
 
@@ -97,3 +97,13 @@ def test_rows_replace_those_of_the_same_case_and_are_drawn() -> None:
     figure = plot(record)
     assert figure.count("<rect") == len(COLOURS) * (1 + 2 * 2)
     assert "7.0 s" in figure and "3.0 s" in figure
+
+
+def test_the_short_figure_has_the_rows_of_the_record_that_it_names() -> None:
+    seconds = {who: {"XC": {"wall_s": wall}, "all": {"wall_s": wall}} for who, wall in (("PySCF", 7.0), ("trnqc", 2.0))}
+    case = next(iter(SHORT))[0]
+    rows = [{"case": name, "threads": 2, "seconds": {"scf": seconds}} for name in (case, "another")]
+    figure = short_plot({"parts": {"jobs": {"rows": rows}}})
+    assert SHORT[case, "scf"] in figure and "another" not in figure
+    assert figure.count("<rect") == len(COLOURS) * (1 + 2)
+    assert "2.0 s (3.5 times as fast)" in figure

@@ -100,7 +100,7 @@ def test_what_was_measured_before_an_interruption_is_kept(tmp_path: Path) -> Non
     assert json.loads((tmp_path / "x.json").read_text())["parts"]["one"]["rows"][0]["case"] == "a"
 
 
-def test_a_part_of_one_row_takes_over_its_fields_and_the_figure_is_drawn(tmp_path: Path) -> None:
+def test_a_part_of_one_row_takes_over_its_fields_and_the_figures_are_drawn(tmp_path: Path) -> None:
     benchmark = Benchmark(
         "x",
         "",
@@ -108,11 +108,15 @@ def test_a_part_of_one_row_takes_over_its_fields_and_the_figure_is_drawn(tmp_pat
         OPTIONS,
         place=("sections", ""),
         table=lambda part, rows: Table(title=part),
-        figure=lambda record: f"<svg>{len(record['sections'])}</svg>",
+        figures={
+            "": lambda record: f"<svg>{len(record['sections'])}</svg>",
+            "_short": lambda record: "<svg/>",
+        },
     )
     record = measured(benchmark, tmp_path / "x.json", "--cases", "a")
     assert record["sections"]["one"]["case"] == "a"
     assert (tmp_path / "x.svg").read_text() == "<svg>1</svg>"
+    assert (tmp_path / "x_short.svg").read_text() == "<svg/>"
 
 
 def test_a_row_that_fails_is_the_exit_status(tmp_path: Path) -> None:
