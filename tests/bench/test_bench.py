@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from trnqc.bench import CASES, Figure, Row, Section, measure, page, runs
+from trnqc.bench import CASES, Contest, Figure, Row, Section, measure, page, runs
 from trnqc.bench.figure import duration, faster, spread
 from trnqc.bench.runs import LEAST, BenchError, contestants
 from trnqc.cli import main
@@ -49,12 +49,13 @@ def test_every_case_is_named_once_and_has_two_contestants():
 def test_pyscf_runs_with_the_best_kernels_of_its_blas_and_as_installed(monkeypatch):
     monkeypatch.setattr(runs, "fastest_core", lambda: "Haswell")
     monkeypatch.setenv("OPENBLAS_CORETYPE", "SkylakeX")
-    ours, best, installed = contestants(CASES["hf"], threads=3)
+    ours, best, installed = contestants(CASES["mp2"], threads=3)
     assert (best.name, installed.name) == ("PySCF, Haswell BLAS", "PySCF, as installed")
     assert best.environment()["OPENBLAS_CORETYPE"] == "Haswell"
     for one in (ours, installed):
         assert "OPENBLAS_CORETYPE" not in one.environment()
         assert one.environment()["OMP_NUM_THREADS"] == "3"
+    assert [one.name for one in contestants(CASES["hf"], 1)] == ["trnqc", "PySCF, Haswell BLAS"]
     assert [one.name for one in contestants(SMALL, 1)] == ["trnqc", "opt_einsum"]
     monkeypatch.setattr(runs, "fastest_core", lambda: None)
     assert [one.name for one in contestants(CASES["hf"], 1)] == ["trnqc", "PySCF"]
@@ -66,6 +67,20 @@ def test_a_case_is_measured_in_processes():
     assert row.difference < SMALL.tolerance
     assert all(seconds > 0 for many in (*row.seconds.values(), *row.cpu_seconds.values()) for seconds in many)
     assert set(row.first_seconds) == set(row.seconds) == {"trnqc", "opt_einsum"}
+
+
+def test_cases_of_a_group_share_processes():
+    with Contest(threads=1) as contest:
+        rows = [contest.measure(CASES[name], budget=0.0) for name in ("einsum-small", "einsum-small")]
+        workers = dict(contest._workers)
+        assert set(workers) == {"trnqc", "opt_einsum"}
+        with pytest.raises(BenchError, match="differ"):
+            contest.measure(replace(SMALL, tolerance=-1.0), budget=0.0)
+        assert contest._workers == workers
+        contest.measure(replace(SMALL, group="another"), budget=0.0)
+        assert not set(contest._workers.values()) & set(workers.values())
+    assert all(row.difference < SMALL.tolerance for row in rows)
+    assert all(worker._process.poll() is not None for worker in workers.values())
 
 
 def test_different_results_are_an_error():

@@ -12,6 +12,6 @@ from trnqc.bench.catalogue import CASES
 from trnqc.bench.figure import Figure, Section
 from trnqc.bench.page import page
 from trnqc.bench.rows import Row
-from trnqc.bench.runs import measure
+from trnqc.bench.runs import Contest, measure
 
-__all__ = ["CASES", "OURS", "Case", "Figure", "Row", "Section", "measure", "page"]
+__all__ = ["CASES", "OURS", "Case", "Contest", "Figure", "Row", "Section", "measure", "page"]

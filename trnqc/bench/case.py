@@ -36,6 +36,8 @@ class Case:
         The largest difference of both results that is accepted, relative to the largest element of the rival's result.
     full
         Whether the case takes too long for a quick run.
+    blas
+        Whether the other program spends time in its BLAS.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Case:
     contestants: Mapping[str, Callable[[], Work]]
     tolerance: float
     full: bool = False
+    blas: bool = True
 
     def missing(self) -> tuple[str, ...]:
         """The distributions that the case needs and that are not installed."""

@@ -1,10 +1,10 @@
 """One contestant's work in a process of its own, so that libraries of one side do not change the other side.
 
-    python -m trnqc.bench.job CASE PROGRAM RESULT.npy
+    python -m trnqc.bench.job PROGRAM RESULT.npy
 
-The process prepares its input, works once and saves the result. After that it works each time that a line arrives on
-its standard input. Each answer is a line of JSON on standard output with wall and CPU seconds; the first one is that of
-the first call, in which libraries are loaded and missing kernels are compiled.
+The process reads lines from its standard input. After `prepare CASE` it prepares the input of a case. After `work` it
+works: the first time once, with the result saved, later until enough seconds have passed. Each answer is a line of JSON
+on standard output, with wall and CPU seconds of a call; those of preparing are not counted.
 """
 
 from __future__ import annotations
@@ -24,17 +24,26 @@ from trnqc.bench.catalogue import CASES
 ENOUGH = 0.2
 
 
-def main(case: str, program: str, path: str) -> None:
-    """Work once, save the result, then work and answer as often as it is asked."""
+def main(program: str, path: str) -> None:
+    """Prepare and work, and answer, as often as it is asked."""
     # Whatever the programs print is none of the answers.
     answers, sys.stdout = sys.stdout, sys.stderr
-    work = CASES[case].contestants[program]()
-    result, seconds = _timed(work)
-    np.save(path, _array(result))
-    _answer(answers, seconds)
-    for _ in sys.stdin:
-        calls = list(_calls(work))
-        _answer(answers, {name: sum(call[name] for call in calls) / len(calls) for name in ("wall", "cpu")})
+    work, called = None, False
+    for line in sys.stdin:
+        verb, *case = line.split()
+        if verb == "prepare":
+            # What was prepared before is freed first.
+            work = None
+            work, called = CASES[case[0]].contestants[program](), False
+            _answer(answers, {})
+        elif not called:
+            result, seconds = _timed(work)
+            np.save(path, _array(result))
+            called = True
+            _answer(answers, seconds)
+        else:
+            calls = list(_calls(work))
+            _answer(answers, {name: sum(call[name] for call in calls) / len(calls) for name in ("wall", "cpu")})
 
 
 def _calls(work: Work) -> Iterator[dict[str, float]]:

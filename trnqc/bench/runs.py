@@ -1,4 +1,4 @@
-"""Runs of cases: a process for each contestant, which work in turns until there are enough rounds."""
+"""Runs of cases: processes of all contestants, which work in turns until there are enough rounds."""
 
 from __future__ import annotations
 
@@ -66,17 +66,18 @@ def contestants(case: Case, threads: int) -> tuple[Contestant, ...]:
 
     The OpenBLAS of PySCF's wheels, of 2018, does not know newer CPUs and chooses slow kernels on them. PySCF is
     therefore run twice: as it is installed, and with the kernels that are the fastest on this CPU, which a user chooses
-    by OPENBLAS_CORETYPE. Ours is run as it is installed.
+    by OPENBLAS_CORETYPE. Ours is run as it is installed. Where PySCF's BLAS makes no difference, it is run once.
     """
     common = dict.fromkeys(_THREADS, str(threads)) | {"TRNQC_KERNELS": "wait"}
     installed = {**common, "OPENBLAS_CORETYPE": None}
     core = fastest_core() if case.rival in _OLD_BLAS else None
     if core is None:
         return Contestant(OURS, OURS, installed), Contestant(case.rival, case.rival, installed)
+    slower = (Contestant(f"{case.rival}, as installed", case.rival, installed),) if case.blas else ()
     return (
         Contestant(OURS, OURS, installed),
         Contestant(f"{case.rival}, {core} BLAS", case.rival, common | {"OPENBLAS_CORETYPE": core}),
-        Contestant(f"{case.rival}, as installed", case.rival, installed),
+        *slower,
     )
 
 
@@ -106,59 +107,97 @@ def _used(seconds: float) -> float:
 
 
 def measure(case: Case, threads: int, budget: float) -> Row:
-    """Run all contestants in turns, after a first call of each that is not counted.
+    """Run all contestants of one case in processes of their own, see `Contest.measure`."""
+    with Contest(threads) as contest:
+        return contest.measure(case, budget)
+
+
+class Contest:
+    """The processes that measure several cases, one for each contestant of a group of cases.
 
     Parameters
     ----------
-    case
-        What is measured.
     threads
         Threads of each contestant.
-    budget
-        Wall seconds of the rounds after which no more than LEAST of them are begun.
-
-    Raises
-    ------
-    BenchError
-        If a process fails, or if the results differ by more than the tolerance of the case.
     """
-    chosen = contestants(case, threads)
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="trnqc-bench-")))
+
+    def __init__(self, threads: int) -> None:
+        self._threads, self._group = threads, ""
+        self._workers: dict[str, _Worker] = {}
+
+    def __enter__(self) -> Contest:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def measure(self, case: Case, budget: float) -> Row:
+        """Run all contestants in turns, after a first call of each that is not counted.
+
+        Parameters
+        ----------
+        case
+            What is measured.
+        budget
+            Wall seconds of the rounds after which no more than LEAST of them are begun.
+
+        Raises
+        ------
+        BenchError
+            If a process fails, or if the results differ by more than the tolerance of the case.
+        """
+        if case.group != self._group:
+            # Another group has other libraries, which could change what its contestants load.
+            self._end()
+            self._group = case.group
+        chosen = contestants(case, self._threads)
+        for one in chosen:
+            if one.name not in self._workers:
+                self._workers[one.name] = _Worker(one)
+        workers = {one.name: self._workers[one.name] for one in chosen}
+        for worker in workers.values():
+            worker.ask("prepare", case.name)
+        for worker in workers.values():
+            worker.answer()
         # One after another: a first call compiles what is missing, on all CPUs.
-        workers = {one.name: stack.enter_context(_Worker(case, one, folder)) for one in chosen}
+        first = {name: worker.work() for name, worker in workers.items()}
         rounds = _rounds(workers, budget)
         difference = max(_difference(case, workers[OURS].result, workers[one.name].result) for one in chosen[1:])
-    return Row(
-        case.name,
-        case.group,
-        case.what,
-        tuple(one.name for one in chosen[1:]),
-        seconds={name: tuple(turn[name]["wall"] for turn in rounds) for name in workers},
-        cpu_seconds={name: tuple(turn[name]["cpu"] for turn in rounds) for name in workers},
-        first_seconds={name: worker.first["wall"] for name, worker in workers.items()},
-        difference=difference,
-    )
+        return Row(
+            case.name,
+            case.group,
+            case.what,
+            tuple(one.name for one in chosen[1:]),
+            seconds={name: tuple(turn[name]["wall"] for turn in rounds) for name in workers},
+            cpu_seconds={name: tuple(turn[name]["cpu"] for turn in rounds) for name in workers},
+            first_seconds={name: seconds["wall"] for name, seconds in first.items()},
+            difference=difference,
+        )
+
+    def _end(self) -> None:
+        while self._workers:
+            self._workers.popitem()[1].end()
 
 
 class _Worker:
-    """The process of a contestant, which has worked once when it is entered.
+    """The process of a contestant.
 
     Attributes
     ----------
-    first
-        Wall and CPU seconds of its first call.
     result
-        The file with the result of that call.
+        The file with the result of the last case.
     """
 
-    def __init__(self, case: Case, contestant: Contestant, folder: Path) -> None:
-        self._who = f"{case.name}: the process of {contestant.name}"
-        self.result = folder / f"{contestant.name}.npy"
-        self._errors: IO[str] = (folder / f"{contestant.name}.err").open("w+", encoding="utf-8")
-        command = [sys.executable, "-m", "trnqc.bench.job", case.name, contestant.program, str(self.result)]
+    def __init__(self, contestant: Contestant) -> None:
+        self._name, self._case = contestant.name, ""
+        self._files = ExitStack()
+        folder = Path(self._files.enter_context(tempfile.TemporaryDirectory(prefix="trnqc-bench-")))
+        self.result = folder / "result.npy"
+        self._errors: IO[str] = self._files.enter_context((folder / "errors").open("w+", encoding="utf-8"))
         self._process = subprocess.Popen(
-            command,
+            [sys.executable, "-m", "trnqc.bench.job", contestant.program, str(self.result)],
             env=contestant.environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -166,40 +205,38 @@ class _Worker:
             text=True,
         )
 
-    def __enter__(self) -> _Worker:
-        try:
-            self.first = self._answer()
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def end(self) -> None:
+        """End the process, and remove its files."""
         self._process.kill()
         self._process.communicate()
-        self._errors.close()
+        self._files.close()
 
     def work(self) -> dict[str, float]:
-        """Work once more; wall and CPU seconds of a call."""
+        """Work on the prepared case; wall and CPU seconds of a call."""
+        self.ask("work")
+        return self.answer()
+
+    def ask(self, *words: str) -> None:
+        """Send a line to the process."""
         assert self._process.stdin is not None
+        if words[0] == "prepare":
+            self._case = words[1]
         try:
-            self._process.stdin.write("again\n")
+            self._process.stdin.write(" ".join(words) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
             # The process has ended, which its missing answer reports.
             pass
-        return self._answer()
 
-    def _answer(self) -> dict[str, float]:
+    def answer(self) -> dict[str, float]:
+        """Return the answer of the process to one line. Raises BenchError if it has ended."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             status = self._process.wait()
             self._errors.seek(0)
             last = (self._errors.read().strip().splitlines() or ["it printed nothing"])[-1]
-            raise BenchError(f"{self._who} ended with status {status}: {last}")
+            raise BenchError(f"{self._case}: the process of {self._name} ended with status {status}: {last}")
         seconds: dict[str, float] = json.loads(line)
         return seconds
 

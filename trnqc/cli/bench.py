@@ -1,8 +1,8 @@
 """Measure this machine: jobs and kernels of trnqc beside PySCF, e3nn, opt_einsum and SciPy, as far as installed.
 
 Each program runs in a process of its own, and the processes take turns. A first call of each is not counted; at least
-five are. PySCF is run with the fastest kernels of its BLAS and as it is installed. A quick run takes two minutes to
-two and a half once the kernels are compiled, --full about half an hour.
+five are. PySCF is run with the fastest kernels of its BLAS and as it is installed. A quick run takes two minutes once
+the kernels are compiled, --full about half an hour.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from trnqc.host.progress import StageBars
 from trnqc.host.threads import cpus
 
 # Wall seconds after which a case gets no more rounds than it needs.
-QUICK, FULL = 5.0, 240.0
+QUICK, FULL = 3.0, 240.0
 PACKAGES = ("trnqc", "pyscf", "numpy", "scipy", "torch", "e3nn", "opt_einsum")
 
 
@@ -95,7 +95,7 @@ def _sentences(rows: Sequence[bench.Row], facts: Mapping[str, str], left_out: Se
             f"{max(row.difference for row in rows):.0e} of the largest element."
         )
         yield (
-            f"Not counted: the first call of each process, in which kernels are compiled or loaded. It took "
+            f"Not counted: the first call of each case, in which kernels are compiled or loaded. It took "
             f"{_first(rows, bench.OURS):.1f} s for all cases of trnqc, {_first(rows):.1f} s for the other programs."
         )
     yield from left_out
@@ -116,10 +116,11 @@ def _chosen(args: argparse.Namespace) -> list[bench.Case]:
 
 
 def _rows(args: argparse.Namespace, cases: Sequence[bench.Case]) -> Iterator[bench.Row]:
-    with StageBars(Console(stderr=True, quiet=args.quiet), patience=0.0) as bars:
+    console = Console(stderr=True, quiet=args.quiet)
+    with StageBars(console, patience=0.0) as bars, bench.Contest(args.threads) as contest:
         for done, case in enumerate(cases):
             bars("cases", done, len(cases), case.what)
-            yield bench.measure(case, args.threads, FULL if args.full else QUICK)
+            yield contest.measure(case, FULL if args.full else QUICK)
 
 
 def _sections(rows: Sequence[bench.Row]) -> list[bench.Section]:
