@@ -74,12 +74,19 @@ def test_columns_are_fitted_as_rows_are(shape, dependent):
     np.testing.assert_allclose(metric.expand_rows(by_rows.copy()).T, solved, rtol=0, atol=1e-9)
 
 
-def test_columns_without_integrals_are_left_out():
-    integrals = np.random.default_rng(5).standard_normal((40, 30)) * (np.arange(30) % 3 == 0)
-    metric, fitted = factor_of(spd(40)), integrals.copy()
+@pytest.mark.parametrize("dependent", [False, True])
+@pytest.mark.parametrize("columns", ["", "0", "29", "0 3 6 9", "0 1 2 11 12 20 27 28 29", "5 6 7 8"])
+def test_columns_without_integrals_are_left_out(columns, dependent):
+    filled = np.isin(np.arange(30), np.array(columns.split(), int))
+    index = np.arange(40) % (20 if dependent else 40)
+    metric = factor_of(spd(40)[np.ix_(index, index)])
+    integrals = np.random.default_rng(5).standard_normal((40, 30)) * filled
+    fitted = integrals.copy()
     metric.fit_columns(fitted)
-    np.testing.assert_allclose(metric.matrix @ fitted, integrals, rtol=0, atol=1e-12)
-    assert not fitted[:, 1].any()
+    complete = integrals.copy()
+    metric._fit(complete)
+    np.testing.assert_allclose(fitted[: metric.naux], complete[: metric.naux], rtol=0, atol=1e-12)
+    assert not fitted[: metric.naux, ~filled].any()
 
 
 @pytest.mark.parametrize("n", [1, 63, 64, 65, 129, 600])
