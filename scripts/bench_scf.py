@@ -17,7 +17,9 @@ Every job runs in a process of its own, PySCF and trnqc in turns, with all kerne
 over the rounds, wall and CPU, by part: grid, XC (density, functional and potential), J and K, fitted integrals,
 diagonalisation, DIIS, MP2, and the rest. Ratios are medians of the ratios within each round. Rows of other cases in the
 record are kept, and each row is entered as soon as it is measured: `--missing` goes on where an earlier run was ended.
-Figures of the parts, of all rows (.svg) and of some for the first page (_short.svg), are written beside the record.
+K, fitted integrals and a pass of the quadrature of ours are timed once more beside the least time of their matrix
+products (trnqc/bench/floors.py). Figures of the parts, of all rows (.svg) and of some for the first page (_short.svg),
+are written beside the record.
 """
 
 from __future__ import annotations
@@ -108,6 +110,7 @@ def compare(case: str, threads: int, rounds: int, gradient: bool) -> dict[str, A
         "cycles": {who: run["cycles"] for who, run in last.items()},
         "ran_on": last["trnqc"]["ran_on"],
         "once": {who: run["once"] for who, run in last.items()},
+        "floors": last["trnqc"].get("floors", {}),
         "seconds": {
             stage: {who: medians([run[key] for run in many]) for who, many in runs.items()}
             for stage, key in stages.items()
@@ -213,6 +216,10 @@ def table(part: str, rows: list[dict[str, Any]]) -> Table:
                 cells = [f"{s['wall_s']:.2f} ({s['cpu_s']:.2f})" for s in (theirs, ours)]
                 beside = (f"{row[PSI4]['ratio'][stage][clock]:.2f}" for clock in ("wall", "cpu"))
                 table.add_row(row["case"], str(row["threads"]), stage, "all, Psi4 for PySCF", *cells, *beside)
+        for part, one in row.get("floors", {}).items():
+            if isinstance(one, dict):
+                seconds = (f"{one['floor_s']:.2f}, its floor", f"{one['wall_s']:.2f}", f"{one['over_floor']:.2f}")
+                table.add_row(row["case"], str(row["threads"]), "once", part, *seconds, "")
     return table
 
 

@@ -188,6 +188,10 @@ def measure(who: str, case: str, gradient: bool, cycles: int | None) -> dict[str
         record |= excitations(mf, way, clock, cycles)
     # A direct SCF would need other kernels for J alone and K alone than for both.
     record["once"] = apart(mf, clock) if way != "direct" else {}
+    if who == "trnqc" and functional not in ("uhf", "rohf"):
+        from trnqc.bench import floors
+
+        record["floors"] = floors.of_job(mf)
     return record
 
 

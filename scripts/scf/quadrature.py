@@ -26,6 +26,7 @@ from rich.table import Table
 
 from scripts.measuring import clocked, in_turns, ratio
 from scripts.registry import Benchmark, Rows, main, number, several
+from trnqc.bench import floors
 
 
 def density(mol: Any) -> Any:
@@ -59,36 +60,11 @@ def cases(mol: Any, functionals: list[str], rounds: int) -> Rows:
         row |= {
             name: {"wall_s": median(t[0] for t in ts), "cpu_s": median(t[1] for t in ts)} for name, ts in times.items()
         }
-        kind, rate = both["trnqc"]._xc_type(functional), product_rate()
-        flops = operations(both["trnqc"]._blocks_of(mol, grids, kind).blocks, kind, mol.nelectron // 2)
+        kind, rate = both["trnqc"]._xc_type(functional), floors.product_rate()
+        flops = floors.quadrature(both["trnqc"]._blocks_of(mol, grids, kind).blocks, kind, mol.nelectron // 2)
         floor = {"flops": flops, "gflops_of_products": rate / 1e9, "floor_cpu_s": flops / rate}
         row |= floor | {"over_floor": row["trnqc"]["cpu_s"] * rate / flops}
         yield row | {"PySCF / trnqc": ratio(times["PySCF"], times["trnqc"])}
-
-
-def operations(blocks: Any, kind: str, nocc: int) -> float:
-    """The multiplications and additions of the matrix products of one pass, with the cheaper form of the density.
-
-    Density: psi = C^T chi, for gradients also C psi, for tau psi of three derivatives; or D chi. Potential: half of a
-    product of LDA, a whole one of gradients, three halves more of tau.
-    """
-    density = {"LDA": (1, 1), "GGA": (2, 1), "MGGA": (4, 4)}[kind]
-    potential = {"LDA": 0.5, "GGA": 1.0, "MGGA": 2.5}[kind]
-    total = 0.0
-    for block in blocks:
-        n = len(block.functions)
-        total += 2.0 * block.points * n * (min(density[0] * nocc, density[1] * n) + potential * n)
-    return total
-
-
-def product_rate(size: int = 1024, rounds: int = 5) -> float:
-    """Operations per CPU second of a matrix product on one thread."""
-    from trnqc.host.blas import single_threaded
-
-    a = np.ones((size, size))
-    with single_threaded():
-        seconds = min(clocked(partial(np.matmul, a, a))()[1] for _ in range(rounds))
-    return 2.0 * size**3 / seconds
 
 
 def _run(ni: Any, arguments: tuple[Any, ...], results: dict[Any, Any]) -> None:

@@ -28,12 +28,13 @@ def main(program: str, path: str) -> None:
     """Prepare and work, and answer, as often as it is asked."""
     # Whatever the programs print is none of the answers.
     answers, sys.stdout = sys.stdout, sys.stderr
-    work, called = None, False
+    work: Work = _unprepared
+    called = False
     for line in sys.stdin:
         verb, *case = line.split()
         if verb == "prepare":
             # What was prepared before is freed first.
-            work = None
+            work = _unprepared
             work, called = CASES[case[0]].contestants[program](), False
             _answer(answers, {})
         elif not called:
@@ -44,6 +45,10 @@ def main(program: str, path: str) -> None:
         else:
             calls = list(_calls(work))
             _answer(answers, {name: sum(call[name] for call in calls) / len(calls) for name in ("wall", "cpu")})
+
+
+def _unprepared() -> None:
+    raise RuntimeError("expected a line `prepare CASE` first")
 
 
 def _calls(work: Work) -> Iterator[dict[str, float]]:

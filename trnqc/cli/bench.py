@@ -14,13 +14,14 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from trnqc import bench
-from trnqc.bench import runs
+from trnqc.bench import floors, runs
 from trnqc.bench.case import installed
 from trnqc.bench.figure import duration, spread
 from trnqc.cli import machine
@@ -31,7 +32,7 @@ from trnqc.host.progress import StageBars
 from trnqc.host.threads import cpus
 
 # Wall seconds after which a case gets no more rounds than it needs.
-QUICK, FULL = 3.0, 240.0
+QUICK, FULL = 2.0, 240.0
 PACKAGES = ("trnqc", "pyscf", "numpy", "scipy", "torch", "e3nn", "opt_einsum")
 
 
@@ -61,12 +62,13 @@ def run(args: argparse.Namespace) -> int:
         )
     left_out = [f"{case.what}: {', '.join(case.missing())} is not installed." for case in cases if case.missing()]
     rows = list(_rows(args, [case for case in cases if not case.missing()]))
-    facts = _facts(args, busy)
+    facts, least = _facts(args, busy), _floors(args)
     console = console_of(args)
     console.print(table(rows))
-    for sentence in _sentences(rows, facts, left_out):
+    for sentence in [*_sentences(rows, facts, left_out), *_of_floors(least)]:
         console.print(Text(sentence))
-    write_json(args, {"facts": facts, "rows": [row.plain() for row in rows], "left out": left_out})
+    written = {"facts": facts, "rows": [row.plain() for row in rows], "left out": left_out, "floors": least}
+    write_json(args, written)
     if args.html:
         write_aside(args.html, bench.page("trnqc on this machine", facts, _sections(rows), left_out))
     return 0
@@ -99,6 +101,24 @@ def _sentences(rows: Sequence[bench.Row], facts: Mapping[str, str], left_out: Se
             f"{_first(rows, bench.OURS):.1f} s for all cases of trnqc, {_first(rows):.1f} s for the other programs."
         )
     yield from left_out
+
+
+def _floors(args: argparse.Namespace) -> dict[str, Any]:
+    """Parts of a B3LYP job of ours beside their floors, unless the user chose cases."""
+    if args.cases:
+        return {}
+    job = ("caffeine" if args.full else "benzene", "def2-svp", "b3lyp")
+    return {"job": f"B3LYP/def2-SVP of {job[0]}"} | floors.in_process(*job, args.threads)
+
+
+def _of_floors(least: Mapping[str, Any]) -> Iterator[str]:
+    if least:
+        parts = {name: one for name, one in least.items() if isinstance(one, dict)}
+        words = ", ".join(f"{name} {one['over_floor']:.1f} times" for name, one in parts.items())
+        yield (
+            f"Parts of {least['job']} by trnqc beside the least time of their matrix products, at "
+            f"{least['gflops_of_products']:.0f} Gflop/s: {words}."
+        )
 
 
 def _first(rows: Sequence[bench.Row], who: str | None = None) -> float:
