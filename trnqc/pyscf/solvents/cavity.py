@@ -103,6 +103,13 @@ class Cavity:
         if self.method in CONDUCTORS:
             q = -self.factor * self._solve_s(v)
             return q, q
+        if self.method in ISOTROPIC:
+            # With X = D A/(2 pi), M is 1 - f X and R is -f (1 - X) = (1 - f) - M: M^-1 R is (1 - f) M^-1 - 1.
+            rest, columns = 1 - self.factor, v.reshape(len(v), -1)
+            both = self._solve_s(np.hstack([columns, self._divided(columns)]))
+            direct, through = both[:, : columns.shape[1]], both[:, columns.shape[1] :]
+            transposed = self._divided(direct, transposed=True)
+            return (rest * through - direct).reshape(v.shape), (rest * transposed - direct).reshape(v.shape)
         return self._solve(self._times_r(v)), self._times_r(self._solve(v, transposed=True), transposed=True)
 
     def _times_r(self, v: np.ndarray, transposed: bool = False) -> np.ndarray:
@@ -116,28 +123,32 @@ class Cavity:
         if self.method in CONDUCTORS:
             return self._solve_s(v)
         if self.method in SYMMETRIC:
-            return np.asarray(scipy.linalg.lu_solve(self._factors, v))
+            return self._divided(v)
         if transposed:
-            return np.asarray(scipy.linalg.lu_solve(self._factors, self._solve_s(v), trans=1))
-        return self._solve_s(scipy.linalg.lu_solve(self._factors, v))
+            return self._divided(self._solve_s(v), transposed=True)
+        return self._solve_s(self._divided(v))
+
+    def _divided(self, v: np.ndarray, transposed: bool = False) -> np.ndarray:
+        """Return M^-1 v or M^-T v for IEF-PCM, and K^-1 v for SS(V)PE, whose K is symmetric."""
+        return np.asarray(scipy.linalg.lu_solve(self._factors, v, trans=0 if transposed else 1))
 
     @cached_property
     def _factors(self) -> Any:
-        """The factors of M for IEF-PCM, and of K for SS(V)PE."""
+        """The factors of M^T for IEF-PCM, and of K for SS(V)PE. LAPACK would copy matrices in the order of C."""
         if self.method in SYMMETRIC:
             matrix = self.k()
         else:
             matrix = self.d * (-self.factor / (2 * np.pi) * self.area)
             matrix[np.diag_indices_from(matrix)] += 1
-        return scipy.linalg.lu_factor(matrix, overwrite_a=True, check_finite=False)
+        return scipy.linalg.lu_factor(matrix.T, overwrite_a=True, check_finite=False)
 
     @cached_property
     def _solve_s(self) -> Callable[[np.ndarray], np.ndarray]:
         try:
-            cholesky = scipy.linalg.cho_factor(self.s, lower=True, check_finite=False)
+            cholesky = scipy.linalg.cho_factor(self.s.T, lower=True, check_finite=False)
             return lambda v: np.asarray(scipy.linalg.cho_solve(cholesky, v))
         except np.linalg.LinAlgError:  # Charges that nearly coincide: rounding decides about the sign.
-            lu = scipy.linalg.lu_factor(self.s, check_finite=False)
+            lu = scipy.linalg.lu_factor(self.s.T, check_finite=False)
             return lambda v: np.asarray(scipy.linalg.lu_solve(lu, v))
 
     def gradient(self, v: np.ndarray, discretization: str) -> np.ndarray:
