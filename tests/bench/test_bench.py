@@ -9,10 +9,12 @@ from html.parser import HTMLParser
 
 import pytest
 
+from trnqc import bench
 from trnqc.bench import CASES, Contest, Figure, Row, Section, measure, page, runs
 from trnqc.bench.figure import duration, faster, spread
 from trnqc.bench.runs import LEAST, BenchError, contestants
 from trnqc.cli import main
+from trnqc.errors import TrnqcError
 
 SMALL = CASES["einsum-small"]
 WIN, LOSS = Figure("a < b", "PySCF", 3.0, 1.5, 2.0), Figure("c", "SciPy", 1e-4, 2e-4, 0.5)
@@ -170,6 +172,23 @@ def test_the_command_writes_json_and_a_page(tmp_path, capsys):
     assert record["rows"][0]["case"] == "einsum-small"
     assert record["rows"][0]["figures"][0]["ratio"] > 0
     assert "opt_einsum" in files[1].read_text()
+
+
+def test_floors_are_shown_or_why_they_are_not(monkeypatch, capsys):
+    monkeypatch.setattr(bench, "CASES", {SMALL.name: SMALL})
+    found = {"gflops_of_products": 99.6, "threads": 1, "K": {"wall_s": 3.0, "floor_s": 2.0, "over_floor": 1.5}}
+    monkeypatch.setattr(bench.floors, "in_process", lambda *job: found)
+    assert main(["bench", "--busy", "--threads", "1"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Parts of B3LYP/def2-SVP of benzene by trnqc" in shown and "at 100 Gflop/s: K 1.5 times." in shown
+
+    def fail(*job):
+        raise TrnqcError("no compiler")
+
+    monkeypatch.setattr(bench.floors, "in_process", fail)
+    assert main(["bench", "--busy", "--threads", "1"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "opt_einsum" in shown and "Parts of a job beside their floors: no compiler" in shown
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from trnqc.bench import floors, runs
 from trnqc.bench.case import installed
 from trnqc.bench.figure import duration, spread
 from trnqc.cli import machine
-from trnqc.errors import InputError
+from trnqc.errors import InputError, TrnqcError
 from trnqc.host.files import write_aside
 from trnqc.host.output import add_output, console_of, write_json
 from trnqc.host.progress import StageBars
@@ -62,7 +62,12 @@ def run(args: argparse.Namespace) -> int:
         )
     left_out = [f"{case.what}: {', '.join(case.missing())} is not installed." for case in cases if case.missing()]
     rows = list(_rows(args, [case for case in cases if not case.missing()]))
-    facts, least = _facts(args, busy), _floors(args)
+    facts, least = _facts(args, busy), {}
+    if not args.cases:
+        try:
+            least = _floors("caffeine" if args.full else "benzene", args.threads)
+        except TrnqcError as error:  # Such as a machine without a compiler; what was measured before is shown.
+            left_out.append(f"Parts of a job beside their floors: {error}")
     console = console_of(args)
     console.print(table(rows))
     for sentence in [*_sentences(rows, facts, left_out), *_of_floors(least)]:
@@ -103,12 +108,9 @@ def _sentences(rows: Sequence[bench.Row], facts: Mapping[str, str], left_out: Se
     yield from left_out
 
 
-def _floors(args: argparse.Namespace) -> dict[str, Any]:
-    """Parts of a B3LYP job of ours beside their floors, unless the user chose cases."""
-    if args.cases:
-        return {}
-    job = ("caffeine" if args.full else "benzene", "def2-svp", "b3lyp")
-    return {"job": f"B3LYP/def2-SVP of {job[0]}"} | floors.in_process(*job, args.threads)
+def _floors(molecule: str, threads: int) -> dict[str, Any]:
+    """Parts of a B3LYP job of ours beside their floors."""
+    return {"job": f"B3LYP/def2-SVP of {molecule}"} | floors.in_process(molecule, "def2-svp", "b3lyp", threads)
 
 
 def _of_floors(least: Mapping[str, Any]) -> Iterator[str]:
