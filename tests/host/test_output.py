@@ -17,6 +17,7 @@ from trnqc.jit.cache import Cache
 ROOM = Path(__file__).resolve().parents[2] / "trnqc"
 # Modules that print: programs of their own, and the function of NKI whose purpose it is.
 PRINTERS = {
+    "bench/floors.py",
     "bench/job.py",
     "eri/compiled/builder.py",
     "host/output.py",
