@@ -284,5 +284,5 @@ def test_a_plan_is_remembered_for_elements_at_the_same_places():
         plan = trnqc.sparse.plan("ij,jk->ik", *operands, **options)
         assert plan.notes is not first.notes
         result = plan.run()
-        result = result.to_dense() if options.get("out") else result
+        result = result.toarray() if options.get("out") else result
         np.testing.assert_allclose(result, operands[0] @ operands[1], rtol=1e-13, atol=1e-13)

@@ -194,10 +194,8 @@ class Compressed:
 def test_sparse_arrays_of_pydata(kind):
     array, factor = np.zeros((3, 4, 2)), np.arange(20.0).reshape(4, 5)
     array[[0, 2, 2], [1, 0, 3], [1, 1, 0]] = 1.5, -2.0, 0.5
-    result = trnqc.sparse.contract("abc,bd->acd", kind(array), factor)
-    np.testing.assert_array_equal(
-        result if isinstance(result, np.ndarray) else result.to_dense(), np.einsum("abc,bd->acd", array, factor)
-    )
+    result = trnqc.sparse.contract("abc,bd->acd", kind(array), factor, out="dense")
+    np.testing.assert_array_equal(result, np.einsum("abc,bd->acd", array, factor))
     with pytest.raises(InputError, match=r"operand 0 is sparse .*; take trnqc.sparse.contract, or make it dense"):
         trnqc.einsum("abc,bd->acd", kind(array), factor)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trnqc.sparse.decompose.tensor_train import tensor_train
     from trnqc.sparse.decompose.tucker import tucker_hooi
     from trnqc.sparse.run.plan import Plan
-    from trnqc.sparse.tensors.convert import from_scipy, from_torch, read_tns
+    from trnqc.sparse.tensors.convert import from_pydata, from_scipy, from_torch, read_tns
     from trnqc.sparse.tensors.storage import SparseTensor, from_coo, from_dense
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "cp_als",
     "from_coo",
     "from_dense",
+    "from_pydata",
     "from_scipy",
     "from_torch",
     "nonneg_cp",
@@ -42,6 +43,7 @@ _HOMES = {
     "cp_als": "trnqc.sparse.decompose.cp",
     "from_coo": "trnqc.sparse.tensors.storage",
     "from_dense": "trnqc.sparse.tensors.storage",
+    "from_pydata": "trnqc.sparse.tensors.convert",
     "from_scipy": "trnqc.sparse.tensors.convert",
     "from_torch": "trnqc.sparse.tensors.convert",
     "nonneg_cp": "trnqc.sparse.decompose.cp",

@@ -65,12 +65,14 @@ def contract(
 
     Returns
     -------
-    numpy.ndarray, SparseTensor or torch.Tensor
-        An array or a `SparseTensor`. If an operand is a tensor of PyTorch, the result is also one, strided or sparse
-        COO, on the same device. It has gradients of any order, forward-mode derivatives and, if it is dense, supports
-        ``torch.func.vmap``. The gradient of a sparse operand is a sparse tensor of its pattern and layout. The element
-        type is the common type of the operands: float32 operands give float32, integers float64. The arithmetic is
-        always in float64.
+    numpy.ndarray, SparseTensor, sparse array of SciPy or PyData, or torch.Tensor
+        A dense result is an array. A sparse result is a CSR array of SciPy if all operands but dense arrays are sparse
+        arrays of SciPy (CSC if all are CSC, a matrix if all are matrices, COO unless it has two axes), a COO array of
+        PyData if all are PyData's (GCXS if all are GCXS), and a `SparseTensor` for others. If an operand is a tensor of
+        PyTorch, the result is also one, strided or sparse COO, on the same device. It has gradients of any order,
+        forward-mode derivatives and, if it is dense, supports ``torch.func.vmap``. The gradient of a sparse operand is
+        a sparse tensor of its pattern and layout. The element type is the common type of the operands: float32
+        operands give float32, integers float64. The arithmetic is always in float64.
 
     Raises
     ------
@@ -120,8 +122,8 @@ def plan(
     subscripts, *operands
         See `contract`.
     out
-        ``"dense"`` for an array, ``"sparse"`` for a `SparseTensor`; ``"auto"`` decides by the expected fill of the
-        result.
+        ``"dense"`` or ``"sparse"``; ``"auto"`` decides by the expected fill of the result. `contract` states the kinds
+        of results.
     tree
         The order of contractions as nested numbers of operands, such as ``((0, 1), 2)``. By default it is searched for.
     form

@@ -26,6 +26,7 @@ from trnqc.sparse.run.operands import NetworkOperands, packed, same
 from trnqc.sparse.search.estimate import Estimate
 from trnqc.sparse.search.named_nests import NestStep
 from trnqc.sparse.tensors.convert import as_tensor
+from trnqc.sparse.tensors.libraries import as_operands_are
 from trnqc.sparse.tensors.storage import FLOAT64, SparseTensor, floating, rounded
 
 
@@ -89,9 +90,9 @@ class Plan:
 
         Returns
         -------
-        numpy.ndarray, SparseTensor or torch.Tensor
-            Dense or sparse according to `dense`. If an operand is a tensor of PyTorch, the result is also one, strided
-            or sparse COO, with its derivatives. Its element type is the common type of the operands.
+        numpy.ndarray, SparseTensor, sparse array of SciPy or PyData, or torch.Tensor
+            Dense or sparse according to `dense`, of the kind that `contract` states. Its element type is the common
+            type of the operands.
 
         Raises
         ------
@@ -118,7 +119,8 @@ class Plan:
 
             return differentiable(self, arguments, None if operands else self.operands, threads)
         packed = self.exchanged(arguments) if operands else self.operands
-        return _typed(self.computed(packed, threads), result_type(arguments))
+        result = _typed(self.computed(packed, threads), result_type(arguments))
+        return as_operands_are(result, arguments) if isinstance(result, SparseTensor) else result
 
     def computed(self, operands: NetworkOperands, threads: int) -> SparseTensor | np.ndarray:
         """Compute the result in float64: an array if `dense`, else a sparse tensor."""

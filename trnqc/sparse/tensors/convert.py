@@ -40,7 +40,7 @@ def as_tensor(operand: Any) -> SparseTensor:
     if isinstance(operand, SparseTensor):
         return operand
     if is_pydata(operand):
-        return _from_pydata(operand)
+        return from_pydata(operand)
     scipy, torch = sys.modules.get("scipy.sparse"), sys.modules.get("torch")
     if scipy is not None and scipy.issparse(operand):
         return _from_rows(operand) or from_scipy(operand)
@@ -50,18 +50,33 @@ def as_tensor(operand: Any) -> SparseTensor:
     return from_dense(operand)
 
 
-def _from_pydata(array: Any) -> SparseTensor:
-    """Pack a sparse array of PyData: a COO array, or one with a method that returns one."""
+def from_pydata(array: Any, order: Sequence[int] | None = None, kinds: Sequence[Kind] | None = None) -> SparseTensor:
+    """Pack a sparse array of PyData's package sparse.
+
+    Parameters
+    ----------
+    array
+        A COO or GCXS array, or one with a method that returns COO, such as DOK. Zeros and bool are treated as in
+        `from_coo`.
+    order, kinds
+        See `from_coo`.
+
+    Raises
+    ------
+    OperandError
+        If the array is none of these, or what it does not store is not zero (`fill_value`).
+    """
+    coo = array
     for method in ("tocoo", "to_coo"):
-        if not hasattr(array, "coords") and hasattr(array, method):
-            array = getattr(array, method)()
-    if not hasattr(array, "coords"):
+        if not hasattr(coo, "coords") and hasattr(coo, method):
+            coo = getattr(coo, method)()
+    if not hasattr(coo, "coords"):
         raise OperandError(f"sparse arrays of PyData are taken as COO or GCXS; found {type(array).__name__}")
-    if not array.fill_value == 0:
+    if not coo.fill_value == 0:
         raise OperandError(
-            f"elements that are not stored must be 0; found a sparse array of PyData with fill_value {array.fill_value}"
+            f"elements that are not stored must be 0; found a sparse array of PyData with fill_value {coo.fill_value}"
         )
-    return from_coo(array.shape, array.coords, array.data)
+    return from_coo(coo.shape, coo.coords, coo.data, order, kinds)
 
 
 def example(tensor: Any) -> Any:

@@ -10,11 +10,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from trnqc.errors import OperandError
+from trnqc.errors import InputError, OperandError
 from trnqc.host.memory import require_memory
 from trnqc.sparse.network.nest import Kind
 from trnqc.sparse.tensors.checks import as_float64, checked_coordinates, checked_layout, is_valid_level, plain_array
@@ -32,7 +32,7 @@ FLOAT64: np.dtype = np.dtype(np.float64)
 class SparseTensor:
     """A sparse tensor.
 
-    `from_coo`, `from_dense`, `from_scipy`, `from_torch` and `read_tns` construct it.
+    `from_coo`, `from_dense`, `from_scipy`, `from_pydata`, `from_torch` and `read_tns` construct it.
 
     Attributes
     ----------
@@ -199,6 +199,17 @@ class SparseTensor:
         coordinates, values = self.to_coo()
         values = values.astype(np.float32) if values.dtype == np.float16 else values
         return scipy.sparse.coo_array((values, tuple(coordinates)), shape=self.shape)
+
+    def to_pydata(self, format: Literal["coo", "gcxs"] = "coo") -> Any:
+        """Return the array of PyData's package sparse of the stored elements, COO or GCXS, of `dtype`."""
+        import sparse
+
+        if format not in ("coo", "gcxs"):
+            raise InputError(f"format is 'coo' or 'gcxs'; found {format!r}")
+        compressed: list[Kind] = ["compressed"] * self.ndim
+        coordinates, values = self.repack(range(self.ndim), compressed).to_coo()
+        coo = sparse.COO(coordinates, values.copy(), shape=self.shape, has_duplicates=False, sorted=True)
+        return coo if format == "coo" else coo.asformat("gcxs")
 
     def to_torch(self) -> torch.Tensor:
         """Return PyTorch's coalesced sparse COO tensor of the stored elements, of `dtype` on the CPU."""

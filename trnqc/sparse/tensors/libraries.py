@@ -1,0 +1,58 @@
+"""Sparse results as objects of the library whose sparse arrays the operands are.
+
+This module imports no library of its own accord: a caller who passes one of its arrays has already imported it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from trnqc.arrays import is_pydata
+from trnqc.sparse.tensors.storage import SparseTensor
+
+
+def is_scipy(x: Any) -> bool:
+    """Whether x is a sparse array or matrix of SciPy."""
+    scipy = sys.modules.get("scipy.sparse")
+    return scipy is not None and scipy.issparse(x)
+
+
+def as_operands_are(result: SparseTensor, operands: Sequence[Any]) -> Any:
+    """Convert a sparse result to the kind of the sparse operands, if all of them are of SciPy or all of PyData.
+
+    Parameters
+    ----------
+    result : SparseTensor
+    operands : sequence
+        Operands as the caller passed them. Dense arrays among them do not count.
+
+    Returns
+    -------
+    sparse array of SciPy
+        CSC if all are CSC, else CSR; COO unless the result has two modes. It is a matrix if all operands are matrices.
+    sparse array of PyData
+        GCXS if all are GCXS, else COO.
+    numpy.ndarray
+        Instead of these two, for a result without modes.
+    SparseTensor
+        The result itself for other operands.
+    """
+    stored = [x for x in operands if isinstance(x, SparseTensor) or is_scipy(x) or is_pydata(x)]
+    if stored and all(is_scipy(x) for x in stored):
+        return _of_scipy(result, stored) if result.ndim else result.to_dense()
+    if stored and all(is_pydata(x) for x in stored):
+        compressed = all(hasattr(x, "indptr") for x in stored)
+        return result.to_pydata("gcxs" if compressed else "coo") if result.ndim else result.to_dense()
+    return result
+
+
+def _of_scipy(result: SparseTensor, operands: Sequence[Any]) -> Any:
+    coo = result.to_scipy()
+    if coo.ndim != 2:
+        return coo
+    made = coo.asformat("csc" if all(x.format == "csc" for x in operands) else "csr")
+    scipy = sys.modules["scipy.sparse"]
+    is_matrix = all(isinstance(x, scipy.spmatrix) for x in operands)
+    return getattr(scipy, f"{made.format}_matrix")(made) if is_matrix else made
