@@ -6,7 +6,7 @@ import importlib
 import pytest
 
 
-@pytest.mark.parametrize("name", ["api", "network.network", "tensors.convert", "tensors.storage"])
+@pytest.mark.parametrize("name", ["api", "network.network", "network.views", "tensors.convert", "tensors.storage"])
 def test_examples(name):
     result = doctest.testmod(importlib.import_module(f"trnqc.sparse.{name}"))
     assert result.attempted and not result.failed

@@ -18,6 +18,7 @@ from trnqc.host.memory import installed_memory
 from trnqc.sparse.network.nest import Nest
 from trnqc.sparse.network.network import Indices, Network, network
 from trnqc.sparse.network.tree import Tree, greedy, trees
+from trnqc.sparse.network.views import views
 from trnqc.sparse.run.dense import bytes_of_matrices, multiply_adds
 from trnqc.sparse.run.machine_rates import machine_rates
 from trnqc.sparse.run.operands import NetworkOperands, same
@@ -29,6 +30,8 @@ from trnqc.sparse.search.formats import Formats, Out
 from trnqc.sparse.search.named_nests import NestStep
 from trnqc.sparse.search.solve import Candidate, candidates
 from trnqc.sparse.search.statistics import Statistics
+from trnqc.sparse.tensors.convert import as_tensor
+from trnqc.sparse.tensors.diagonals import viewed
 from trnqc.sparse.tensors.fingerprint import fingerprint
 
 FORMS = ("auto", "fused", "dense", *named_nests.NAMES)
@@ -152,7 +155,10 @@ def plan(
         raise InputError(f"form is one of {', '.join(FORMS)}, or a Nest; found {form!r}")
     operands = arrays(operands)
     converted = tensors(operands)
-    net = network(subscripts, [tensor.shape for tensor in converted], same(operands))
+    plain, how = views(subscripts, tuple(tensor.shape for tensor in converted))
+    read = viewed(operands, how)
+    converted = [tensor if x is operand else as_tensor(x) for tensor, operand, x in zip(converted, operands, read)]
+    net = network(plain, [tensor.shape for tensor in converted], same(read))
     packed = NetworkOperands(net, converted)
     limit = installed_memory() if memory_limit is None else memory_limit
     stored = tuple(fingerprint(converted[first]) for first in dict.fromkeys(net.same))
@@ -163,7 +169,7 @@ def plan(
         _remember(asked, {name: getattr(chosen, name) for name in _KEPT})
     else:
         chosen = Plan(operands=packed, **known)
-    return replace(chosen, arguments=operands, planner=plan)
+    return replace(chosen, arguments=operands, views=how, planner=plan)
 
 
 def _remember(asked: Any, found: dict[str, Any]) -> None:

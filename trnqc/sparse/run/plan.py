@@ -19,6 +19,7 @@ from trnqc.sparse.network.nest import Format, Kind
 from trnqc.sparse.network.network import Network
 from trnqc.sparse.network.notation import layouts, listing, notation
 from trnqc.sparse.network.tree import Tree
+from trnqc.sparse.network.views import OperandView
 from trnqc.sparse.run.coordinates import by_coordinates, say_no_compiler
 from trnqc.sparse.run.dense import by_matrices
 from trnqc.sparse.run.kernel import NestKernel, compiled
@@ -26,6 +27,7 @@ from trnqc.sparse.run.operands import NetworkOperands, packed, same
 from trnqc.sparse.search.estimate import Estimate
 from trnqc.sparse.search.named_nests import NestStep
 from trnqc.sparse.tensors.convert import as_tensor
+from trnqc.sparse.tensors.diagonals import viewed
 from trnqc.sparse.tensors.libraries import as_operands_are
 from trnqc.sparse.tensors.storage import FLOAT64, SparseTensor, floating, rounded
 
@@ -56,6 +58,8 @@ class Plan:
         Other decisions, for the printed plan.
     arguments
         The operands as the caller passed them to `plan`.
+    views
+        How each of them is viewed as an operand of the network, whose indices differ.
     planner
         What plans the networks of derivatives: `trnqc.sparse.plan`.
     derivatives
@@ -71,6 +75,7 @@ class Plan:
     estimate: Estimate | None = None
     notes: tuple[str, ...] = ()
     arguments: tuple[Any, ...] = ()
+    views: tuple[OperandView, ...] = ()
     planner: Callable[..., Plan] | None = field(default=None, repr=False)
     derivatives: dict[Any, Plan] = field(default_factory=dict, repr=False)
 
@@ -97,7 +102,7 @@ class Plan:
         Raises
         ------
         OperandError
-            If operands have other shapes, or if other operands than in the plan are the same tensor.
+            If operands have other shapes or another number, or if other operands than in the plan are the same tensor.
         MemoryLimit
             If workspaces or the result exceed the memory.
         CompilerError
@@ -114,11 +119,15 @@ class Plan:
     def ran(self, operands: Sequence[Any], threads: int) -> Any:
         """Compute the result of `run`. Dynamo must not trace this function."""
         arguments = arrays(operands) if operands else self.arguments
+        if len(arguments) != len(self.views):
+            raise OperandError(f"the plan {self.network} takes {len(self.views)} operands; found {len(arguments)}")
         if any(is_tensor(x) for x in arguments):
             from trnqc.sparse.run.derivatives import differentiable
 
-            return differentiable(self, arguments, None if operands else self.operands, threads)
-        packed = self.exchanged(arguments) if operands else self.operands
+            # A graph of PyTorch serves once, so that views are taken in every call.
+            read = viewed(arguments, self.views)
+            return differentiable(self, read, None if operands else self.operands, threads)
+        packed = self.exchanged(viewed(arguments, self.views)) if operands else self.operands
         result = _typed(self.computed(packed, threads), result_type(arguments))
         return as_operands_are(result, arguments) if isinstance(result, SparseTensor) else result
 
@@ -153,8 +162,8 @@ class Plan:
         """Return other operands in the place of the plan's. Raises OperandError."""
         if same(operands) != self.network.same:
             raise OperandError(
-                f"the plan {self.network} takes {len(self.network.same)} operands. The number of the first operand "
-                f"that is the same tensor is {self.network.same} for each; found {same(operands)}"
+                f"the operands of the plan {self.network} that are the same tensor must be so again: the number of the "
+                f"first operand that is the same is {self.network.same} for each; found {same(operands)}"
             )
         return self.operands.exchanged(tensors(operands))
 

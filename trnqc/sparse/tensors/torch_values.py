@@ -10,7 +10,10 @@ from typing import Any
 
 import torch
 
+from trnqc.arrays import untransformed
 from trnqc.errors import OperandError
+from trnqc.sparse.network.views import OperandView
+from trnqc.sparse.tensors.convert import example
 
 COMPRESSED = {torch.sparse_csr: torch.sparse_csr_tensor, torch.sparse_csc: torch.sparse_csc_tensor}
 
@@ -38,6 +41,22 @@ def places(data: torch.Tensor) -> torch.Tensor:
     starts, others = (data.crow_indices(), data.col_indices()) if rows else (data.ccol_indices(), data.row_indices())
     mine = torch.arange(len(starts) - 1, device=starts.device).repeat_interleave(starts.diff())
     return torch.stack([mine, others] if rows else [others, mine])
+
+
+def viewed_values(tensor: torch.Tensor, view: OperandView) -> torch.Tensor:
+    """Return a view of a sparse tensor, such as a diagonal, with its derivatives: a COO tensor, or a number."""
+    values = values_of(tensor)
+    with untransformed():
+        indices = places(by_values(example(tensor).detach()))
+    kept = torch.ones_like(indices[0], dtype=torch.bool)
+    for axis, mode in enumerate(view.modes):
+        if mode is not None:
+            kept &= indices[axis] == indices[view.axes[mode]]
+    if not view.axes:
+        return values[kept].sum()
+    # A tensor in CSC is not sorted by rows, but its only diagonal and its only row or column are.
+    shape = tuple(view.shape[axis] for axis in view.axes)
+    return assembled(values[kept], indices[list(view.axes)][:, kept], shape)
 
 
 def assembled(values: torch.Tensor, indices: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
