@@ -267,6 +267,7 @@ OF_TORCH = (
     *("trnqc/ranks/transport", "trnqc/ranks/torch_ranks"),
     *("trnqc/cg/torch", "trnqc/cg/doors"),
     *("trnqc/sparse/run/derivatives", "trnqc/sparse/run/untraced", "trnqc/sparse/tensors/torch_values"),
+    "trnqc/sparse/run/complex_tensors",
 )
 
 

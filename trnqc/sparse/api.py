@@ -19,6 +19,7 @@ from trnqc.sparse.network.nest import Nest
 from trnqc.sparse.network.network import Indices, Network, network
 from trnqc.sparse.network.tree import Tree, greedy, trees
 from trnqc.sparse.network.views import views
+from trnqc.sparse.run.complex_parts import with_pattern
 from trnqc.sparse.run.dense import bytes_of_matrices, multiply_adds
 from trnqc.sparse.run.machine_rates import machine_rates
 from trnqc.sparse.run.operands import NetworkOperands, same
@@ -30,6 +31,7 @@ from trnqc.sparse.search.formats import Formats, Out
 from trnqc.sparse.search.named_nests import NestStep
 from trnqc.sparse.search.solve import Candidate, candidates
 from trnqc.sparse.search.statistics import Statistics
+from trnqc.sparse.tensors.checks import is_complex
 from trnqc.sparse.tensors.convert import as_tensor
 from trnqc.sparse.tensors.diagonals import viewed
 from trnqc.sparse.tensors.fingerprint import fingerprint
@@ -75,14 +77,15 @@ def contract(
         PyTorch, the result is also one, strided or sparse COO, on the same device. It has gradients of any order,
         forward-mode derivatives and, if it is dense, supports ``torch.func.vmap``. The gradient of a sparse operand is
         a sparse tensor of its pattern and layout. The element type is the common type of the operands: float32
-        operands give float32, integers float64. The arithmetic is always in float64.
+        operands give float32, integers float64. The arithmetic is always in float64. A network with n complex operands
+        takes 2^n runs, of their real and imaginary parts.
 
     Raises
     ------
     ExpressionError
         If the subscripts do not fit the operands, or the tree does not contain every operand once.
     OperandError
-        If an operand is not a tensor of real numbers.
+        If an operand is not a tensor of numbers.
     InputError
         If an option has an invalid value.
     MemoryLimit
@@ -158,6 +161,8 @@ def plan(
     plain, how = views(subscripts, tuple(tensor.shape for tensor in converted))
     read = viewed(operands, how)
     converted = [tensor if x is operand else as_tensor(x) for tensor, operand, x in zip(converted, operands, read)]
+    # A plan of complex operands computes real networks: those of their real and imaginary parts.
+    converted = [with_pattern(tensor) if is_complex(tensor) else tensor for tensor in converted]
     net = network(plain, [tensor.shape for tensor in converted], same(read))
     packed = NetworkOperands(net, converted)
     limit = installed_memory() if memory_limit is None else memory_limit

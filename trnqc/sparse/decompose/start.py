@@ -10,6 +10,7 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 from trnqc.errors import InputError
+from trnqc.sparse.tensors.checks import is_complex
 from trnqc.sparse.tensors.convert import as_tensor
 from trnqc.sparse.tensors.storage import SparseTensor
 
@@ -17,11 +18,13 @@ INITS = ("svd", "random")
 
 
 def checked_tensor(tensor: Any) -> SparseTensor:
-    """Return a tensor of at least two modes with finite elements, not all zero.
+    """Return a real tensor of at least two modes with finite elements, not all zero.
 
     Raises InputError for any other tensor.
     """
     sparse = as_tensor(tensor)
+    if is_complex(sparse):
+        raise InputError(f"decompositions are those of real tensors; found {sparse.dtype}")
     values = sparse.to_coo()[1]
     if sparse.ndim < 2 or not np.any(values) or not np.all(np.isfinite(values)):
         raise InputError(f"expected a tensor of two or more modes with finite elements, not all zero; found {sparse}")

@@ -145,7 +145,7 @@ def differentiable(plan: Plan, operands: Sequence[Any], packed: NetworkOperands 
     parts = [_slot(labels, x, tensor) for labels, x, tensor in zip(plan.network.inputs, operands, packed.tensors)]
     slots, tensors = tuple(slot for slot, _ in parts), [x for _, x in parts if x is not None]
     assert plan.planner is not None
-    out, extents, dtype = Slot(plan.network.output), plan.network.extents, _result_type(operands)
+    out, extents, dtype = Slot(plan.network.output), plan.network.extents, result_type(operands)
     job = NetworkJob(slots, out, extents, dtype, plan.planner, plan.derivatives, threads)
     (device,) = devices
     if plan.dense or not plan.network.output:
@@ -248,10 +248,11 @@ def _dense(result: SparseTensor | np.ndarray) -> np.ndarray:
     return result.to_dense() if isinstance(result, SparseTensor) else result
 
 
-def _result_type(operands: Sequence[Any]) -> torch.dtype:
+def result_type(operands: Sequence[Any]) -> torch.dtype:
+    """Return the common real or complex type of operands, some of which are tensors of PyTorch. 0/1 maps have none."""
     kinds = [_kind(x) for x in operands if not isinstance(x, SparseTensor) or x.values is not None]
     widest = reduce(torch.promote_types, kinds)
-    return widest if widest.is_floating_point else torch.float64
+    return widest if widest.is_floating_point or widest.is_complex else torch.float64
 
 
 def _kind(operand: Any) -> torch.dtype:

@@ -16,6 +16,7 @@ import numpy as np
 from trnqc.errors import OperandError
 from trnqc.sparse.network.nest import Format
 from trnqc.sparse.network.network import Indices, Network
+from trnqc.sparse.tensors.checks import is_complex
 from trnqc.sparse.tensors.storage import SparseTensor
 
 
@@ -92,5 +93,9 @@ def packed(tensor: SparseTensor, labels: Indices, layout: Format) -> SparseTenso
 
 
 def same(operands: Sequence[Any]) -> tuple[int, ...]:
-    """Return for each operand the number of the first operand that is the same object."""
-    return tuple(next(m for m, other in enumerate(operands) if other is x) for x in operands)
+    """Return for each operand the number of the first operand that is the same object.
+
+    A complex operand is told from all others, because a network is computed for different parts of it.
+    """
+    first = (next(m for m, other in enumerate(operands) if other is x) for x in operands)
+    return tuple(n if is_complex(x) else m for n, (x, m) in enumerate(zip(operands, first)))

@@ -20,12 +20,14 @@ from trnqc.sparse.network.network import Network
 from trnqc.sparse.network.notation import layouts, listing, notation
 from trnqc.sparse.network.tree import Tree
 from trnqc.sparse.network.views import OperandView
+from trnqc.sparse.run.complex_parts import computed_by_parts
 from trnqc.sparse.run.coordinates import by_coordinates, say_no_compiler
 from trnqc.sparse.run.dense import by_matrices
 from trnqc.sparse.run.kernel import NestKernel, compiled
 from trnqc.sparse.run.operands import NetworkOperands, packed, same
 from trnqc.sparse.search.estimate import Estimate
 from trnqc.sparse.search.named_nests import NestStep
+from trnqc.sparse.tensors.checks import is_complex
 from trnqc.sparse.tensors.convert import as_tensor
 from trnqc.sparse.tensors.diagonals import viewed
 from trnqc.sparse.tensors.libraries import as_operands_are
@@ -121,6 +123,8 @@ class Plan:
         arguments = arrays(operands) if operands else self.arguments
         if len(arguments) != len(self.views):
             raise OperandError(f"the plan {self.network} takes {len(self.views)} operands; found {len(arguments)}")
+        if any(is_complex(x) for x in arguments):
+            return self._of_parts(arguments, threads)
         if any(is_tensor(x) for x in arguments):
             from trnqc.sparse.run.derivatives import differentiable
 
@@ -128,8 +132,17 @@ class Plan:
             read = viewed(arguments, self.views)
             return differentiable(self, read, None if operands else self.operands, threads)
         packed = self.exchanged(viewed(arguments, self.views)) if operands else self.operands
-        result = _typed(self.computed(packed, threads), result_type(arguments))
-        return as_operands_are(result, arguments) if isinstance(result, SparseTensor) else result
+        return as_operands_are(_typed(self.computed(packed, threads), result_type(arguments)), arguments)
+
+    def _of_parts(self, arguments: Sequence[Any], threads: int) -> Any:
+        read = viewed(arguments, self.views)
+        self._check_same(read)
+        if any(is_tensor(x) for x in arguments):
+            from trnqc.sparse.run.complex_tensors import computed_by_parts as tensor_by_parts
+
+            return tensor_by_parts(self, read, threads)
+        result = computed_by_parts(self, tensors(read), threads)
+        return as_operands_are(_typed(result, result_type(arguments)), arguments)
 
     def computed(self, operands: NetworkOperands, threads: int) -> SparseTensor | np.ndarray:
         """Compute the result in float64: an array if `dense`, else a sparse tensor."""
@@ -160,12 +173,15 @@ class Plan:
 
     def exchanged(self, operands: Sequence[Any]) -> NetworkOperands:
         """Return other operands in the place of the plan's. Raises OperandError."""
+        self._check_same(operands)
+        return self.operands.exchanged(tensors(operands))
+
+    def _check_same(self, operands: Sequence[Any]) -> None:
         if same(operands) != self.network.same:
             raise OperandError(
                 f"the operands of the plan {self.network} that are the same tensor must be so again: the number of the "
                 f"first operand that is the same is {self.network.same} for each; found {same(operands)}"
             )
-        return self.operands.exchanged(tensors(operands))
 
     def _matrices(self, operands: NetworkOperands, threads: int) -> np.ndarray:
         arrays = []
@@ -194,6 +210,8 @@ class Plan:
             if len(self.steps) > 1:
                 lines.append(f"step {number}: {step.nest.network}, operands {step.operands}")
             lines += [layouts(step.nest), listing(step.nest), str(notation(step.nest))]
+        if count := sum(map(is_complex, self.arguments)):
+            lines.append(f"complex operands: {2**count} runs with their real and imaginary parts")
         return "\n".join([*lines, f"operands: {self.operands}"])
 
 

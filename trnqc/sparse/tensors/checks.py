@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.arrays import host_array
+from trnqc.arrays import host_array, is_tensor
 from trnqc.errors import InputError, OperandError
 from trnqc.sparse.network.nest import Kind
 from trnqc.sparse.tensors.levels import Dense, Level
@@ -23,11 +23,19 @@ def plain_array(array: Any, name: str) -> np.ndarray:
         raise OperandError(str(error)) from None
 
 
-def as_float64(values: np.ndarray) -> np.ndarray:
-    """Convert real numbers of at most 64 bits to float64; integers beyond 2^53 are rounded. Raises OperandError."""
-    if values.dtype.kind not in "fiub" or values.dtype.itemsize > 8:
-        raise OperandError(f"values must be real numbers of at most 64 bits; found dtype {values.dtype}")
-    return values.astype(np.float64, copy=False)
+def is_complex(x: Any) -> bool:
+    """Return whether an array or tensor of any library has complex elements."""
+    return bool(x.is_complex()) if is_tensor(x) else getattr(x.dtype, "kind", "") == "c"
+
+
+def as_double(values: np.ndarray) -> np.ndarray:
+    """Convert numbers to float64 or complex128; integers beyond 2^53 are rounded. Raises OperandError."""
+    parts = 2 if values.dtype.kind == "c" else 1
+    if values.dtype.kind not in "fciub" or values.dtype.itemsize > 8 * parts:
+        raise OperandError(
+            f"values must be real numbers of at most 64 bits, or complex numbers of two; found dtype {values.dtype}"
+        )
+    return values.astype(np.complex128 if parts == 2 else np.float64, copy=False)
 
 
 def checked_layout(

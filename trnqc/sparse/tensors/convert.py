@@ -18,7 +18,7 @@ import numpy as np
 from trnqc.arrays import has_numbers, is_pydata, transform_of, untransformed
 from trnqc.errors import OperandError, TensorFileError
 from trnqc.sparse.network.nest import Kind
-from trnqc.sparse.tensors.checks import as_float64, is_valid_level
+from trnqc.sparse.tensors.checks import as_double, is_valid_level
 from trnqc.sparse.tensors.levels import Compressed, Dense
 from trnqc.sparse.tensors.storage import SparseTensor, floating, from_coo, from_dense
 
@@ -35,7 +35,7 @@ def as_tensor(operand: Any) -> SparseTensor:
     Raises
     ------
     OperandError
-        If the operand is not an array or tensor, or has complex numbers, or if what it does not store is not zero.
+        If the operand is not an array or tensor of numbers, or if what it does not store is not zero.
     """
     if isinstance(operand, SparseTensor):
         return operand
@@ -116,9 +116,9 @@ def from_scipy(matrix: Any, order: Sequence[int] | None = None, kinds: Sequence[
 def _from_rows(matrix: Any) -> SparseTensor | None:
     """Return a CSR or CSC matrix as a dense level over a compressed one, sharing its memory; None for other operands.
 
-    Indices must be in increasing order without duplicates, and values real numbers.
+    Indices must be in increasing order without duplicates, and values numbers.
     """
-    if matrix.ndim != 2 or matrix.format not in ("csr", "csc") or matrix.dtype.kind not in "fiu":
+    if matrix.ndim != 2 or matrix.format not in ("csr", "csc") or matrix.dtype.kind not in "fciu":
         return None
     order = (0, 1) if matrix.format == "csr" else (1, 0)
     rows, columns = (matrix.shape[mode] for mode in order)
@@ -128,7 +128,7 @@ def _from_rows(matrix: Any) -> SparseTensor | None:
         return None
     if columns <= np.iinfo(np.int32).max:
         level = replace(level, coordinates=level.coordinates.astype(np.int32, copy=False))
-    values = as_float64(matrix.data[:last])
+    values = as_double(matrix.data[:last])
     return SparseTensor(matrix.shape, order, (Dense(rows), level), values, floating(matrix.dtype))
 
 
@@ -146,7 +146,7 @@ def from_torch(tensor: Any, order: Sequence[int] | None = None, kinds: Sequence[
     Raises
     ------
     OperandError
-        If the tensor has dense dimensions, complex numbers or no data, or if it requires a gradient, which a
+        If the tensor has dense dimensions or no data, or if it requires a gradient, which a
         `SparseTensor` does not have.
     """
     if lost := transform_of(tensor):
@@ -164,13 +164,18 @@ def _from_torch(tensor: Any, order: Sequence[int] | None, kinds: Sequence[Kind] 
         what = f"{type(tensor).__name__} on {tensor.device}"
         raise OperandError(f"plans depend on numbers; found a tensor without data, or being traced ({what})")
     tensor = tensor.detach().cpu()
-    if tensor.is_complex():
-        raise OperandError(f"values must be real numbers of at most 64 bits; found dtype {tensor.dtype}")
-    dtype = {torch.float16: np.float16, torch.float32: np.float32, torch.bfloat16: np.float32}.get(tensor.dtype)
+    dtype = {
+        torch.float16: np.float16,
+        torch.float32: np.float32,
+        torch.bfloat16: np.float32,
+        torch.complex32: np.complex64,
+        torch.complex64: np.complex64,
+        torch.complex128: np.complex128,
+    }.get(tensor.dtype, np.float64)
     if tensor.dtype != torch.bool:
-        tensor = tensor.to(torch.float64)
+        tensor = tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
     if tensor.layout == torch.strided:
-        return replace(from_dense(tensor.resolve_neg().numpy(), order, kinds), dtype=np.dtype(dtype or np.float64))
+        return replace(from_dense(_plain(tensor), order, kinds), dtype=np.dtype(dtype))
     if tensor.dense_dim():
         raise OperandError(
             f"a sparse tensor of PyTorch must have no dense dimensions; found {tensor.dense_dim()} of "
@@ -178,8 +183,13 @@ def _from_torch(tensor: Any, order: Sequence[int] | None, kinds: Sequence[Kind] 
         )
     coo = tensor if tensor.layout == torch.sparse_coo else tensor.to_sparse_coo()
     # coalesce cannot add bool values. Equal coordinates are added when packing.
-    packed = from_coo(tuple(coo.shape), coo._indices().numpy(), coo._values().numpy(), order, kinds)
-    return replace(packed, dtype=np.dtype(dtype or np.float64))
+    packed = from_coo(tuple(coo.shape), coo._indices().numpy(), _plain(coo._values()), order, kinds)
+    return replace(packed, dtype=np.dtype(dtype))
+
+
+def _plain(tensor: Any) -> np.ndarray:
+    """Return the array of a strided tensor, whose conjugation and sign may be pending."""
+    return np.asarray(tensor.resolve_conj().resolve_neg().numpy())
 
 
 def read_tns(

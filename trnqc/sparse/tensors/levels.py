@@ -117,7 +117,7 @@ def pack(
         if kind == "dense":
             levels.append(Dense(extent))
             size *= extent
-            require_memory(8 * size, f"a dense level of {size} positions")
+            require_memory((8 if values is None else values.itemsize) * size, f"a dense level of {size} positions")
             at = at * extent + row
         else:
             first = np.flatnonzero(changed)
@@ -128,6 +128,6 @@ def pack(
             at, size = np.cumsum(changed) - 1, len(first)
     if elements < size or not rows:
         stored = np.ones(elements) if values is None else values
-        values = np.zeros(size)
+        values = np.zeros(size, stored.dtype)
         values[at] = stored
     return tuple(levels), values

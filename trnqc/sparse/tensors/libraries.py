@@ -9,6 +9,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from trnqc.arrays import is_pydata
 from trnqc.sparse.tensors.storage import SparseTensor
 
@@ -19,12 +21,13 @@ def is_scipy(x: Any) -> bool:
     return scipy is not None and scipy.issparse(x)
 
 
-def as_operands_are(result: SparseTensor, operands: Sequence[Any]) -> Any:
+def as_operands_are(result: SparseTensor | np.ndarray, operands: Sequence[Any]) -> Any:
     """Convert a sparse result to the kind of the sparse operands, if all of them are of SciPy or all of PyData.
 
     Parameters
     ----------
-    result : SparseTensor
+    result : SparseTensor or array
+        An array is returned as it is.
     operands : sequence
         Operands as the caller passed them. Dense arrays among them do not count.
 
@@ -39,6 +42,8 @@ def as_operands_are(result: SparseTensor, operands: Sequence[Any]) -> Any:
     SparseTensor
         The result itself for other operands.
     """
+    if isinstance(result, np.ndarray):
+        return result
     stored = [x for x in operands if isinstance(x, SparseTensor) or is_scipy(x) or is_pydata(x)]
     if stored and all(is_scipy(x) for x in stored):
         return _of_scipy(result, stored) if result.ndim else result.to_dense()

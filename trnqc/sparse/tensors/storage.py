@@ -17,7 +17,7 @@ import numpy as np
 from trnqc.errors import InputError, OperandError
 from trnqc.host.memory import require_memory
 from trnqc.sparse.network.nest import Kind
-from trnqc.sparse.tensors.checks import as_float64, checked_coordinates, checked_layout, is_valid_level, plain_array
+from trnqc.sparse.tensors.checks import as_double, checked_coordinates, checked_layout, is_valid_level, plain_array
 from trnqc.sparse.tensors.levels import Compressed, Dense, Level, join, ordered, pack
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 
 FLOAT64: np.dtype = np.dtype(np.float64)
+# The types in which values are held.
+DOUBLES = (FLOAT64, np.dtype(np.complex128))
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +45,8 @@ class SparseTensor:
     levels
         One level for each mode, in this order.
     values
-        float64, one value for each position of the last level; None for a 0/1 map, whose stored elements are all 1.
+        float64 or complex128, one value for each position of the last level; None for a 0/1 map, whose stored elements
+        are all 1.
     dtype
         The type in which elements are returned.
     """
@@ -97,6 +100,14 @@ class SparseTensor:
             return True
         # The first value answers for most tensors. It may be a zero that is not stored.
         return self.values[:1].tolist() in ([], [0.0], [1.0]) and bool((self._stored() == 1).all())
+
+    @cached_property
+    def parts(self) -> tuple[SparseTensor, SparseTensor]:
+        """The real and the imaginary part of a complex tensor in float64, with the same stored elements."""
+        assert self.values is not None and self.values.dtype.kind == "c"
+        halves = (np.ascontiguousarray(half) for half in (self.values.real, self.values.imag))
+        real, imaginary = (replace(self, values=half, dtype=FLOAT64, _counts={}) for half in halves)
+        return real, imaginary
 
     @property
     def bytes(self) -> int:
@@ -167,7 +178,7 @@ class SparseTensor:
         return coordinates, rounded(values, self.dtype)
 
     def elements(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return coordinates and values as `to_coo` does, but with values in float64."""
+        """Return coordinates and values as `to_coo` does, but with values in float64 or complex128."""
         return self._coordinates(range(self.ndim), self.ndim), self._stored()
 
     def _stored(self) -> np.ndarray:
@@ -180,11 +191,12 @@ class SparseTensor:
         return rounded(self._dense(), self.dtype)
 
     def _dense(self) -> np.ndarray:
-        require_memory(math.prod(self.shape) * 8, f"the dense array of shape {self.shape}")
+        dtype = FLOAT64 if self.values is None else self.values.dtype
+        require_memory(math.prod(self.shape) * dtype.itemsize, f"the dense array of shape {self.shape}")
         if "compressed" not in self.kinds and self.values is not None:
             stored = self.values.reshape([self.shape[mode] for mode in self.order])
             return np.asarray(stored.transpose(np.argsort(self.order)), order="C")
-        result = np.zeros(self.shape)
+        result = np.zeros(self.shape, dtype)
         coordinates, values = self.elements()
         result[tuple(coordinates)] = values
         return result
@@ -263,9 +275,9 @@ class SparseTensor:
                     f"the level of mode {mode} (extent {self.shape[mode]}) under {parents} parents is malformed"
                 )
             parents = size
-        if self.values is not None and (self.values.shape != (parents,) or self.values.dtype != np.float64):
+        if self.values is not None and (self.values.shape != (parents,) or self.values.dtype not in DOUBLES):
             raise OperandError(
-                f"values must be float64 [{parents}]; found {self.values.dtype} {list(self.values.shape)}"
+                f"values must be float64 or complex128 [{parents}]; found {self.values.dtype} {list(self.values.shape)}"
             )
         return self
 
@@ -286,8 +298,8 @@ def from_coo(
     coordinates
         Integers [ndim, nnz]. Values at equal coordinates are added in their order.
     values
-        Real numbers [nnz]; zeros are kept. Without values, or with bool values, of which only True is stored, the
-        tensor is a 0/1 map.
+        Real or complex numbers [nnz]; zeros are kept. Without values, or with bool values, of which only True is
+        stored, the tensor is a 0/1 map.
     order
         Modes, outermost level first; by default 0, 1, ...
     kinds
@@ -296,7 +308,7 @@ def from_coo(
     Raises
     ------
     OperandError
-        If coordinates are out of range, lengths differ, or values are complex.
+        If coordinates are out of range, lengths differ, or values are no numbers.
     MemoryLimit
         If a dense level exceeds the memory.
 
@@ -316,7 +328,7 @@ def from_coo(
         if values.dtype == bool:
             rows, values = rows[:, values], None
         else:
-            dtype, values = floating(values.dtype), as_float64(values)
+            dtype, values = floating(values.dtype), as_double(values)
     extents = [shape[mode] for mode in order]
     sorted_rows, values = ordered([rows[mode] for mode in order], extents, values, rows.shape[1])
     elements = len(sorted_rows[0]) if shape else min(rows.shape[1], 1)
@@ -329,7 +341,7 @@ def from_dense(array: Any, order: Sequence[int] | None = None, kinds: Sequence[K
     Parameters
     ----------
     array
-        Real numbers, or bool for a 0/1 map. Compressed levels store the elements that are not zero.
+        Real or complex numbers, or bool for a 0/1 map. Compressed levels store the elements that are not zero.
     order, kinds
         See `from_coo`. By default all levels are dense, and compressed for a 0/1 map. If all levels are dense in C
         order, the tensor shares the memory of the array if possible.
@@ -344,17 +356,17 @@ def from_dense(array: Any, order: Sequence[int] | None = None, kinds: Sequence[K
     if "compressed" in kinds:
         nonzero = np.array(np.nonzero(array), np.int64).reshape(array.ndim, -1)
         return from_coo(array.shape, nonzero, array[tuple(nonzero)], order, kinds)
-    values = np.ascontiguousarray(as_float64(array).transpose(order).reshape(-1))
+    values = np.ascontiguousarray(as_double(array).transpose(order).reshape(-1))
     levels = tuple(Dense(array.shape[mode]) for mode in order)
     return SparseTensor(array.shape, order, levels, values, floating(array.dtype))
 
 
 def floating(dtype: np.dtype) -> np.dtype:
-    """Return the type of results for operands of a type: the type itself if it is floating-point, else float64."""
-    return dtype.newbyteorder("=") if dtype.kind == "f" else FLOAT64
+    """Return the type of results for operands of a type: the type itself if it is real or complex, else float64."""
+    return dtype.newbyteorder("=") if dtype.kind in "fc" else FLOAT64
 
 
 def rounded(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Convert float64 numbers to another floating-point type; numbers that overflow become infinite."""
+    """Convert float64 or complex128 numbers to a smaller type; numbers that overflow become infinite."""
     with np.errstate(over="ignore"):
         return values.astype(dtype, copy=False)

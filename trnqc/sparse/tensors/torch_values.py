@@ -43,18 +43,24 @@ def places(data: torch.Tensor) -> torch.Tensor:
     return torch.stack([mine, others] if rows else [others, mine])
 
 
-def viewed_values(tensor: torch.Tensor, view: OperandView) -> torch.Tensor:
-    """Return a view of a sparse tensor, such as a diagonal, with its derivatives: a COO tensor, or a number."""
+def sorted_elements(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the values of a sparse tensor, with their derivatives, and indices [modes, n] in increasing order."""
     values = values_of(tensor)
     with untransformed():
         indices = places(by_values(example(tensor).detach()))
+        order = _keys(indices, tuple(tensor.shape)).argsort() if tensor.layout is torch.sparse_csc else None
+    return (values, indices) if order is None else (values[order], indices[:, order])
+
+
+def viewed_values(tensor: torch.Tensor, view: OperandView) -> torch.Tensor:
+    """Return a view of a sparse tensor, such as a diagonal, with its derivatives: a COO tensor, or a number."""
+    values, indices = sorted_elements(tensor)
     kept = torch.ones_like(indices[0], dtype=torch.bool)
     for axis, mode in enumerate(view.modes):
         if mode is not None:
             kept &= indices[axis] == indices[view.axes[mode]]
     if not view.axes:
         return values[kept].sum()
-    # A tensor in CSC is not sorted by rows, but its only diagonal and its only row or column are.
     shape = tuple(view.shape[axis] for axis in view.axes)
     return assembled(values[kept], indices[list(view.axes)][:, kept], shape)
 
