@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import warnings
 from contextlib import nullcontext
@@ -135,7 +136,7 @@ def test_what_is_no_chain_is_left_to_the_other_searches(inputs, output):
 )
 def test_planning_ends_within_its_limit_and_says_what_it_left_out(case, memory, slow, limit):
     with pytest.warns(SlowPlanWarning) if slow else nullcontext():
-        plan, taken = seconds(lambda: planned(case, memory_limit=memory, time_limit=limit))
+        plan, taken = seconds(lambda: planned(case, memory_limit=memory, time_limit=limit, max_slowdown=None))
     assert taken < limit + SLACK
     printed = str(plan)
     if plan.omitted:
@@ -236,9 +237,11 @@ def test_memory_limits_speak_bytes():
     needed = int(words.rpartition("raise it to ")[2].split()[0])
     assert f"need {needed} bytes" in words and "memory_limit is 0 bytes" in words and "elements" not in words
     with pytest.warns(SlowPlanWarning):
-        assert einsum_plan("Qae,Qbf,efi->abi", *shapes, memory_limit=needed).peak * 8 <= needed
+        plan = einsum_plan("Qae,Qbf,efi->abi", *shapes, memory_limit=needed, max_slowdown=None)
+        assert plan.peak * 8 <= needed
         single = [np.ones(shape, np.float32) for shape in shapes]
-        assert einsum_plan("Qae,Qbf,efi->abi", *single, memory_limit=needed // 2).peak * 4 <= needed // 2
+        plan = einsum_plan("Qae,Qbf,efi->abi", *single, memory_limit=needed // 2, max_slowdown=None)
+        assert plan.peak * 4 <= needed // 2
     with pytest.raises(MemoryLimit, match=f"raise it to {needed} or more"):
         einsum_plan("Qae,Qbf,efi->abi", *shapes, memory_limit=needed - 1)
 
@@ -246,13 +249,14 @@ def test_memory_limits_speak_bytes():
 def test_a_limit_that_costs_much_time_says_so_before_the_run():
     text, shapes = "Qae,Qbf,efij->abij", [(12, 10, 10), (12, 10, 10), (10, 10, 3, 3)]
     with pytest.warns(SlowPlanWarning, match="memory limit of 300 bytes makes this contraction about .* times"):
-        plan = einsum_plan(text, *shapes, memory_limit=300)
+        plan = einsum_plan(text, *shapes, memory_limit=300, max_slowdown=None)
     assert plan.slowdown > 20
     assert "limit        300 bytes: about" in str(plan)
     arrays = [np.ones(shape) for shape in shapes]
     for _ in range(2):
         with pytest.warns(SlowPlanWarning):
-            trnqc.einsum(text, *(x[:3] if k < 2 else x for k, x in enumerate(arrays)), memory_limit=300)
+            few = (x[:3] if k < 2 else x for k, x in enumerate(arrays))
+            trnqc.einsum(text, *few, memory_limit=300, max_slowdown=None)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         large = [(300, 90, 90), (300, 90, 90), (90, 90, 20, 20)]
@@ -264,3 +268,64 @@ def test_a_program_speaks_bytes():
     text = "space o = 20\nindex i j k l : o\ntensor A[o,o]\nE[i,l] = A[i,j] * A[j,k] * A[k,l]"
     with pytest.raises(MemoryLimit, match=r"need \d+ bytes of memory at least; memory_limit is 0 bytes"):
         einsum_plan(parse(text), memory_limit=0)
+
+
+def sufficient(error):
+    """The limit that the message of the error asks for."""
+    return int(re.search(r"raise memory_limit to (\d+) bytes", str(error.value))[1])
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+@pytest.mark.parametrize("place", ["einsum", "plan", "program"])
+def test_a_limit_that_costs_absurd_times_is_refused_unless_asked_for_twice(place, kind):
+    text, shapes = "Qae,Qbf,efi->abi", [(9, 30, 30), (9, 30, 30), (30, 30, 3)]
+    rng = np.random.default_rng(2)
+    arrays = [rng.standard_normal(shape).astype(kind) for shape in shapes]
+    program = """
+        space q = 9
+        space v = 30
+        space o = 3
+        index Q : q
+        index a b e f : v
+        index i : o
+        tensor A[q,v,v]
+        tensor B[q,v,v]
+        tensor C[v,v,o]
+        R[a,b,i] = A[Q,a,e] * B[Q,b,f] * C[e,f,i]
+    """
+    call = {
+        "einsum": lambda **options: trnqc.einsum(text, *arrays, **options),
+        "plan": lambda **options: einsum_plan(text, *arrays, **options),
+        "program": lambda **options: einsum_plan(program, dict(zip("ABC", arrays)), **options),
+    }[place]
+    match = r"memory limit of 64 bytes makes this contraction about .* times slower .* max_slowdown allows 1000 times"
+    with pytest.raises(MemoryLimit, match=match) as caught:
+        call(memory_limit=64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        call(memory_limit=sufficient(caught))
+    if place != "einsum":
+        with pytest.warns(SlowPlanWarning):
+            assert call(memory_limit=64, max_slowdown=None).slowdown > 1000
+        return
+    arrays[:] = [x[:, :8, :8] for x in arrays[:2]] + [arrays[2][:8, :8]]
+    with pytest.warns(SlowPlanWarning):
+        result = call(memory_limit=64, max_slowdown=None)
+    expected = np.einsum(text, *arrays, optimize=True)
+    assert abs(result - expected).max() < (1e-5 if kind == np.float32 else 1e-13) * abs(expected).max()
+
+
+def test_the_bound_of_slowdowns_is_the_callers():
+    shapes = [(12, 10, 10), (12, 10, 10), (10, 10, 3, 3)]
+    text, options = "Qae,Qbf,efij->abij", {"memory_limit": 6000}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SlowPlanWarning)
+        slowdown = einsum_plan(text, *shapes, **options).slowdown
+        assert 1 < slowdown < 1000
+        einsum_plan(text, *shapes, **options, max_slowdown=1.01 * slowdown)
+        with pytest.raises(MemoryLimit, match="max_slowdown allows") as caught:
+            einsum_plan(text, *shapes, **options, max_slowdown=max(1, 0.99 * slowdown))
+        assert einsum_plan(text, *shapes, memory_limit=sufficient(caught)).slowdown <= slowdown
+    for wrong in (0, "much"):
+        with pytest.raises(InputError, match="max_slowdown is a number of at least 1, or None"):
+            einsum_plan(text, *shapes, **options, max_slowdown=wrong)

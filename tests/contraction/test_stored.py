@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -249,3 +251,24 @@ def test_limits_speak_bytes_and_say_what_they_cost(tmp_path):
     needed = int(str(caught.value).rpartition("raise it to ")[2].split()[0])
     with pytest.warns(SlowPlanWarning, match="of arrays on disk about .* times slower"):
         trnqc.einsum(text, *(x[:2] if k < 2 else x for k, x in enumerate(arrays)), memory_limit=needed, out=out)
+
+
+def test_passes_that_take_absurdly_long_are_refused_unless_asked_for_twice():
+    rng = np.random.default_rng(5)
+    arrays = [rng.standard_normal(shape) for shape in ((9, 30, 30), (9, 30, 30), (30, 30, 3))]
+    text, out = "Qae,Qbf,efi->abi", np.empty((30, 30, 3))
+    refused = (
+        r"of arrays on disk about .* times slower .*; max_slowdown allows 1000 times: raise memory_limit to \d+ bytes"
+    )
+    with pytest.raises(MemoryLimit, match=refused) as caught:
+        trnqc.einsum(text, *arrays, memory_limit=16, out=out)
+    enough = int(re.search(r"raise memory_limit to (\d+) bytes", str(caught.value))[1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        trnqc.einsum(text, *arrays, memory_limit=enough, out=out)
+    np.testing.assert_allclose(out, np.einsum(text, *arrays, optimize=True), rtol=1e-11, atol=1e-11)
+    few, smaller = [x[:, :4, :4] for x in arrays[:2]], arrays[2][:4, :4]
+    with pytest.warns(SlowPlanWarning):
+        least = {"memory_limit": 16, "max_slowdown": None, "out": np.empty((4, 4, 3))}
+        result = trnqc.einsum(text, *few, smaller, **least)
+    np.testing.assert_allclose(result, np.einsum(text, *few, smaller), rtol=1e-11, atol=1e-12)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from trnqc.contraction.eager import contracted, numpy_run, run_on_numpy
 from trnqc.contraction.kernels import Gemm, backend_kernels, fused_pair_kernels
 from trnqc.contraction.plan import Plan
 from trnqc.contraction.planning.statements import Optimize, plan_statements, plan_subscripts
+from trnqc.contraction.slow_plans import MAX_SLOWDOWN
 from trnqc.contraction.time_limit import TIME_LIMIT
 from trnqc.errors import ArgumentError, InputError
 from trnqc.expression.program import Program
@@ -37,6 +38,7 @@ def einsum(
     symmetries: Symmetries | None = None,
     time_limit: float | None = TIME_LIMIT,
     optimize: Optimize = True,
+    max_slowdown: float | None = MAX_SLOWDOWN,
     **unknown: Any,
 ) -> Any:
     """Compute a contraction as ``numpy.einsum`` does, in an order of least work.
@@ -69,6 +71,8 @@ def einsum(
     optimize : path, callable, bool or str
         A path of ``numpy.einsum_path`` or opt_einsum, or a planner that opt_einsum takes, is followed. Booleans and
         names of other libraries' planners stand for our own order, which needs no more work.
+    max_slowdown : float, optional
+        A memory limit that is estimated to make the run more times slower than this is refused; None to refuse none.
 
     Returns
     -------
@@ -82,7 +86,8 @@ def einsum(
     InputError
         If operands are refused. Unknown arguments raise an ArgumentError, which is also a TypeError.
     MemoryLimit
-        If no loops fit into the memory limit. The message states the least limit that does.
+        If no loops fit into the memory limit, or if it makes the run more than `max_slowdown` times slower. The message
+        states a limit that does.
     BackendUnavailable, UnsupportedPrecision, UnsupportedError
         If the backend, its precision or a combination of arguments is not available.
 
@@ -101,7 +106,12 @@ def einsum(
     if is_traced_by_dynamo() and backend is None and gemm is None and out is None:
         from trnqc.contraction import traced  # PyTorch is imported already
 
-        options = {"memory_limit": memory_limit, "check_finite": check_finite, "symmetries": symmetries}
+        options = {
+            "memory_limit": memory_limit,
+            "check_finite": check_finite,
+            "symmetries": symmetries,
+            "max_slowdown": max_slowdown,
+        }
         traced_run = traced.einsum if memory_limit is None and not symmetries else traced.einsum_in_loops
         return traced_run(subscripts, operands, options)
     own = backend is None and memory_limit is None and gemm is None and out is None and not (symmetries or unknown)
@@ -118,7 +128,9 @@ def einsum(
         if gemm is not None:
             raise ArgumentError("gemm and backend both say what multiplies matrices; leave one of them out")
         gemm = backend_kernels(backend, precision, operands).gemm
-    return contracted(subscripts, operands, memory_limit, gemm, check_finite, out, symmetries, time_limit, optimize)
+    return contracted(
+        subscripts, operands, memory_limit, gemm, check_finite, out, symmetries, time_limit, optimize, max_slowdown
+    )
 
 
 # The name under which users of opt_einsum look for it.
@@ -135,6 +147,7 @@ def einsum_plan(
     precision: str = "fp64",
     symmetries: Symmetries | None = None,
     time_limit: float | None = TIME_LIMIT,
+    max_slowdown: float | None = MAX_SLOWDOWN,
 ) -> Plan:
     """Return the plan of subscripts or of a program.
 
@@ -159,6 +172,8 @@ def einsum_plan(
     time_limit : float, optional
         Seconds of processor time that planning may take, None for no limit. The plan is then the best so far and
         lists what was not searched (`Plan.omitted`).
+    max_slowdown : float, optional
+        As of `einsum`.
 
     Returns
     -------
@@ -169,7 +184,8 @@ def einsum_plan(
     ExpressionError
         If the subscripts or the program are invalid.
     MemoryLimit
-        If no loops fit into the memory limit. The message states the least limit that does.
+        If no loops fit into the memory limit, or if it makes a run more than `max_slowdown` times slower. The message
+        states a limit that does.
     BackendUnavailable, UnsupportedPrecision
         If the backend cannot run here, or not in this precision.
 
@@ -187,45 +203,44 @@ def einsum_plan(
     if not isinstance(expression, str | Program):
         expression, operands = from_interleaved((expression, *operands))
     if isinstance(expression, str) and "=" not in expression:
-        plan = _subscripts_plan(expression, operands, memory_limit, symmetries, time_limit)
+        planned, size = _subscripts_plans(expression, operands, symmetries, time_limit)
     else:
         if symmetries:
             raise InputError("symmetries go with subscripts; tensors of a program declare theirs: symmetric(0,1)(2,3)")
-        plan, operands = _program_plan(expression, operands, outputs, memory_limit, time_limit)
+        planned, size, operands = _program_plans(expression, operands, outputs, time_limit)
+    plan = planned(memory_limit)
     plan = replace(plan, grid=tuple(grid), memory=memory_limit)
     if backend is not None:
         plan = replace(plan, kernels=backend_kernels(backend, precision, [x for x in operands if type(x) is not tuple]))
     elif plan.pairs:
         plan = replace(plan, kernels=fused_pair_kernels())
-    plan.warn_if_slow(stacklevel=3)
+    plan.check_slowdown(max_slowdown, planned, size, stacklevel=3)
     return plan
 
 
-def _subscripts_plan(
-    subscripts: str,
-    operands: Sequence[Any],
-    memory_limit: int | None,
-    symmetries: Symmetries | None,
-    time_limit: float | None,
-) -> Plan:
+# From a memory limit to the plan of an expression.
+Planned = Callable[[int | None], Plan]
+
+
+def _subscripts_plans(
+    subscripts: str, operands: Sequence[Any], symmetries: Symmetries | None, time_limit: float | None
+) -> tuple[Planned, int]:
+    """Return what plans the subscripts within a memory limit, and the bytes of an element."""
     shapes = tuple(shape_of(x) for x in operands)
     size = itemsize_of([x for x in operands if hasattr(x, "shape")])
     exchanges, same = declared_exchanges(symmetries, operands, shapes)
-    return plan_subscripts(subscripts, shapes, size, memory_limit, time_limit, exchanges, same)[0]
+    return lambda limit: plan_subscripts(subscripts, shapes, size, limit, time_limit, exchanges, same)[0], size
 
 
-def _program_plan(
-    expression: str | Program,
-    operands: Sequence[Any],
-    outputs: Sequence[str],
-    memory_limit: int | None,
-    time_limit: float | None,
-) -> tuple[Plan, tuple[Any, ...]]:
-    """Return the plan of a program, and the arrays or shapes that were passed."""
+def _program_plans(
+    expression: str | Program, operands: Sequence[Any], outputs: Sequence[str], time_limit: float | None
+) -> tuple[Planned, int, tuple[Any, ...]]:
+    """Return what plans the program within a memory limit, the bytes of an element, and the arrays or shapes."""
     program = parse(expression) if isinstance(expression, str) else expression
     if len(operands) > 1 or (operands and not isinstance(operands[0], Mapping)):
         raise InputError("the operands of a program come as one dictionary: name -> array or shape")
     named: Mapping[str, Any] = operands[0] if operands else {}
     program = program.shaped({name: shape_of(x) for name, x in named.items() if not callable(x)})
     arrays = tuple(named.values())
-    return plan_statements(program, outputs, itemsize_of(arrays), memory_limit, time_limit), arrays
+    size = itemsize_of(arrays)
+    return lambda limit: plan_statements(program, outputs, size, limit, time_limit), size, arrays

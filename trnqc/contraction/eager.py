@@ -12,14 +12,16 @@ import numpy as np
 from trnqc.contraction.arguments import Symmetries, declared_exchanges, is_dataset, itemsize_of, squeezed
 from trnqc.contraction.kernels import Gemm
 from trnqc.contraction.lower.prepared import Run
+from trnqc.contraction.plan import Plan
 from trnqc.contraction.planning.statements import Optimize, plan_subscripts, requested_path
 from trnqc.contraction.run.dispatch import run_arrays
 from trnqc.contraction.run.operands import as_arrays
+from trnqc.contraction.slow_plans import MAX_SLOWDOWN
 from trnqc.contraction.tape.instructions import Tape
 from trnqc.contraction.tape.machine import run_tape
 from trnqc.contraction.time_limit import TIME_LIMIT, planning
 from trnqc.errors import UnsupportedError
-from trnqc.expression.subscripts import Shape
+from trnqc.expression.subscripts import Shape, Subscripts
 
 # Multiply-adds of all labels together, for each step, up to which one loop over all labels is faster than the steps.
 WHOLE = 4000
@@ -97,6 +99,7 @@ def contracted(
     symmetries: Symmetries | None = None,
     time_limit: float | None = TIME_LIMIT,
     optimize: Optimize = True,
+    max_slowdown: float | None = MAX_SLOWDOWN,
 ) -> Any:
     """Return the result of `einsum`, by the library of the arrays or by `gemm`."""
     arrays = as_arrays(operands)
@@ -105,15 +108,19 @@ def contracted(
             raise UnsupportedError("symmetries go with arrays in memory and without out; leave them out")
         if not isinstance(optimize, bool | str | None):
             raise UnsupportedError("a path goes with arrays in memory and without out; leave optimize out")
-        return _einsum_stored(subscripts, arrays, memory_limit, gemm, check_finite, out, time_limit)
+        return _einsum_stored(subscripts, arrays, memory_limit, gemm, check_finite, out, time_limit, max_slowdown)
     # While PyTorch traces, extents may be symbols; planning needs numbers.
     shapes = tuple(tuple(map(int, x.shape)) for x in arrays)
     exchanges, same = declared_exchanges(symmetries, arrays, shapes)
     # A plan depends on the size of an element only if memory is limited; other plans are shared between types.
     size = 8 if memory_limit is None else itemsize_of(arrays)
     path = requested_path(optimize, subscripts, shapes)
-    plan, parsed = plan_subscripts(subscripts, shapes, size, memory_limit, time_limit, exchanges, same, path)
-    plan.warn_if_slow(stacklevel=4)
+
+    def planned(limit: int | None) -> tuple[Plan, Subscripts]:
+        return plan_subscripts(subscripts, shapes, size, limit, time_limit, exchanges, same, path)
+
+    plan, parsed = planned(memory_limit)
+    plan.check_slowdown(max_slowdown, lambda limit: planned(limit)[0], size, stacklevel=4)
     arrays = [squeezed(x, axes) for x, axes in zip(arrays, parsed.squeezed)]
     return run_arrays(plan, arrays, gemm, check_finite)
 
@@ -126,6 +133,7 @@ def _einsum_stored(
     check_finite: bool,
     out: Any,
     time_limit: float | None,
+    max_slowdown: float | None,
 ) -> Any:
     # h5py is not imported for arrays in memory.
     from trnqc.contraction.run.disk.stored import einsum_stored
@@ -140,4 +148,4 @@ def _einsum_stored(
     operands = {name: x for (name, _), x in zip(plan.inputs, arrays)}
     # A call that continues after a kill must find the same plan, so the time limit should rarely be reached.
     with planning(None if time_limit is None else STORED * time_limit):
-        return einsum_stored(plan.trees[0], operands, out, memory_limit, check_finite)
+        return einsum_stored(plan.trees[0], operands, out, memory_limit, check_finite, max_slowdown)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
 from trnqc.contraction.computation import Computation
 from trnqc.contraction.cost.rates import machine_rates
-from trnqc.contraction.estimate import SLOW, plan_seconds, slowdown
+from trnqc.contraction.estimate import plan_seconds, slowdown
 from trnqc.contraction.kernels import Gemm
 from trnqc.contraction.report import export, listing
 from trnqc.contraction.run.dispatch import run_computation
 from trnqc.contraction.run.operands import named_operands
+from trnqc.contraction.slow_plans import check_slowdown, least_bytes
 from trnqc.contraction.tape.instructions import Tape, tape_of
-from trnqc.errors import SlowPlanWarning
 
 
 class Plan(Computation):
@@ -81,18 +81,22 @@ class Plan(Computation):
         """Estimated time relative to a run without a memory limit; 1.0 if the limit changes nothing."""
         return slowdown(self, machine_rates())
 
-    def warn_if_slow(self, stacklevel: int) -> None:
-        """Issue a SlowPlanWarning if the memory limit makes a run more than `SLOW` times slower.
+    def check_slowdown(
+        self, allowed: float | None, replanned: Callable[[int | None], Plan], itemsize: int, stacklevel: int
+    ) -> None:
+        """Issue a SlowPlanWarning, or raise MemoryLimit, if the memory limit makes a run slow (`slow_plans`).
 
-        `stacklevel` is that of ``warnings.warn``; 2 stands for the caller of this method.
+        `replanned` makes the plan for another limit; elements have `itemsize` bytes. `stacklevel` is that of
+        ``warnings.warn``; 2 stands for the caller of this method.
         """
-        if self.memory is not None and self.slowdown > SLOW:
-            message = (
-                f"a memory limit of {self.memory} bytes makes this contraction about {self.slowdown:.2g} times slower "
-                f"than without a limit: {self.peak} elements at most are held, and many short loops run instead of "
-                "matrix products; raise memory_limit if the machine has the memory"
-            )
-            warnings.warn(message, SlowPlanWarning, stacklevel=stacklevel)
+        if self.memory is None:
+            return
+        limit = int(self.memory)
+
+        def sufficient(target: float) -> int:
+            return least_bytes(lambda x: replanned(x).slowdown, limit, replanned(None).peak * itemsize, target)
+
+        check_slowdown("this contraction", self.memory, self.slowdown, allowed, sufficient, stacklevel + 1)
 
     def __str__(self) -> str:
         return listing.text(self, self.seconds, self.slowdown)

@@ -9,8 +9,7 @@ directory. Data is handed to the operating system but not synchronised: after a 
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from os import PathLike
 from pathlib import Path
@@ -20,15 +19,16 @@ import h5py
 import numpy as np
 
 from trnqc.contraction.cost.rates import machine_rates
-from trnqc.contraction.estimate import SLOW, quick_seconds
+from trnqc.contraction.estimate import quick_seconds
 from trnqc.contraction.memory.disk_passes import MOVE_COST, DiskPass, DiskPasses, plan_passes
 from trnqc.contraction.memory.schedule import ElementLimit
 from trnqc.contraction.run.disk.datasets import RESULT, DatasetSink, StoredDataset, allocated, chunks_of, opened
 from trnqc.contraction.run.disk.journal import Journal, fingerprint
 from trnqc.contraction.run.loop_nest import run_schedule, workspace_of
 from trnqc.contraction.run.operands import require_finite
+from trnqc.contraction.slow_plans import MAX_SLOWDOWN, check_slowdown, least_bytes
 from trnqc.contraction.tree import Tree
-from trnqc.errors import InputError, MemoryLimit, SlowPlanWarning, UnsupportedError
+from trnqc.errors import InputError, MemoryLimit, UnsupportedError
 
 # Bytes that HDF5 and the planner hold themselves.
 HDF5 = 2**22
@@ -40,13 +40,14 @@ def einsum_stored(
     out: h5py.Dataset | np.ndarray | str | Path | None = None,
     memory_limit: int | None = None,
     check_finite: bool = True,
+    max_slowdown: float | None = MAX_SLOWDOWN,
 ) -> Any:
     """Return the tree's result for h5py datasets and NumPy arrays by name of leaf.
 
     A dataset `out` is overwritten in place; a path names a new file, whose dataset `result` it becomes; None stands for
     a new array. Temporaries are stored only beside an `out` on disk. Of `memory_limit` bytes, 4 MB, or half of a limit
     below 8 MB, are left to HDF5 and Python. Raises InputError if operands or `out` have a wrong shape, type or kind,
-    MemoryLimit if no passes keep the limit.
+    MemoryLimit if no passes keep the limit, or if it makes them more than `max_slowdown` times slower.
     """
     datasets = {name: x for name, x in operands.items() if isinstance(x, h5py.Dataset)}
     arrays = {name: np.asarray(x) for name, x in operands.items() if name not in datasets}
@@ -61,17 +62,20 @@ def einsum_stored(
     functions |= {name: x.astype(dtype, copy=False) for name, x in arrays.items()}
     limit = None if memory_limit is None else (memory_limit - min(HDF5, memory_limit // 2)) // dtype.itemsize
     on_disk = not (out is None or isinstance(out, np.ndarray))
+
+    def planned(elements: int | None) -> DiskPasses:
+        return plan_passes(tree, elements, frozenset(datasets), on_disk, on_disk)
+
     try:
-        plan = plan_passes(tree, limit, frozenset(datasets), on_disk, on_disk)
+        plan = planned(limit)
     except ElementLimit as error:
-        needed = error.needed * dtype.itemsize
-        needed += min(HDF5, needed)
+        needed = _with_hdf5(error.needed * dtype.itemsize)
         raise MemoryLimit(
             f"{error.what} need {needed} bytes of memory at least, with those of HDF5; memory_limit is {memory_limit} "
             f"bytes: raise it to {needed} or more"
         ) from None
     if limit is not None:
-        _warn(plan, plan_passes(tree, None, frozenset(datasets), on_disk, on_disk), memory_limit)
+        _check_slowdown(planned, plan, memory_limit, dtype.itemsize, max_slowdown)
     if not on_disk:
         aside = out is None or any(np.may_share_memory(out, x) for x in arrays.values())
         target = np.empty(shape, dtype) if aside else np.asarray(out)
@@ -98,20 +102,34 @@ def _check_out(out: Any, shape: tuple[int, ...], dtype: Any, operands: Mapping[s
         raise InputError(f"out is the dataset of operand {same[0]}, which is read while it is written: take another")
 
 
-def _warn(plan: DiskPasses, free: DiskPasses, memory_limit: int | None) -> None:
-    """Issue a SlowPlanWarning if the passes take much longer than passes without a limit."""
+def _with_hdf5(memory: int) -> int:
+    """Return the memory limit that leaves so many bytes to a run."""
+    return memory + min(HDF5, memory)
+
+
+def _check_slowdown(
+    planned: Callable[[int | None], DiskPasses],
+    plan: DiskPasses,
+    memory_limit: int | None,
+    itemsize: int,
+    allowed: float | None,
+) -> None:
+    """Warn of, or refuse, a memory limit with which the passes take much longer than without one."""
+    free = planned(None)
+    least = _seconds(free)
+
+    def sufficient(target: float) -> int:
+        elements = least_bytes(lambda x: _seconds(planned(x)) / least, plan.memory, free.memory, target)
+        return _with_hdf5(elements * itemsize)
+
+    work = "this contraction of arrays on disk"
+    check_slowdown(work, memory_limit, _seconds(plan) / least, allowed, sufficient, stacklevel=6)
+
+
+def _seconds(plan: DiskPasses) -> float:
     rates = machine_rates()
-    taken, least = (
-        sum(quick_seconds(one.schedule.nest, one.schedule.scratch, rates) for one in passes.passes)
-        + MOVE_COST * rates.multiply_add * passes.traffic
-        for passes in (plan, free)
-    )
-    if taken > SLOW * least:
-        message = (
-            f"a memory limit of {memory_limit} bytes makes this contraction of arrays on disk about "
-            f"{taken / least:.2g} times slower than without a limit; raise memory_limit if the machine has the memory"
-        )
-        warnings.warn(message, SlowPlanWarning, stacklevel=6)
+    loops = sum(quick_seconds(one.schedule.nest, one.schedule.scratch, rates) for one in plan.passes)
+    return loops + MOVE_COST * rates.multiply_add * plan.traffic
 
 
 def _on_disk(plan: DiskPasses, functions: dict[str, Any], out: Any, dtype: Any, key: str) -> Any:
