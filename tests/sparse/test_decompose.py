@@ -56,6 +56,25 @@ def test_multiplicative_updates_are_those_of_tensorly(tensor, start):
     np.testing.assert_allclose(ours.errors, errors, rtol=1e-7)
 
 
+@pytest.mark.parametrize(
+    ("shape", "rank", "elements"), [(SHAPE, RANK, 90), ((30, 20, 25), 4, 1000), ((5, 1, 7), 1, 15)]
+)
+def test_hierarchical_least_squares_are_those_of_tensorly(shape, rank, elements):
+    """The default of nonneg_cp. The number of passes over the columns of a factor is that of TensorLy 0.10."""
+    from tensorly.cp_tensor import CPTensor
+
+    pytest.importorskip("tensorly", minversion="0.10")
+    signed, rng = skewed(shape, elements), np.random.default_rng(4)
+    positive = sparse.from_coo(shape, signed.to_coo()[0], abs(signed.to_coo()[1]))
+    start = [rng.random((extent, rank)) for extent in shape]
+    ours = sparse.nonneg_cp(positive, rank, n_iter_max=8, init=start, tol=0)
+    theirs = CPTensor((np.ones(rank), [factor.copy() for factor in start]))
+    _, errors = tl.non_negative_parafac_hals(
+        positive.to_dense(), rank, init=theirs, n_iter_max=8, tol=1e-30, return_errors=True
+    )
+    np.testing.assert_allclose(ours.errors[: len(errors)], errors, rtol=1e-8)
+
+
 @pytest.mark.parametrize("method", ["hals", "mu"])
 def test_factors_stay_nonnegative_while_the_error_falls(tensor, start, method):
     positive = sparse.from_coo(SHAPE, tensor.to_coo()[0], abs(tensor.to_coo()[1]))

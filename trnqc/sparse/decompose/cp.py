@@ -20,6 +20,10 @@ from trnqc.sparse.tensors.storage import SparseTensor
 
 # Smallest factor in a multiplicative update, which could not leave zero.
 FLOOR = 1e-12
+# Passes over the columns of a factor in hierarchical least squares (N. Gillis and F. Glineur, Neural Comput. 24, 1085
+# (2012)), and the sum of squared changes, relative to that of the first pass, at which they end earlier; both are those
+# of TensorLy 0.10.
+PASSES, SETTLED = 5, 1e-8
 # Takes the factor of a mode, its MTTKRP [extent, rank] and the product of the other Gram matrices; returns the new
 # factor.
 Update = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
@@ -93,7 +97,8 @@ def nonneg_cp(
     Parameters
     ----------
     method : "hals" or "mu"
-        Hierarchical alternating least squares (A. Cichocki and A.-H. Phan, IEICE Trans. Fundam. E92-A, 708 (2009)), or
+        Hierarchical alternating least squares (A. Cichocki and A.-H. Phan, IEICE Trans. Fundam. E92-A, 708 (2009)) with
+        several passes over the columns of a factor in each sweep, as TensorLy's ``non_negative_parafac_hals``, or
         multiplicative updates (D. D. Lee and H. S. Seung, Adv. Neural Inf. Process. Syst. 13, 556 (2001)), which take
         more sweeps.
     tensor, rank, n_iter_max, init, tol, random_state, restarts, threads
@@ -164,11 +169,20 @@ def _least_squares(factor: np.ndarray, product: np.ndarray, gram: np.ndarray) ->
 
 
 def _hierarchical(factor: np.ndarray, product: np.ndarray, gram: np.ndarray) -> np.ndarray:
-    """Minimise over one column after the other."""
-    factor = factor.copy()
-    for r in range(factor.shape[1]):
-        if gram[r, r] > 0:
-            factor[:, r] = np.maximum(factor[:, r] + (product[:, r] - factor @ gram[:, r]) / gram[r, r], 0.0)
+    """Minimise over one column after the other, in several passes, which cost little beside the product.
+
+    The passes end as those of TensorLy do: after `PASSES`, or when the columns change by less than `SETTLED`.
+    """
+    factor, first = factor.copy(), 0.0
+    for number in range(PASSES):
+        change = 0.0
+        for r in np.flatnonzero(np.diag(gram) > 0):
+            column = np.maximum(factor[:, r] + (product[:, r] - factor @ gram[:, r]) / gram[r, r], 0.0)
+            change += float(np.sum(np.square(column - factor[:, r])))
+            factor[:, r] = column
+        first = first if number else change
+        if change <= SETTLED * first:
+            break
     return factor
 
 
