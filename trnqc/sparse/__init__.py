@@ -11,6 +11,9 @@ from trnqc.lazy import lazy_names
 
 if TYPE_CHECKING:
     from trnqc.sparse.api import contract, plan
+    from trnqc.sparse.blocks.charges import BlockCharges
+    from trnqc.sparse.blocks.plan import BlockPlan
+    from trnqc.sparse.blocks.tensor import BlockTensor
     from trnqc.sparse.decompose.cp import cp_als, nonneg_cp
     from trnqc.sparse.decompose.tensor_train import tensor_train
     from trnqc.sparse.decompose.tucker import tucker_hooi
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
     from trnqc.sparse.tensors.storage import SparseTensor, from_coo, from_dense
 
 __all__ = [
+    "BlockCharges",
+    "BlockPlan",
+    "BlockTensor",
     "Plan",
     "SparseTensor",
     "contract",
@@ -36,6 +42,9 @@ __all__ = [
 
 # Modules are imported when a name is first used, because plans need more imports than tensors.
 _HOMES = {
+    "BlockCharges": "trnqc.sparse.blocks.charges",
+    "BlockPlan": "trnqc.sparse.blocks.plan",
+    "BlockTensor": "trnqc.sparse.blocks.tensor",
     "Plan": "trnqc.sparse.run.plan",
     "SparseTensor": "trnqc.sparse.tensors.storage",
     "contract": "trnqc.sparse.api",

@@ -15,6 +15,8 @@ from typing import Any
 from trnqc.arrays import is_dynamo_there
 from trnqc.errors import InputError, MemoryLimit
 from trnqc.host.memory import installed_memory
+from trnqc.sparse.blocks.planner import plan_blocks
+from trnqc.sparse.blocks.tensor import BlockTensor
 from trnqc.sparse.network.nest import Nest
 from trnqc.sparse.network.network import Indices, Network, network
 from trnqc.sparse.network.tree import Tree, greedy, trees
@@ -57,7 +59,7 @@ def contract(
         Subscripts of ``einsum``, such as ``"Kmn,mi,nu,Ki->Kiu"``.
     *operands
         `SparseTensor`, NumPy arrays, sparse arrays of SciPy and PyData, dense or sparse tensors of PyTorch, in any
-        combination.
+        combination; or `BlockTensor` and NumPy arrays, which then count as having all blocks.
     out, tree, form
         See `plan`.
     threads
@@ -65,19 +67,20 @@ def contract(
 
     Returns
     -------
-    numpy.ndarray, SparseTensor or torch.Tensor
-        An array or a `SparseTensor`. If an operand is a tensor of PyTorch, the result is also one, strided or sparse
-        COO, on the same device. It has gradients of any order, forward-mode derivatives and, if it is dense, supports
-        ``torch.func.vmap``. The gradient of a sparse operand is a sparse tensor of its pattern and layout. The element
-        type is the common type of the operands: float32 operands give float32, integers float64. The arithmetic is
-        always in float64.
+    numpy.ndarray, SparseTensor, BlockTensor or torch.Tensor
+        An array or a `SparseTensor`; for block tensors a `BlockTensor`, unless ``out="dense"``. If an operand is a
+        tensor of PyTorch, the result is also one, strided or sparse COO, on the same device. It has gradients of any
+        order, forward-mode derivatives and, if it is dense, supports ``torch.func.vmap``. The gradient of a sparse
+        operand is a sparse tensor of its pattern and layout. The element type is the common type of the operands:
+        float32 operands give float32, integers float64. The arithmetic is always in float64, and in complex128 for
+        complex block tensors.
 
     Raises
     ------
     ExpressionError
         If the subscripts do not fit the operands, or the tree does not contain every operand once.
     OperandError
-        If an operand is not a tensor of real numbers.
+        If an operand is not a tensor of real numbers; if blocks or quantum numbers of block tensors do not match.
     InputError
         If an option has an invalid value.
     MemoryLimit
@@ -112,7 +115,7 @@ def plan(
     form: str | Nest = "auto",
     memory_limit: int | None = None,
     time_limit: float = 1.0,
-) -> Plan:
+) -> Any:
     """Plan how to compute a product of sparse and dense tensors, from the stored elements of these operands.
 
     Parameters
@@ -135,8 +138,9 @@ def plan(
 
     Returns
     -------
-    Plan
-        Print it to see layouts, loops and estimates; `Plan.run` computes the result. Plans are remembered, so that a
+    Plan or BlockPlan
+        Print it to see layouts, loops and estimates; `Plan.run` computes the result. For block tensors a `BlockPlan`,
+        whose order of pairwise products is that of the least work on stored blocks. Plans are remembered, so that a
         second call with elements stored at the same places does not search again, whatever their values are.
 
     Raises
@@ -149,6 +153,10 @@ def plan(
     if not isinstance(form, Nest) and form not in FORMS:
         raise InputError(f"form is one of {', '.join(FORMS)}, or a Nest; found {form!r}")
     operands = arrays(operands)
+    if any(isinstance(x, BlockTensor) for x in operands):
+        if form != "auto":
+            raise InputError(f"form must be 'auto' for block tensors; found {form!r}")
+        return plan_blocks(subscripts, operands, out, tree, memory_limit)
     converted = tensors(operands)
     net = network(subscripts, [tensor.shape for tensor in converted], same(operands))
     packed = NetworkOperands(net, converted)
