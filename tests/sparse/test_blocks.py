@@ -11,6 +11,7 @@ from hypothesis import strategies as some
 from trnqc.errors import ExpressionError, InputError, MemoryLimit, OperandError
 from trnqc.sparse import BlockTensor, contract, from_dense, plan
 from trnqc.sparse.blocks import groups, packing, tensor
+from trnqc.sparse.blocks.homes import BlockCopy, plain_homes
 from trnqc.sparse.blocks.pair import BlockPair
 
 # A few roundings of sums of some hundred terms of size one.
@@ -21,6 +22,9 @@ NETWORKS = (
     *("ab->ba", "abc->ca", "ab->", "a->a", "abc,c->b", "ab,b", "abc,cd,de->abe", "ab,bc,ca->", "abc,bd,ce->ade"),
     *("ab,ac,ad->bcd", "ab,cd,e->eca", "ab,bc,cd,de,ea->"),
 )
+
+
+WAYS = ("by result", "by contracted block", "by row", "by column", "by component")
 
 
 def random_blocks(rng, sizes, fill, dtype=float):
@@ -97,7 +101,7 @@ def test_linear_in_each_operand(subscripts, seed, factor):
     np.testing.assert_allclose(combined.values, separate, rtol=0, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("way", ["by result", "by contracted block", "added"])
+@pytest.mark.parametrize("way", [*WAYS, "added"])
 @pytest.mark.parametrize("fill", [0.0, 0.3, 0.7, 1.0])
 @pytest.mark.parametrize(
     ("inputs", "output"), [("ab,bc", "ca"), ("abc,bcd", "bad"), ("abcd,dbe", "ace"), ("ab,cd", "acbd")]
@@ -108,22 +112,23 @@ def test_every_way_to_join_blocks(way, fill, inputs, output):
     a, b = map(tuple, inputs.split(","))
     pair = BlockPair((a, left.pattern), (b, right.pattern), tuple(output))
     meetings = groups.Meetings.of(pair)
+    homes_of = plain_homes(left.pattern), plain_homes(right.pattern)
     if way == "added":
-        product = packing.added(pair, meetings)
+        product = packing.added(pair, meetings, *homes_of)
     else:
-        joined = groups.by_result(pair, meetings) if way == "by result" else groups.by_middle(pair)
-        product = packing.stacked(pair, way, joined)
-    values = product.run(left.values, right.values)
-    values = values if product.result is None else values[product.result]
+        joined = groups.groupings(pair, meetings)[way]
+        product = packing.stacked(pair, way, joined, *homes_of)
+    values = product.run(product.left.run(left.values), product.right.run(right.values))
+    values = BlockCopy(product.result, plain_homes(pair.result), pair.result.size).run(values)
     reference = expected(f"{inputs}->{output}", operands)
     np.testing.assert_allclose(BlockTensor(pair.result, values).to_dense(), reference, rtol=0, atol=TOLERANCE)
 
 
 def test_the_way_follows_the_blocks():
-    """Small blocks are joined; large ones without a pattern are multiplied one by one; charges give few products."""
+    """Small blocks are joined; large ones without a pattern are multiplied one by one; a diagonal is one stack."""
     rng = np.random.default_rng(5)
-    small = contract_plan(rng, (4,) * 30, 0.3)
-    assert small.steps[0].product.way in ("by result", "by contracted block")
+    assert contract_plan(rng, (8,) * 30, 0.1).steps[0].product.way in ("by result", "by contracted block")
+    assert contract_plan(rng, (4,) * 30, 0.9).steps[0].product.way == "by component"
     assert contract_plan(rng, (96,) * 8, 0.5).steps[0].product.way == "added"
     diagonal = BlockTensor.from_blocks({(n, n): rng.random((5, 5)) for n in range(20)})
     assert plan("ab,bc->ac", diagonal, diagonal).steps[0].product.products.stacks == ((20, 5, 5, 5),)
@@ -202,6 +207,9 @@ def test_run_again_and_refusals():
     planned = plan("ab,bc->ac", left, right.to_dense())
     other = BlockTensor(left.pattern, rng.standard_normal(left.nnz))
     check(planned.run(other, 2 * right.to_dense(), threads=2), 2 * other.to_dense() @ right.to_dense())
+    check(planned.run(left, 3 * right.to_dense()), 3 * left.to_dense() @ right.to_dense())
+    check(planned.run(left, 1j * right.to_dense()), 1j * left.to_dense() @ right.to_dense())
+    check(planned.run(), left.to_dense() @ right.to_dense())
     fewer = BlockTensor.from_blocks({(0, 0): np.ones((2, 1))}, left.sizes)
     with pytest.raises(OperandError, match="operand 0 of the plan has 4 of 4 blocks"):
         planned.run(fewer, right)

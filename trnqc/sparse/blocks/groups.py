@@ -1,31 +1,41 @@
 """How the pairs of blocks that meet are joined to products of larger matrices.
 
-    pair of patterns -> groups of rows x middles x columns whose blocks are all stored, and the time that they take
+    pair of patterns -> groups of rows x middles x columns, and the time that they take
 
-A group is one product of matrices. `by_result` computes each block of the result by one product, along all of its
-contracted blocks; operands are then copied more than once unless patterns are regular. `by_middle` copies each block of
-an operand once, and adds products to the result. Both give one group for each charge if blocks follow quantum numbers.
+A group is one product of matrices, and each pair of blocks that meets is in one group. Groups `by_result` compute each
+block of the result by one product, along all of its contracted blocks; operands are then copied more than once unless
+patterns are regular. Groups `by_middle` copy each block of an operand once, and products are added to the result. Both
+are one group for each charge if blocks follow quantum numbers. Groups `by_row` or `by_column` copy each block of one
+operand once, and add no products, but fill the matrices of the other operand with zeros. Groups `by_component` fill
+both, and are best if few blocks are missing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
+import scipy.sparse
+import scipy.sparse.csgraph
 
+from trnqc.sparse.blocks.homes import copy_seconds
 from trnqc.sparse.blocks.pair import BlockPair
+from trnqc.sparse.blocks.pattern import BlockPattern
 
 # Seconds, measured on an EPYC (Zen 4) with one thread. They decide which grouping is taken, never what it computes.
-COPY = 1.6e-9  # for each element that a gather copies
 ADD = 3e-9  # for each element that is gathered and added
 PRODUCT = 3e-8  # for each matrix product of a stack
 FLOP = 2.5e-11  # for each addition or multiplication of matrix products
 SHAPE = 5e-6  # for each stack of products of one shape
 CALL = 2e-6  # for each product that is called for and added by itself
 SUM = 5e-10  # for each element that such a product adds
+
+
+Group = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Numbers of rows, middles and columns."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,15 +82,18 @@ class BlockGroups:
         The numbers of those of each group.
     extents
         int64 [groups, 4]: elements of stack, rows, middles and columns.
+    filled
+        Whether each block of the result is in one group, but not all blocks of the groups are stored.
     """
 
     rows: Lists
     middles: Lists
     columns: Lists
     extents: np.ndarray
+    filled: bool = False
 
     @staticmethod
-    def of(pair: BlockPair, groups: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> BlockGroups:
+    def of(pair: BlockPair, groups: Sequence[Group]) -> BlockGroups:
         """Return the groups with these rows, middles and columns."""
         rows, middles, columns = (Lists.of([group[n] for group in groups]) for n in range(3))
         stack = pair.stacks[rows.numbers[rows.starts[:-1]]]
@@ -94,12 +107,15 @@ class BlockGroups:
         """Return for each group the product of some of its extents."""
         return np.asarray(self.extents[:, which].prod(axis=1))
 
-    def seconds(self, result: int) -> float:
-        """Return the estimated time, for a result of so many elements."""
+    def seconds(self, result: BlockPattern) -> float:
+        """Return the estimated time, for a result of this pattern."""
         packed, made = self.elements(0, 1, 2).sum() + self.elements(0, 2, 3).sum(), self.elements(0, 1, 3).sum()
+        blocks = ((self.rows.lengths + self.columns.lengths) * self.middles.lengths).sum()
+        once = (self.rows.lengths * self.columns.lengths).sum() == len(result)
+        out = copy_seconds(result.size, len(result)) if once or self.filled else ADD * made
         shapes = len(np.unique(self.extents, axis=0))
         products = PRODUCT * self.extents[:, 0].sum() + FLOP * 2 * self.elements(0, 1, 2, 3).sum()
-        return float(COPY * packed + products + SHAPE * shapes + made * (COPY if made == result else ADD))
+        return float(copy_seconds(packed, blocks) + products + SHAPE * shapes + out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,8 +151,8 @@ class Meetings:
         """Return the estimated time if each pair is multiplied by itself and added to the result in place."""
         elements = pair.stacks[self.rows] * pair.heights[self.rows] * pair.widths[self.columns]
         work = FLOP * 2 * (elements * pair.depths[self.middles]).sum() + SUM * elements.sum()
-        copied = pair.left[1].size + pair.right[1].size + pair.result.size
-        return float(CALL * len(self.rows) + work + COPY * copied)
+        copied = sum(copy_seconds(x.size, len(x)) for x in (pair.left[1], pair.right[1], pair.result))
+        return float(CALL * len(self.rows) + work + copied)
 
 
 def by_result(pair: BlockPair, meetings: Meetings) -> BlockGroups:
@@ -169,6 +185,57 @@ def by_middle(pair: BlockPair) -> BlockGroups:
             for (tall, wide), deep in middles_of.items()
         ],
     )
+
+
+def by_row(pair: BlockPair) -> BlockGroups:
+    """Return groups of rows with the same middles, and of all columns that one of these middles has."""
+    (rows, left), (right, columns) = pair.left_ids, pair.right_ids
+    groups = _by_members(_members(rows, left, pair.counts[0]), _members(right, columns, pair.counts[1]))
+    return BlockGroups.of(pair, groups)
+
+
+def by_column(pair: BlockPair) -> BlockGroups:
+    """Return groups of columns with the same middles, and of all rows that one of these middles has."""
+    (rows, left), (right, columns) = pair.left_ids, pair.right_ids
+    groups = _by_members(_members(columns, right, pair.counts[2]), _members(left, rows, pair.counts[1]))
+    return BlockGroups.of(pair, [group[::-1] for group in groups])
+
+
+def by_component(pair: BlockPair) -> BlockGroups:
+    """Return groups of all rows, middles and columns that are connected by blocks."""
+    (rows, left), (right, columns) = pair.left_ids, pair.right_ids
+    n, middles, m = pair.counts
+    one, two = np.concatenate([rows, n + right]), np.concatenate([n + left, n + middles + columns])
+    graph = scipy.sparse.csr_array((np.ones(len(one)), (one, two)), shape=(n + middles + m,) * 2)
+    count, number = scipy.sparse.csgraph.connected_components(graph, directed=False)
+    parts = [_members(x, np.arange(len(x)), count) for x in np.split(number, [n, n + middles])]
+    found = [group for group in zip(*parts) if all(map(len, group))]
+    return replace(BlockGroups.of(pair, found), filled=True)
+
+
+def groupings(pair: BlockPair, meetings: Meetings) -> dict[str, BlockGroups]:
+    """Return all groupings by their names in a printed plan."""
+    return {
+        "by result": by_result(pair, meetings),
+        "by contracted block": by_middle(pair),
+        "by row": by_row(pair),
+        "by column": by_column(pair),
+        "by component": by_component(pair),
+    }
+
+
+def _by_members(middles: Sequence[np.ndarray], others: Sequence[np.ndarray]) -> list[Group]:
+    """Return groups of numbers with the same middles, these, and all of the other numbers that one of these has."""
+    same: dict[bytes, list[int]] = {}
+    for number, own in enumerate(middles):
+        used = own[[len(others[middle]) > 0 for middle in own]]
+        if len(used):
+            same.setdefault(used.tobytes(), []).append(number)
+    groups = []
+    for key, numbers in same.items():
+        own = np.frombuffer(key, np.int64)
+        groups.append((np.array(numbers), own, np.unique(np.concatenate([others[middle] for middle in own]))))
+    return groups
 
 
 def _members(keys: np.ndarray, numbers: np.ndarray, count: int) -> list[np.ndarray]:

@@ -16,6 +16,9 @@ import scipy.sparse
 from trnqc.sparse.blocks.pattern import BlockPattern, Sizes
 from trnqc.sparse.network.network import Indices
 
+# Mean size of blocks from which the order of the labels is kept: copies of longer runs are not much quicker.
+LONG = 8
+
 Labelled = tuple[Indices, BlockPattern]
 
 
@@ -38,22 +41,28 @@ class BlockPair:
     @cached_property
     def batch(self) -> Indices:
         """Indices of both operands and the result."""
-        return tuple(x for x in self.left[0] if x in self.right[0] and x in self.output)
+        return self._by_size(self.left, [x for x in self.left[0] if x in self.right[0] and x in self.output])
 
     @cached_property
     def summed(self) -> Indices:
         """Indices of both operands that are summed."""
-        return tuple(x for x in self.left[0] if x in self.right[0] and x not in self.output)
+        return self._by_size(self.left, [x for x in self.left[0] if x in self.right[0] and x not in self.output])
 
     @cached_property
     def rows(self) -> Indices:
         """Indices of the left operand alone."""
-        return tuple(x for x in self.left[0] if x not in self.right[0])
+        return self._by_size(self.left, [x for x in self.left[0] if x not in self.right[0]])
 
     @cached_property
     def columns(self) -> Indices:
         """Indices of the right operand alone."""
-        return tuple(x for x in self.right[0] if x not in self.left[0])
+        return self._by_size(self.right, [x for x in self.right[0] if x not in self.left[0]])
+
+    @staticmethod
+    def _by_size(operand: Labelled, labels: Sequence[str]) -> Indices:
+        """Return labels with those of small blocks first: copies are quick if many elements are next to each other."""
+        modes = {x: _mode(operand, x) for x in labels}
+        return tuple(sorted(labels, key=lambda x: min(sum(modes[x]) / max(len(modes[x]), 1), LONG)))
 
     @cached_property
     def left_ids(self) -> tuple[np.ndarray, np.ndarray]:

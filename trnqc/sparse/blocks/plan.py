@@ -6,15 +6,16 @@ subscripts, patterns -> order of least work -> products -> values -> `BlockTenso
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from trnqc.errors import InputError, OperandError
 from trnqc.host.blas import blas_threads
+from trnqc.sparse.blocks.homes import BlockCopy
 from trnqc.sparse.blocks.pattern import BlockPattern
-from trnqc.sparse.blocks.product import BlockProduct, StackedProducts, gathered
+from trnqc.sparse.blocks.product import BlockProduct, StackedProducts
 from trnqc.sparse.blocks.tensor import BlockTensor, block_dtype
 from trnqc.sparse.network.network import Network
 from trnqc.sparse.network.tree import Tree
@@ -45,6 +46,8 @@ class BlockPlan:
         The stored blocks of each operand.
     steps
         Pairwise products.
+    arranged
+        The copy of the last product's blocks to the order of the result.
     result
         The stored blocks of the result.
     ones
@@ -53,16 +56,20 @@ class BlockPlan:
         Whether the result is an array.
     arguments
         The operands for which the plan was made.
+    packed
+        Packed copies of block tensors among them, which are made at the first run.
     """
 
     network: Network
     tree: Tree
     patterns: tuple[BlockPattern, ...]
     steps: tuple[BlockStep, ...]
+    arranged: BlockCopy
     result: BlockPattern
     ones: tuple[int, ...]
     dense: bool = False
     arguments: tuple[Any, ...] = ()
+    packed: dict[Any, np.ndarray] = field(default_factory=dict, repr=False)
 
     @property
     def flops(self) -> int:
@@ -71,8 +78,8 @@ class BlockPlan:
 
     @property
     def bytes(self) -> int:
-        """Memory of all packed operands, products, results in float64, and of the places of elements."""
-        return sum(step.product.bytes for step in self.steps)
+        """Memory of all packed operands and products in float64, and of the places of elements."""
+        return self.arranged.bytes + sum(step.product.bytes for step in self.steps)
 
     def run(self, *operands: Any, threads: int = 1) -> BlockTensor | np.ndarray:
         """Compute the result, with modes in the order of the output's indices.
@@ -81,7 +88,7 @@ class BlockPlan:
         ----------
         *operands
             Operands with the same stored blocks, in place of those for which the plan was made. Without any, those are
-            used.
+            used. The block tensors for which the plan was made are packed once, others in every run.
         threads
             Number of threads of the BLAS.
 
@@ -104,12 +111,24 @@ class BlockPlan:
         common = np.result_type(*given)
         work = np.result_type(common, np.float64)
         values = [x.astype(work, copy=False) for x in given] + [np.ones(n, work) for n in self.ones]
+        own = {t for t, x in enumerate(arguments) if isinstance(x, BlockTensor) and x is self.arguments[t]}
         with blas_threads(threads):
             for step in self.steps:
-                values.append(step.product.run(*(values[t] for t in step.operands)))
-        last = self.steps[-1].product
-        result = BlockTensor(self.result, gathered(values[-1], last.result).astype(common, copy=False))
+                product, (a, b) = step.product, step.operands
+                left = self._packed(product.left, values[a], a in own)
+                right = self._packed(product.right, values[b], b in own)
+                values.append(product.run(left, right))
+        result = BlockTensor(self.result, self.arranged.run(values[-1]).astype(common, copy=False))
         return result.to_dense() if self.dense else result
+
+    def _packed(self, copy: BlockCopy, values: np.ndarray, own: bool) -> np.ndarray:
+        """Return packed values; those of the plan's own block tensors are kept, because they never change."""
+        if not own or copy.nothing:
+            return copy.run(values)
+        key = id(copy), values.dtype
+        if key not in self.packed:
+            self.packed[key] = copy.run(values)
+        return self.packed[key]
 
     def __str__(self) -> str:
         lines = [f"{self.network}: blocks, contracted as {self.tree}"]

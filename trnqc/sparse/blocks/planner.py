@@ -15,12 +15,12 @@ import numpy as np
 from trnqc.errors import ExpressionError, MemoryLimit, OperandError
 from trnqc.host.memory import installed_memory
 from trnqc.sparse.blocks.charges import of_product
+from trnqc.sparse.blocks.homes import BlockCopy, BlockHomes, dense_homes, plain_homes
 from trnqc.sparse.blocks.order import block_tree
 from trnqc.sparse.blocks.packing import block_product
 from trnqc.sparse.blocks.pair import BlockPair, Labelled
 from trnqc.sparse.blocks.pattern import BlockPattern, every_block
 from trnqc.sparse.blocks.plan import BlockPlan, BlockStep
-from trnqc.sparse.blocks.product import Places
 from trnqc.sparse.blocks.tensor import BlockTensor
 from trnqc.sparse.network.network import Indices, Network, network
 from trnqc.sparse.network.tree import Tree, leaves
@@ -52,7 +52,7 @@ def plan_blocks(
     limit = installed_memory() if memory_limit is None else memory_limit
     if chosen.bytes > limit:
         raise MemoryLimit(f"the products of blocks of {net} take {chosen.bytes} B; the limit is {limit} B")
-    return replace(chosen, dense=out == "dense", arguments=tuple(operands))
+    return replace(chosen, dense=out == "dense", arguments=tuple(operands), packed={})
 
 
 @lru_cache(REMEMBERED)
@@ -69,20 +69,23 @@ def _planned(net: Network, given: tuple[BlockPattern | None, ...], tree: Tree | 
     elif sorted(leaves(tree)) != list(range(len(given))):
         raise ExpressionError(f"a tree must contain each of the operands 0 .. {len(given) - 1} once; found {tree}")
     products.build(tree)
-    last = products.steps[-1].product.pair.result
-    result = replace(last, charges=charges)
+    last = products.steps[-1].product
+    copied = BlockCopy(last.result, plain_homes(last.pair.result), last.pair.result.size)
+    result = replace(last.pair.result, charges=charges)
     stored = tuple(pattern if own is None else own for pattern, own in zip(patterns, given))
-    return BlockPlan(net, tree, stored, tuple(products.steps), result, tuple(products.ones))
+    return BlockPlan(net, tree, stored, tuple(products.steps), copied, result, tuple(products.ones))
 
 
 class _Products:
-    """The products of a network so far: operands, then ones, then results, with labels, patterns and places."""
+    """Operands, then ones, then products of a network so far, with labels, patterns and homes of blocks."""
 
     def __init__(self, net: Network, patterns: Sequence[BlockPattern], arrays: Sequence[bool], sizes: Sizes) -> None:
         self.net = net
         self.operands: list[Labelled] = list(zip(net.inputs, patterns))
         # Arrays are read in C order, not block by block.
-        self.places: list[Places] = [pattern.in_dense() if array else None for pattern, array in zip(patterns, arrays)]
+        self.homes: list[BlockHomes] = [
+            dense_homes(pattern) if array else plain_homes(pattern) for pattern, array in zip(patterns, arrays)
+        ]
         self.steps: list[BlockStep] = []
         self.ones: list[int] = []
         self.leaves = list(range(len(patterns)))
@@ -95,23 +98,29 @@ class _Products:
         for t in with_ones:
             pattern = _whole(alone[t], sizes)
             self.operands.append((alone[t], pattern))
-            self.places.append(None)
+            self.homes.append(plain_homes(pattern))
             self.ones.append(pattern.size)
         for n, t in enumerate(with_ones, len(alone)):
-            kept = tuple(x for x in self.net.inputs[t] if x not in alone[t])
-            self.leaves[t] = self.multiply(t, n, self.net.output if len(alone) == 1 else kept)
+            last = len(alone) == 1
+            kept = self.net.output if last else tuple(x for x in self.net.inputs[t] if x not in alone[t])
+            self.leaves[t] = self.multiply(t, n, kept, last)
 
     def _alone(self, t: int) -> Indices:
         others = {x for k, labels in enumerate(self.net.inputs) if k != t for x in labels} | set(self.net.output)
         return tuple(x for x in self.net.inputs[t] if x not in others)
 
-    def multiply(self, left: int, right: int, output: Indices) -> int:
-        """Add a product and return its number."""
-        pair = BlockPair(self.operands[left], self.operands[right], output)
-        product = block_product(pair, self.places[left], self.places[right])
+    def multiply(self, left: int, right: int, kept: Indices, last: bool) -> int:
+        """Add a product and return its number.
+
+        The last product has the indices of the result, another one those of its matrices, which are in order there.
+        """
+        pair = BlockPair(self.operands[left], self.operands[right], kept)
+        if not last:
+            pair = replace(pair, output=pair.batch + pair.rows + pair.columns)
+        product = block_product(pair, self.homes[left], self.homes[right])
         self.steps.append(BlockStep((left, right), product))
-        self.operands.append((output, pair.result))
-        self.places.append(product.result)
+        self.operands.append((pair.output, pair.result))
+        self.homes.append(product.result)
         return len(self.operands) - 1
 
     def build(self, tree: Tree) -> int:
@@ -122,15 +131,14 @@ class _Products:
         for child in tree[1:]:
             other = self.build(child)
             inside |= set(leaves(child))
-            done = self.multiply(done, other, self._kept(done, other, inside))
+            outside = {x for t in range(len(self.leaves)) if t not in inside for x in self.net.inputs[t]} | set(
+                self.net.output
+            )
+            last = len(inside) == len(self.leaves)
+            labels = (*self.operands[done][0], *self.operands[other][0])
+            kept = self.net.output if last else tuple(x for x in dict.fromkeys(labels) if x in outside)
+            done = self.multiply(done, other, kept, last)
         return done
-
-    def _kept(self, left: int, right: int, inside: set[int]) -> Indices:
-        if len(inside) == len(self.leaves):
-            return self.net.output
-        outside = {x for t in range(len(self.leaves)) if t not in inside for x in self.net.inputs[t]}
-        labels = dict.fromkeys(self.operands[left][0] + self.operands[right][0])
-        return tuple(x for x in labels if x in outside or x in self.net.output)
 
 
 def _whole(labels: Indices, sizes: Sizes) -> BlockPattern:

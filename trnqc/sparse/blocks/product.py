@@ -1,9 +1,6 @@
-"""One pairwise product as a list of copies and products of matrices that can be repeated with other values.
+"""One pairwise product that can be repeated with other values: copies and products of matrices.
 
-    values of two operands -> packed by places -> stacks of matrix products -> values, added up if needed
-
-All copies of an operand are one gather by an array of places, so that nothing is done for each block. Only products
-of large blocks that are not joined run one by one.
+values of two operands -> packed -> stacks of matrix products -> values of the result, added up if needed
 """
 
 from __future__ import annotations
@@ -13,19 +10,29 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse
 
+from trnqc.sparse.blocks.homes import BlockCopy, BlockHomes
 from trnqc.sparse.blocks.pair import BlockPair
 
-# Where elements are found in an array: None if they are all there in their order.
-Places = np.ndarray | None
 # Begin and end of a block among the elements, and its shape as a matrix, with a leading batch if it has one.
 Matrix = tuple[int, int, tuple[int, ...]]
 
 
 @dataclass(frozen=True, eq=False)
 class StackedProducts:
-    """Stacks of products of equal shapes, [number, rows, middles, columns], one after another."""
+    """Stacks of products of equal shapes, one after another.
+
+    Attributes
+    ----------
+    stacks
+        Number of products, and their rows, middles and columns.
+    turned
+        Whether the matrices of the left and of the right operand are packed as their transposes.
+    size
+        Number of elements of all products.
+    """
 
     stacks: tuple[tuple[int, int, int, int], ...]
+    turned: tuple[bool, bool]
     size: int
 
     def run(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -33,10 +40,15 @@ class StackedProducts:
         made = np.empty(self.size, a.dtype)
         i = j = k = 0
         for count, m, d, n in self.stacks:
-            left, right = a[i : (i := i + count * m * d)], b[j : (j := j + count * d * n)]
-            out = made[k : (k := k + count * m * n)].reshape(count, m, n)
-            np.matmul(left.reshape(count, m, d), right.reshape(count, d, n), out=out)
+            left = _matrices(a[i : (i := i + count * m * d)], (count, m, d), self.turned[0])
+            right = _matrices(b[j : (j := j + count * d * n)], (count, d, n), self.turned[1])
+            np.matmul(left, right, out=made[k : (k := k + count * m * n)].reshape(count, m, n))
         return made
+
+
+def _matrices(values: np.ndarray, shape: tuple[int, int, int], turned: bool) -> np.ndarray:
+    count, m, n = shape
+    return values.reshape(count, n, m).transpose(0, 2, 1) if turned else values.reshape(shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,39 +99,33 @@ class BlockProduct:
     way
         How blocks are joined, for the printed plan.
     left, right
-        Places of the elements of the packed operands.
+        How the operands are packed.
     products
         The products of matrices.
-    result
-        Places of the elements of the result, in the order of its pattern, among those of the products.
     added
         A matrix of ones that adds up the products to the result, if an element has more than one.
+    result
+        Where the blocks of the result lie among the products, or among their sums.
     """
 
     pair: BlockPair
     way: str
-    left: Places
-    right: Places
+    left: BlockCopy
+    right: BlockCopy
     products: StackedProducts | AddedProducts
-    result: Places
     added: scipy.sparse.csr_array | None
+    result: BlockHomes
 
     def run(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Return the products, or their sums if `added`."""
-        made = self.products.run(gathered(a, self.left), gathered(b, self.right))
+        """Return the products of packed operands, or their sums if `added`."""
+        made = self.products.run(a, b)
         return made if self.added is None else self.added @ made
 
     @property
     def bytes(self) -> int:
-        """Memory of packed operands, products and result in float64, and of the places."""
-        a, b, c = (pattern.size for pattern in (self.pair.left[1], self.pair.right[1], self.pair.result))
-        packed = (a if self.left is None else len(self.left)) + (b if self.right is None else len(self.right))
-        places = sum(x.nbytes for x in (self.left, self.right, self.result) if x is not None)
+        """Memory of packed operands, products and sums in float64, and of places of elements."""
+        total = self.left.bytes + self.right.bytes + 8 * self.products.size
         if self.added is not None:
-            places += self.added.data.nbytes + self.added.indices.nbytes + self.added.indptr.nbytes
-        return 8 * (packed + self.products.size + c) + places
-
-
-def gathered(values: np.ndarray, places: Places) -> np.ndarray:
-    """Return the elements at these places."""
-    return values if places is None else values.take(places)
+            total += 8 * self.pair.result.size
+            total += self.added.data.nbytes + self.added.indices.nbytes + self.added.indptr.nbytes
+        return total

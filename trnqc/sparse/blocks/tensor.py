@@ -26,7 +26,7 @@ Coordinates = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class BlockTensor:
-    """A tensor of dense blocks of which only some are stored. The others are zero and are never multiplied.
+    """A tensor of dense blocks of which only some are stored. The others are zero.
 
     `BlockTensor.from_blocks` and `BlockTensor.from_dense` construct it. It is immutable.
 
