@@ -7,7 +7,8 @@ block of the result by one product, along all of its contracted blocks; operands
 patterns are regular. Groups `by_middle` copy each block of an operand once, and products are added to the result. Both
 are one group for each charge if blocks follow quantum numbers. Groups `by_row` or `by_column` copy each block of one
 operand once, and add no products, but fill the matrices of the other operand with zeros. Groups `by_component` fill
-both, and are best if few blocks are missing.
+both, and are best if few blocks are missing. So do groups of all blocks of the same batch, which are best for tensors
+of a few elements, because they are one product.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from trnqc.sparse.blocks.pattern import BlockPattern
 ADD = 3e-9  # for each element that is gathered and added
 PRODUCT = 3e-8  # for each matrix product of a stack
 FLOP = 2.5e-11  # for each addition or multiplication of matrix products
-SHAPE = 5e-6  # for each stack of products of one shape
+SHAPE = 2.5e-6  # for each stack of products of one shape
 CALL = 2e-6  # for each product that is called for and added by itself
 SUM = 5e-10  # for each element that such a product adds
 
@@ -201,14 +202,18 @@ def by_column(pair: BlockPair) -> BlockGroups:
     return BlockGroups.of(pair, [group[::-1] for group in groups])
 
 
-def by_component(pair: BlockPair) -> BlockGroups:
-    """Return groups of all rows, middles and columns that are connected by blocks."""
+def by_component(pair: BlockPair, batch: bool = False) -> BlockGroups:
+    """Return groups of all rows, middles and columns that are connected by blocks, or that have the same batch."""
     (rows, left), (right, columns) = pair.left_ids, pair.right_ids
     n, middles, m = pair.counts
-    one, two = np.concatenate([rows, n + right]), np.concatenate([n + left, n + middles + columns])
-    graph = scipy.sparse.csr_array((np.ones(len(one)), (one, two)), shape=(n + middles + m,) * 2)
+    ends = [(rows, n + left), (n + right, n + middles + columns)]
+    if batch:
+        ends += [(nodes, n + middles + m + batch_of) for nodes, batch_of in zip((rows, n + right), pair.batch_ids)]
+    one, two = (np.concatenate(end) for end in zip(*ends))
+    size = int(max(one.max(initial=-1), two.max(initial=-1))) + 1
+    graph = scipy.sparse.csr_array((np.ones(len(one)), (one, two)), shape=(size, size))
     count, number = scipy.sparse.csgraph.connected_components(graph, directed=False)
-    parts = [_members(x, np.arange(len(x)), count) for x in np.split(number, [n, n + middles])]
+    parts = [_members(x, np.arange(len(x)), count) for x in np.split(number[: n + middles + m], [n, n + middles])]
     found = [group for group in zip(*parts) if all(map(len, group))]
     return replace(BlockGroups.of(pair, found), filled=True)
 
@@ -221,6 +226,7 @@ def groupings(pair: BlockPair, meetings: Meetings) -> dict[str, BlockGroups]:
         "by row": by_row(pair),
         "by column": by_column(pair),
         "by component": by_component(pair),
+        "whole": by_component(pair, batch=True),
     }
 
 

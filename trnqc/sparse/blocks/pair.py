@@ -76,10 +76,18 @@ class BlockPair:
 
     @cached_property
     def _middles(self) -> tuple[np.ndarray, np.ndarray]:
-        labels = self.batch + self.summed
-        both = np.concatenate([_columns(operand, labels) for operand in (self.left, self.right)])
-        ids = _distinct(both, [_mode(self.left, x) for x in labels])
+        ids = self._shared(self.batch + self.summed)
         return ids[: len(self.left[1])], ids[len(self.left[1]) :]
+
+    @cached_property
+    def batch_ids(self) -> tuple[np.ndarray, np.ndarray]:
+        """The number of the batch of each block of the operands."""
+        ids = self._shared(self.batch)
+        return ids[: len(self.left[1])], ids[len(self.left[1]) :]
+
+    def _shared(self, labels: Indices) -> np.ndarray:
+        both = np.concatenate([_columns(operand, labels) for operand in (self.left, self.right)])
+        return _distinct(both, [_mode(self.left, x) for x in labels])
 
     @cached_property
     def counts(self) -> tuple[int, int, int]:

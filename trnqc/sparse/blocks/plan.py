@@ -6,7 +6,9 @@ subscripts, patterns -> order of least work -> products -> values -> `BlockTenso
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,10 @@ from trnqc.sparse.blocks.tensor import BlockTensor, block_dtype
 from trnqc.sparse.network.network import Network
 from trnqc.sparse.network.tree import Tree
 from trnqc.sparse.tensors.checks import plain_array
+
+# Floating-point operations of a plan below which no product is large enough for OpenBLAS to share it among threads
+# (it does from 2^19 on), so that setting their number would take longer than the products.
+SHARED = 2**18
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,7 @@ class BlockPlan:
     arguments: tuple[Any, ...] = ()
     packed: dict[Any, np.ndarray] = field(default_factory=dict, repr=False)
 
-    @property
+    @cached_property
     def flops(self) -> int:
         """Additions and multiplications of all products."""
         return sum(step.product.pair.flops for step in self.steps)
@@ -112,7 +118,7 @@ class BlockPlan:
         work = np.result_type(common, np.float64)
         values = [x.astype(work, copy=False) for x in given] + [np.ones(n, work) for n in self.ones]
         own = {t for t, x in enumerate(arguments) if isinstance(x, BlockTensor) and x is self.arguments[t]}
-        with blas_threads(threads):
+        with blas_threads(threads) if self.flops > SHARED else nullcontext():
             for step in self.steps:
                 product, (a, b) = step.product, step.operands
                 left = self._packed(product.left, values[a], a in own)
