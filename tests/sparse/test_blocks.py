@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 
 from trnqc.errors import ExpressionError, InputError, MemoryLimit, OperandError
 from trnqc.sparse import BlockTensor, contract, from_dense, plan
-from trnqc.sparse.blocks import groups, packing, tensor
+from trnqc.sparse.blocks import groups, packing, planner, tensor
 from trnqc.sparse.blocks.homes import BlockCopy, plain_homes
 from trnqc.sparse.blocks.pair import BlockPair
 
@@ -319,3 +319,19 @@ def test_sizes_of_an_array():
 def test_examples():
     result = doctest.testmod(tensor)
     assert result.attempted and not result.failed
+
+
+def test_small_plans_are_remembered(monkeypatch):
+    """`contract` plans equal patterns once, and does not keep the places of many elements."""
+    rng = np.random.default_rng(8)
+    left, right = operands_of("ab,bc", rng, {"a": (2, 3), "b": (1, 4), "c": (5, 2)}, 0.9)
+    monkeypatch.setattr(planner, "_chosen", {})
+    first = plan("ab,bc->ac", left, right)
+    again = plan("ab,bc->ac", BlockTensor(left.pattern, 2 * left.values), right)
+    assert first.steps is again.steps and first.packed is not again.packed
+    check(again.run(), 2 * first.run().to_dense())
+    monkeypatch.setattr(planner, "_chosen", {})
+    monkeypatch.setattr(planner, "SMALL", 0)
+    assert plan("ab,bc->ac", left, right).steps is not plan("ab,bc->ac", left, right).steps
+    with pytest.raises(ExpressionError, match="the subscripts are for 2"):
+        plan("ab,bc->ac", left)

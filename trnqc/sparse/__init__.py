@@ -12,6 +12,7 @@ from trnqc.lazy import lazy_names
 if TYPE_CHECKING:
     from trnqc.sparse.api import contract, plan
     from trnqc.sparse.blocks.charges import BlockCharges
+    from trnqc.sparse.blocks.convert import from_itensor, from_symmray, to_symmray
     from trnqc.sparse.blocks.plan import BlockPlan
     from trnqc.sparse.blocks.tensor import BlockTensor
     from trnqc.sparse.decompose.cp import cp_als, nonneg_cp
@@ -31,12 +32,15 @@ __all__ = [
     "cp_als",
     "from_coo",
     "from_dense",
+    "from_itensor",
     "from_scipy",
+    "from_symmray",
     "from_torch",
     "nonneg_cp",
     "plan",
     "read_tns",
     "tensor_train",
+    "to_symmray",
     "tucker_hooi",
 ]
 
@@ -51,12 +55,15 @@ _HOMES = {
     "cp_als": "trnqc.sparse.decompose.cp",
     "from_coo": "trnqc.sparse.tensors.storage",
     "from_dense": "trnqc.sparse.tensors.storage",
+    "from_itensor": "trnqc.sparse.blocks.convert",
     "from_scipy": "trnqc.sparse.tensors.convert",
+    "from_symmray": "trnqc.sparse.blocks.convert",
     "from_torch": "trnqc.sparse.tensors.convert",
     "nonneg_cp": "trnqc.sparse.decompose.cp",
     "plan": "trnqc.sparse.api",
     "read_tns": "trnqc.sparse.tensors.convert",
     "tensor_train": "trnqc.sparse.decompose.tensor_train",
+    "to_symmray": "trnqc.sparse.blocks.convert",
     "tucker_hooi": "trnqc.sparse.decompose.tucker",
 }
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -25,8 +25,11 @@ from trnqc.sparse.blocks.tensor import BlockTensor
 from trnqc.sparse.network.network import Indices, Network, network
 from trnqc.sparse.network.tree import Tree, leaves
 
-# Number of plans that are remembered. They hold the places of all elements.
+# Number of plans that are remembered, and bytes up to which one is: they hold the places of elements.
 REMEMBERED = 32
+SMALL = 2**25
+_chosen: dict[Any, BlockPlan] = {}
+_lock = Lock()
 
 Sizes = dict[str, tuple[int, ...]]
 
@@ -48,14 +51,19 @@ def plan_blocks(
                 f"with block tensors, operands are BlockTensors and NumPy arrays; operand {t} is a {type(x).__name__}"
             )
     net = network(subscripts, [x.shape for x in operands])
-    chosen = _planned(net, tuple(x.pattern if isinstance(x, BlockTensor) else None for x in operands), tree)
+    patterns = tuple(x.pattern if isinstance(x, BlockTensor) else None for x in operands)
+    chosen = _chosen.get((net, patterns, tree)) or _planned(net, patterns, tree)
     limit = installed_memory() if memory_limit is None else memory_limit
     if chosen.bytes > limit:
         raise MemoryLimit(f"the products of blocks of {net} take {chosen.bytes} B; the limit is {limit} B")
+    if chosen.bytes <= SMALL:
+        with _lock:
+            while len(_chosen) >= REMEMBERED:
+                del _chosen[next(iter(_chosen))]
+            _chosen[net, patterns, tree] = chosen
     return replace(chosen, dense=out == "dense", arguments=tuple(operands), packed={})
 
 
-@lru_cache(REMEMBERED)
 def _planned(net: Network, given: tuple[BlockPattern | None, ...], tree: Tree | None) -> BlockPlan:
     """Return a plan for block tensors of these patterns; where there is None, for an array."""
     charges = of_product(net.inputs, net.output, [None if own is None else own.charges for own in given])
