@@ -19,7 +19,7 @@ diagonalisation, DIIS, MP2, and the rest. Ratios are medians of the ratios withi
 record are kept, and each row is entered as soon as it is measured: `--missing` goes on where an earlier run was ended.
 K, fitted integrals and a pass of the quadrature of ours are timed once more beside the least time of their matrix
 products (trnqc/bench/floors.py). Figures of the parts, of all rows (.svg) and of some for the first page (_short.svg),
-are written beside the record.
+and of time over size (_size.svg), are written beside the record.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from scripts.registry import SWITCH, Benchmark, Rows, main, number, several, wan
 from scripts.scf import psi4_job
 from scripts.scf.job import EXCITATIONS, SOLVENTS
 from scripts.scf.plot import plot, short_plot
+from scripts.scf.size_plot import size_plot
 from trnqc.bench import Figure
 
 WHO = ("PySCF", "trnqc")
@@ -251,7 +252,7 @@ BENCHMARK = Benchmark(
     },
     keys=("case", "threads"),
     table=table,
-    figures={"": plot, "_short": short_plot},
+    figures={"": plot, "_short": short_plot, "_size": size_plot},
     shown={
         "jobs": ("SCF energies and gradients", figures),
         "mp2": ("Hartree-Fock and DF-MP2", figures),

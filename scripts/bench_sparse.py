@@ -1,6 +1,6 @@
 """Measure sparse tensor networks beside other forms of themselves, other compilers and libraries, and dense matrices.
 
-    python -m scripts.bench_sparse [--parts integrals25 integrals100 density factors solver threads]
+    python -m scripts.bench_sparse [--parts integrals25 integrals100 density factors solver threads blocks]
                                     [--quick] [--vectors avx2] [--out FILE]
 
     integrals25   DLPNO integrals (examples/dlpno_integrals.py), equations (1) and (2), 25 helium atoms
@@ -9,6 +9,8 @@
     factors       MTTKRP and TTMc in every mode, on synthetic tensors with short and with long fibres
     solver        CPU seconds to find the smallest workspaces of known networks, and to rank their nests
     threads       wall time of one thread relative to two, 100 atoms
+    blocks        tensors of dense blocks: matrix product states and a DMRG effective Hamiltonian beside loops of
+                  np.tensordot over blocks, integrals in local domains beside the elementwise nest
 
 Set A keeps integrals above 1e-6 and P dense, set B all elements above 1e-4. Contestants that are forms of our own nests
 run as other compilers would run them, with all operands compressed: nary, one nest over all indices, those of the
@@ -36,6 +38,7 @@ from examples.data.helium_lattice import SETS, lattice
 from scripts import vectors
 from scripts.measuring import clocked, in_turns, ratio
 from scripts.registry import SWITCH, Benchmark, Rows, main, named, number, speedup_table, speedups
+from scripts.sparse import blocks as block_cases
 from scripts.sparse import factors as factor_cases
 from scripts.sparse import known, plot, rivals, taco
 from scripts.sparse.contestants import ONE, TWO, Work, as_array, integrals
@@ -73,6 +76,8 @@ OVER_DENSE = {"(1)": 2.0, "(2)": 20.0}
 DENSITY_CUTS = (1e-6, 1e-4, 1e-3, 1e-2, 1e-1)
 # CPU seconds from which a contestant runs once.
 LONG = 1.0
+# CPU seconds that a turn of block tensors takes at least.
+SHORT = 0.02
 
 
 def timed(works: Mapping[str, Work], rounds: int) -> dict[str, list[tuple[float, float]]]:
@@ -210,6 +215,18 @@ def threads(asked: argparse.Namespace) -> Rows:
             }
 
 
+def blocks(asked: argparse.Namespace) -> Rows:
+    for case in block_cases.cases(asked.quick):
+        works = block_cases.contestants(case)
+        error = block_cases.largest_difference(case, works)
+        # Short runs are repeated, because the clock of CPU times is coarse.
+        calls = max(1, int(SHORT / min(clocked(work)()[1] + 1e-6 for work in works.values())))
+        again = {name: partial(block_cases.repeated, work, calls) for name, work in works.items()}
+        row = compared(case.label, again, {f"trnqc over {case.rival}": case.target}, asked.rounds)
+        row["milliseconds"] = {name: value / calls for name, value in row["milliseconds"].items()}
+        yield row | {"error": {"trnqc": error}, "plan": str(sparse.plan(case.subscripts, *case.operands))}
+
+
 def rates(asked: argparse.Namespace) -> None:
     """Measure the rates of the machine, which plans use."""
     if measure_and_keep() is None:
@@ -228,7 +245,7 @@ def figures(row: dict[str, Any]) -> Iterator[Figure]:
 BENCHMARK = Benchmark(
     "sparse",
     __doc__,
-    named(integrals25, integrals100, density, factors, solver, threads),
+    named(integrals25, integrals100, density, factors, solver, threads, blocks),
     {
         "--rounds": number(9),
         "--quick": SWITCH | {"help": "small tensors, for which the targets do not hold"},

@@ -135,7 +135,7 @@ class Benchmark:
     single_thread
         Whether BLAS and OpenMP have one thread.
     figures
-        The SVG of a record, written beside it, by what follows the record's name in that of the file.
+        The SVG of a record, written beside it, by what follows the record's name in that of the file; "" for none.
     failed
         Whether a row makes the command fail.
     device
@@ -286,7 +286,8 @@ def store(benchmark: Benchmark, asked: argparse.Namespace, out: Path, part: str,
     record |= benchmark.summary(record)
     write_json(record, out)
     for ending, draw in benchmark.figures.items():
-        out.with_name(f"{out.stem}{ending}.svg").write_text(draw(record), encoding="utf-8")
+        if figure := draw(record):
+            out.with_name(f"{out.stem}{ending}.svg").write_text(figure, encoding="utf-8")
 
 
 def stored(path: Path) -> Row:

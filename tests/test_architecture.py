@@ -99,6 +99,7 @@ PLACES = {
         "trnqc.contraction.ranks",
         "trnqc.sparse",
     ),
+    "symmray": ("trnqc.sparse.blocks.convert",),
     "z3": ("trnqc.sparse",),
     "jax": ("trnqc.cg.jax",),
     "e3nn": ("trnqc.cg.doors", "trnqc.bench"),

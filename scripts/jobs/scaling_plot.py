@@ -15,8 +15,8 @@ def plot(record: dict[str, Any]) -> str:
     """Points and lines are measured; dashed lines have the expected slope and end at the last point."""
     rows = record["rows"]
     seconds = [s for row in rows for stage, s in row["seconds"].items() if stage in record["exponents"] and s > 0]
-    x = _Axis(rows[0]["n"], rows[-1]["n"], LEFT, WIDTH - RIGHT)
-    y = _Axis(
+    x = Axis(rows[0]["n"], rows[-1]["n"], LEFT, WIDTH - RIGHT)
+    y = Axis(
         10 ** math.floor(math.log10(min(seconds))), 10 ** math.ceil(math.log10(max(seconds))), HEIGHT - BOTTOM, TOP
     )
     shapes = [_grid(rows, x, y)]
@@ -38,7 +38,7 @@ def plot(record: dict[str, Any]) -> str:
     )
 
 
-class _Axis:
+class Axis:
     """Logarithmic: values low .. high to places begin .. end."""
 
     def __init__(self, low: float, high: float, begin: float, end: float) -> None:
@@ -49,7 +49,7 @@ class _Axis:
         return self.begin + share * (self.end - self.begin)
 
 
-def _grid(rows: list[dict[str, Any]], x: _Axis, y: _Axis) -> Markup:
+def _grid(rows: list[dict[str, Any]], x: Axis, y: Axis) -> Markup:
     shapes = []
     for power in range(round(math.log10(y.low)), round(math.log10(y.high)) + 1):
         at = y(10.0**power)
@@ -62,7 +62,7 @@ def _grid(rows: list[dict[str, Any]], x: _Axis, y: _Axis) -> Markup:
 
 
 def _stage(
-    rows: list[dict[str, Any]], stage: str, slope: float | None, expected: int, x: _Axis, y: _Axis, n: int
+    rows: list[dict[str, Any]], stage: str, slope: float | None, expected: int, x: Axis, y: Axis, n: int
 ) -> list[Markup]:
     colour = COLOURS[n % len(COLOURS)]
     points = [(row["n"], max(row["seconds"][stage], y.low)) for row in rows]

@@ -17,8 +17,7 @@ from trnqc.contraction.memory.fusion_graph import FusedTree, sliced
 from trnqc.contraction.memory.locality import _cost, blocked, body_of, inner_lengths, loads
 from trnqc.contraction.memory.loop_nest import nest_of
 from trnqc.contraction.memory.tiles import even_sizes
-from trnqc.contraction.order import exact, operations
-from trnqc.contraction.order.network import LabelNetwork
+from trnqc.contraction.order import operations
 from trnqc.contraction.time_limit import out_of_time, planning
 from trnqc.errors import InputError, MemoryLimit, SlowPlanWarning
 
@@ -101,26 +100,6 @@ def test_large_networks_are_searched_to_the_end_within_the_default(case):
 def test_deep_trees_need_no_recursion():
     plan = planned(chain(400, extent=3), time_limit=0.1)
     assert plan.multiply_adds == 399 * 27
-
-
-@pytest.mark.parametrize("output", ["ah", "ha", "a", ""])
-def test_chains_are_as_good_as_the_search_over_all_subsets(output):
-    rng = np.random.default_rng(len(output))
-    for _ in range(20):
-        inputs = ["ab", "bc", "cd", "de", "ef", "fg", "gh"]
-        rng.shuffle(inputs)
-        network = LabelNetwork.of(inputs, output, {x: int(rng.choice([1, 2, 3, 7])) for x in "abcdefgh"})
-        splits = exact.chain(network)
-        assert splits is not None
-        assert network.cost(splits, network.everything) == exact.subsets(network, [1 << k for k in range(7)])[0]
-
-
-@pytest.mark.parametrize(
-    ("inputs", "output"),
-    [(["ab", "bc", "ca"], ""), (["ab", "bc", "cd"], "abd"), (["ab", "bxc", "cd"], "axd"), (["ab", "cd"], "ad")],
-)
-def test_what_is_no_chain_is_left_to_the_other_searches(inputs, output):
-    assert exact.chain(LabelNetwork.of(inputs, output, dict.fromkeys("abcdx", 3))) is None
 
 
 @pytest.mark.parametrize("limit", [0, 0.05, 0.5])

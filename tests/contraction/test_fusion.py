@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from math import prod
 
 import pytest
@@ -21,6 +22,7 @@ from tests.contraction.workloads import (
     trees,
 )
 from trnqc.contraction.cost.counts import MonomialSum
+from trnqc.contraction.memory import fusion as search
 from trnqc.contraction.memory.fusion import fusion_front, least_memory
 from trnqc.contraction.memory.fusion_graph import FusedTree
 from trnqc.contraction.tree import Tree, TreeNode
@@ -146,6 +148,33 @@ def test_a_function_that_stands_twice_is_made_twice():
     tree = Tree(TreeNode("R", ("a", "c"), two), four_factors().indices)
     assert list(FusedTree(tree).arrays) == ["f", "f'2", "R"]
     assert least_memory(tree).memory == 100 + 1
+
+
+@pytest.mark.parametrize("width", [5, 70, 200])
+def test_what_dominates_is_found_among_many(width):
+    """Nestings of one to four words of bits, more than are compared at a time, against the definition."""
+    rng = random.Random(width)
+    places = rng.sample(range(width), 5)
+    partials = [
+        search.Partial(
+            "T", 0, (), sum(1 << k for k in rng.sample(places, 2)), rng.randrange(40), 10 ** rng.randrange(30), ()
+        )
+        for _ in range(300)
+    ]
+    expected = [
+        one
+        for one in partials
+        if not any(
+            (p.memory, p.work, p.order) != (one.memory, one.work, one.order)
+            and p.memory <= one.memory
+            and p.work <= one.work
+            and not p.order & ~one.order
+            for p in partials
+        )
+    ]
+    best = search._best(partials)
+    assert {(p.memory, p.work, p.order) for p in best} == {(p.memory, p.work, p.order) for p in expected}
+    assert len({(p.memory, p.work, p.order) for p in best}) == len(best) < 300
 
 
 @pytest.mark.parametrize(

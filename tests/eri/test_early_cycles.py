@@ -164,12 +164,16 @@ def test_a_potential_that_is_not_accurate_enough_is_computed_again(monkeypatch, 
     assert mf.converged
 
 
-def test_integrals_on_disk_are_not_rounded():
-    fitting = trnqc.accelerate(fitted()).with_df
-    fitting.max_memory = 0
-    fitting.build()
-    with fitting.reduced_precision() as possible:
-        assert not possible and fitting.rounded is None
+@pytest.mark.parametrize("method", [scf.RHF, scf.UHF], ids=lambda m: m.__name__)
+def test_integrals_on_disk_are_rounded_too(method, precisions):
+    expected = fitted(method).kernel()
+    mf = fitted(method)
+    mf.max_memory = mf.with_df.max_memory = 0
+    mf = trnqc.accelerate(mf)
+    assert mf.kernel() == pytest.approx(expected, abs=1e-9)
+    assert not isinstance(mf.with_df._cderi, np.ndarray)
+    assert precisions.count("single") > 3 and precisions[-1] == "double"
+    assert mf.with_df.rounded is None
 
 
 @pytest.mark.parametrize("shape", [(), (2,)], ids=["one density", "two densities"])

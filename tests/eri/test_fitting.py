@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import h5py
 import numpy as np
@@ -11,8 +14,7 @@ import pytest
 from pyscf import df, dft, gto, lib, scf
 
 import trnqc
-from trnqc.eri.fitting import fitted_integrals, jk
-from trnqc.eri.fitting.file_rows import FileRows
+from trnqc.eri.fitting import file_rows, fitted_integrals, jk
 from trnqc.eri.fitting.integrals_to_file import division
 from trnqc.eri.fitting.jk import GROUP
 from trnqc.errors import StorageError
@@ -350,8 +352,26 @@ def test_blocks_of_a_file(tmp_path, kind, rows):
         else:
             for n, (begin, end) in enumerate([(0, 4), (4, 4), (4, 15)]):
                 file[f"j3c/{n}"] = integrals[:, begin:end]
-    blocks = [block.copy() for block in FileRows(str(tmp_path / "cderi.h5"), "j3c").blocks(rows)]
-    assert {len(block) for block in blocks[:-1]} <= {rows}
+    with file_rows.opened(str(tmp_path / "cderi.h5"), "j3c") as read:
+        assert read.shape == integrals.shape
+        blocks = [read[first : first + rows].copy() for first in range(0, len(read), rows)]
+        np.testing.assert_array_equal(read.norms(), np.linalg.norm(integrals, axis=0))
+    np.testing.assert_array_equal(np.concatenate(blocks), integrals)
+
+
+def test_threads_read_rows_of_their_own(tmp_path):
+    integrals = np.random.default_rng(6).standard_normal((64, 15))
+    with h5py.File(tmp_path / "cderi.h5", "w") as file:
+        file["j3c"] = integrals
+    both_read = threading.Barrier(2)
+
+    def read(rows, first):
+        block = rows[first : first + 32]
+        both_read.wait(10)
+        return block
+
+    with file_rows.opened(str(tmp_path / "cderi.h5"), "j3c") as rows, ThreadPoolExecutor(2) as pool:
+        blocks = list(pool.map(partial(read, rows), (0, 32)))
     np.testing.assert_array_equal(np.concatenate(blocks), integrals)
 
 
@@ -392,19 +412,37 @@ def test_a_file_that_is_lost_is_one_error(tmp_path):
         ours.get_jk(densities(ours.mol.nao, (), 1))
 
 
-def test_a_failure_while_reading_ahead_is_one_error(monkeypatch):
+@pytest.mark.parametrize("function", ["preadv", "read_direct"])
+def test_a_failure_while_reading_is_one_error(monkeypatch, tmp_path, function):
+    """Of rows that are consecutive in the file, and of rows that HDF5 reads."""
     ours, _ = pair(auxbasis=MANY)
-    ours.max_memory = 0
+    ours._cderi_to_save = str(tmp_path / "cderi.h5")
     ours.build()
-    read = h5py.Dataset.read_direct
+    if function == "read_direct":
+        with h5py.File(tmp_path / "cderi.h5", "r+") as file:
+            integrals = file["j3c"][:]
+            del file["j3c"]
+            file.create_dataset("j3c", data=integrals, chunks=(4, integrals.shape[1]))
+    of = os if function == "preadv" else h5py.Dataset
+    read, calls = getattr(of, function), []
 
-    def failing(dataset, dest, source, *more):
-        if source.start > 0:
+    def failing(*arguments):
+        calls.append(arguments)
+        if len(calls) > 1:
             raise OSError(5, "Input/output error")
-        read(dataset, dest, source, *more)
+        return read(*arguments)
 
-    monkeypatch.setattr(h5py.Dataset, "read_direct", failing)
+    monkeypatch.setattr(of, function, failing)
     with pytest.raises(StorageError, match=r"Input/output error.*reset"):
+        ours.get_jk(densities(ours.mol.nao, (), 1))
+
+
+def test_a_file_that_was_cut_is_one_error(tmp_path):
+    ours, _ = pair()
+    ours._cderi_to_save = str(tmp_path / "cderi.h5")
+    ours.build()
+    os.truncate(tmp_path / "cderi.h5", os.path.getsize(tmp_path / "cderi.h5") - 8)
+    with pytest.raises(StorageError, match=r"cderi\.h5.*reset"):
         ours.get_jk(densities(ours.mol.nao, (), 1))
 
 

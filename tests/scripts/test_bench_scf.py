@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from scripts import bench_scf
 from scripts.bench_scf import BENCHMARK, CASES, medians, part_of, ratios
 from scripts.scf.job import REST, Clock, molecule, mp2, scf_object, watch
 from scripts.scf.plot import COLOURS, SHORT, plot, short_plot
+from scripts.scf.size_plot import LINES, size_plot
 from trnqc.pyscf.early_cycles import why_not
 
 
@@ -107,3 +109,14 @@ def test_the_short_figure_has_the_rows_of_the_record_that_it_names() -> None:
     assert SHORT[case, "scf"] in figure and "another" not in figure
     assert figure.count("<rect") == len(COLOURS) * (1 + 2)
     assert "2.0 s (3.5 times as fast)" in figure
+
+
+def test_the_figure_of_time_over_size_names_exponents() -> None:
+    def row(nao: int) -> dict[str, Any]:
+        parts = {part: {"wall_s": 1e-6 * nao**3} for _, part, _ in LINES}
+        return {"nao": nao, "threads": 2, "seconds": {"scf": {"PySCF": parts, "trnqc": parts}}}
+
+    figure = size_plot({"parts": {"scaling": {"rows": [row(240), row(120), row(480)]}}})
+    assert figure.count("n^3.0") == len(LINES) == figure.count("<polyline")
+    assert size_plot({"parts": {"scaling": {"rows": [row(240)]}}}) == ""
+    assert size_plot({"parts": {}}) == ""

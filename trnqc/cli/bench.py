@@ -96,9 +96,10 @@ def table(rows: Sequence[bench.Row]) -> Table:
 def _sentences(rows: Sequence[bench.Row], facts: Mapping[str, str], left_out: Sequence[str]) -> Iterator[str]:
     """What stands below the table."""
     if rows:
-        rounds = [row.rounds for row in rows]
+        least, most = (of(row.rounds for row in rows) for of in (min, max))
+        rounds = f"{least} to {most}" if most > least else f"{most}"
         yield (
-            f"Medians of {min(rounds)} to {max(rounds)} rounds in turns; {facts['machine']}. Results differ by at most "
+            f"Medians of {rounds} rounds in turns; {facts['machine']}. Results differ by at most "
             f"{max(row.difference for row in rows):.0e} of the largest element."
         )
         yield (

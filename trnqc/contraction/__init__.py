@@ -17,6 +17,7 @@ from trnqc.contraction.order.expansion import expanded
 from trnqc.contraction.order.paths import path
 from trnqc.contraction.pair_energy import OuterSum
 from trnqc.contraction.plan import Plan
+from trnqc.contraction.semiring import Semiring
 from trnqc.expression.program import Program
 from trnqc.expression.spaces import Space
 from trnqc.expression.symmetry import Symmetry
@@ -27,6 +28,7 @@ __all__ = [
     "OuterSum",
     "Plan",
     "Program",
+    "Semiring",
     "Space",
     "Symmetry",
     "Tensor",

@@ -15,13 +15,14 @@ from trnqc.contraction.arguments import (
     shape_of,
     unknown_argument,
 )
-from trnqc.contraction.eager import contracted, numpy_run, run_on_numpy
+from trnqc.contraction.eager import contracted, contracted_in_semiring, numpy_run, run_on_numpy
 from trnqc.contraction.kernels import Gemm, backend_kernels, fused_pair_kernels
 from trnqc.contraction.plan import Plan
 from trnqc.contraction.planning.statements import Optimize, plan_statements, plan_subscripts
 from trnqc.contraction.slow_plans import MAX_SLOWDOWN
+from trnqc.contraction.semiring import Semiring
 from trnqc.contraction.time_limit import TIME_LIMIT
-from trnqc.errors import ArgumentError, InputError
+from trnqc.errors import ArgumentError, InputError, UnsupportedError
 from trnqc.expression.program import Program
 from trnqc.expression.text import parse
 
@@ -39,6 +40,7 @@ def einsum(
     time_limit: float | None = TIME_LIMIT,
     optimize: Optimize = True,
     max_slowdown: float | None = MAX_SLOWDOWN,
+    semiring: str | Semiring | None = None,
     **unknown: Any,
 ) -> Any:
     """Compute a contraction as ``numpy.einsum`` does, in an order of least work.
@@ -73,6 +75,10 @@ def einsum(
         names of other libraries' planners stand for our own order, which needs no more work.
     max_slowdown : float, optional
         A memory limit that is estimated to make the run more times slower than this is refused; None to refuse none.
+    semiring : str or Semiring, optional
+        What takes the place of sums and products of NumPy arrays: "min-plus", "max-plus", "max-times" (of numbers that
+        are not negative), "or-and" (of truth values), or a `trnqc.contraction.Semiring`. Whole numbers become fp64.
+        `check_finite` then says whether elements outside of the semiring are refused; infinities may be elements.
 
     Returns
     -------
@@ -103,6 +109,13 @@ def einsum(
     >>> float(einsum("ab,bc,cd->ad", a, b, c).sum())
     7200.0
     """
+    if semiring is not None:
+        others = {"backend": backend, "memory_limit": memory_limit, "gemm": gemm, "out": out, "symmetries": symmetries}
+        if given := [name for name, value in {**others, **unknown}.items() if value is not None]:
+            raise UnsupportedError(f"semiring does not go with {given[0]}; leave {given[0]} out")
+        if not isinstance(subscripts, str):
+            subscripts, operands = from_interleaved((subscripts, *operands))
+        return contracted_in_semiring(subscripts, operands, semiring, check_finite, time_limit, optimize)
     if is_traced_by_dynamo() and backend is None and gemm is None and out is None:
         from trnqc.contraction import traced  # PyTorch is imported already
 

@@ -15,8 +15,10 @@ from trnqc.contraction.lower.prepared import Run
 from trnqc.contraction.plan import Plan
 from trnqc.contraction.planning.statements import Optimize, plan_subscripts, requested_path
 from trnqc.contraction.run.dispatch import run_arrays
+from trnqc.contraction.run.execute import run_steps
 from trnqc.contraction.run.operands import as_arrays
 from trnqc.contraction.slow_plans import MAX_SLOWDOWN
+from trnqc.contraction.semiring import Semiring, semiring_of
 from trnqc.contraction.tape.instructions import Tape
 from trnqc.contraction.tape.machine import run_tape
 from trnqc.contraction.time_limit import TIME_LIMIT, planning
@@ -123,6 +125,25 @@ def contracted(
     plan.check_slowdown(max_slowdown, lambda limit: planned(limit)[0], size, stacklevel=4)
     arrays = [squeezed(x, axes) for x, axes in zip(arrays, parsed.squeezed)]
     return run_arrays(plan, arrays, gemm, check_finite)
+
+
+def contracted_in_semiring(
+    subscripts: str,
+    operands: Sequence[Any],
+    semiring: str | Semiring,
+    check: bool = True,
+    time_limit: float | None = TIME_LIMIT,
+    optimize: Optimize = True,
+) -> np.ndarray:
+    """Return the result of `einsum` in a semiring, in the order in which numbers would be contracted."""
+    ring = semiring_of(semiring)
+    arrays = ring.operands(as_arrays(operands), check)
+    shapes = tuple(x.shape for x in arrays)
+    path = requested_path(optimize, subscripts, shapes)
+    plan, parsed = plan_subscripts(subscripts, shapes, 8, None, time_limit, path=path)
+    (part,) = plan.assignments[0].parts
+    named = {name: squeezed(x, axes) for (name, _), x, axes in zip(plan.inputs, arrays, parsed.squeezed)}
+    return run_steps(np, part.steps, named, semiring=ring)
 
 
 def _einsum_stored(

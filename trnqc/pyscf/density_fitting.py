@@ -17,7 +17,7 @@ from pyscf.lib import logger
 
 from trnqc.eri.compiled import background, programs
 from trnqc.eri.fitting import half_transform, jk
-from trnqc.eri.fitting.file_rows import FileRows
+from trnqc.eri.fitting.file_rows import opened
 from trnqc.eri.fitting.fitted_integrals import fitted_integrals
 from trnqc.eri.fitting.integrals_to_file import write_fitted_integrals
 from trnqc.eri.fitting.rounded import HostProducts, ReducedProducts, RoundedJK
@@ -201,54 +201,58 @@ class DF(df.DF):
         return vj, vk
 
     def _jk(self, dm: Any, with_j: bool, with_k: bool, rounded: RoundedJK | None) -> tuple[Any, Any]:
-        if not isinstance(self._cderi, np.ndarray):
-            return self._jk_from_file(dm, with_j, with_k)
-        norms, room = self._norms_in_memory(), memory_left(self.max_memory)
+        room = memory_left(self.max_memory)
         if rounded:
-            return rounded(dm, norms, with_j, room)
-        return fitted_jk(self._cderi, dm, norms, with_j, with_k, room)
+            return rounded(dm, self._norms_of(rounded.rows), with_j, room)
+        with self._rows() as rows:
+            return fitted_jk(rows, dm, self._norms_of(rows), with_j, with_k, room)
+
+    @contextmanager
+    def _rows(self) -> Iterator[jk.Rows]:
+        """A context with the fitted integrals, in memory or in a file."""
+        if isinstance(self._cderi, np.ndarray):
+            yield self._cderi
+            return
+        if "J and K" not in self.ran_on:
+            self.ran_on += f"; J and K from a file by {programs.words()}"
+        with opened(self._cderi, self._dataname) as rows:
+            yield rows
 
     def _forget_norms(self) -> None:
         for name in ("_norms", "_file_norms"):
             self.__dict__.pop(name, None)
 
-    def _norms_in_memory(self) -> np.ndarray:
-        norms: jk.Norms = self.__dict__.setdefault("_norms", jk.Norms())
-        return norms(self._cderi)
-
-    def _jk_from_file(self, dm: Any, with_j: bool, with_k: bool) -> tuple[Any, Any]:
-        """Compute J and K block by block, while the next block is read."""
-        file, room = FileRows(self._cderi, self._dataname), memory_left(self.max_memory)
-        of, norms = self.__dict__.get("_file_norms", (None, None))
-        if of is not self._cderi:
-            norms = lib.unpack_tril(file.norms(room))
-            self._file_norms = self._cderi, norms
-        matrices = file.get_jk(dm, norms, with_j, with_k, room)
-        if "J and K" not in self.ran_on:
-            self.ran_on += f"; J and K from a file by {programs.words()}"
-        return matrices
+    def _norms_of(self, rows: jk.Rows) -> np.ndarray:
+        if isinstance(rows, np.ndarray):
+            norms: jk.Norms = self.__dict__.setdefault("_norms", jk.Norms())
+            return norms(rows)
+        if self.__dict__.get("_file_norms", (None,))[0] is not self._cderi:
+            self._file_norms = self._cderi, lib.unpack_tril(rows.norms())
+        return np.asarray(self._file_norms[1])
 
     @contextmanager
     def reduced_precision(
-        self, products: Callable[[np.ndarray], ReducedProducts] = HostProducts
+        self, products: Callable[[Any], ReducedProducts] = HostProducts
     ) -> Iterator[RoundedJK | None]:
         """A context in which J and K of densities with orbitals are computed in less than double precision.
 
         `products` is called with the fitted integrals and returns what computes J and K, by default in single precision
-        on the host. The context yields a RoundedJK; or None if the integrals are not in memory, or if the program for
-        products of the host is missing. J and K are then as outside of the context.
+        on the host, which reads integrals from a file too. The context yields a RoundedJK; or None if a device would
+        have to read them, or if the program for products of the host is missing. J and K are then as outside of the
+        context.
         """
         if self._cderi is None:
             self.build()
-        possible = products is not HostProducts or self._can_transform()
-        if not isinstance(self._cderi, np.ndarray) or not possible:
+        on_host, in_memory = products is HostProducts, isinstance(self._cderi, np.ndarray)
+        if not (self._can_transform() if on_host else in_memory):
             yield None
             return
-        self.rounded = RoundedJK(self._cderi, products(self._cderi))
-        try:
-            yield self.rounded
-        finally:
-            self.rounded = None
+        with self._rows() as rows:
+            self.rounded = RoundedJK(rows, products(rows))
+            try:
+                yield self.rounded
+            finally:
+                self.rounded = None
 
 
 def _state(fitting: df.DF) -> dict[str, Any]:

@@ -11,6 +11,10 @@ from trnqc.lazy import lazy_names
 
 if TYPE_CHECKING:
     from trnqc.sparse.api import contract, plan
+    from trnqc.sparse.blocks.charges import BlockCharges
+    from trnqc.sparse.blocks.convert import from_itensor, from_symmray, to_symmray
+    from trnqc.sparse.blocks.plan import BlockPlan
+    from trnqc.sparse.blocks.tensor import BlockTensor
     from trnqc.sparse.decompose.cp import cp_als, nonneg_cp
     from trnqc.sparse.decompose.tensor_train import tensor_train
     from trnqc.sparse.decompose.tucker import tucker_hooi
@@ -19,6 +23,9 @@ if TYPE_CHECKING:
     from trnqc.sparse.tensors.storage import SparseTensor, from_coo, from_dense
 
 __all__ = [
+    "BlockCharges",
+    "BlockPlan",
+    "BlockTensor",
     "Plan",
     "SparseTensor",
     "contract",
@@ -26,17 +33,23 @@ __all__ = [
     "from_coo",
     "from_dense",
     "from_pydata",
+    "from_itensor",
     "from_scipy",
+    "from_symmray",
     "from_torch",
     "nonneg_cp",
     "plan",
     "read_tns",
     "tensor_train",
+    "to_symmray",
     "tucker_hooi",
 ]
 
 # Modules are imported when a name is first used, because plans need more imports than tensors.
 _HOMES = {
+    "BlockCharges": "trnqc.sparse.blocks.charges",
+    "BlockPlan": "trnqc.sparse.blocks.plan",
+    "BlockTensor": "trnqc.sparse.blocks.tensor",
     "Plan": "trnqc.sparse.run.plan",
     "SparseTensor": "trnqc.sparse.tensors.storage",
     "contract": "trnqc.sparse.api",
@@ -44,12 +57,15 @@ _HOMES = {
     "from_coo": "trnqc.sparse.tensors.storage",
     "from_dense": "trnqc.sparse.tensors.storage",
     "from_pydata": "trnqc.sparse.tensors.convert",
+    "from_itensor": "trnqc.sparse.blocks.convert",
     "from_scipy": "trnqc.sparse.tensors.convert",
+    "from_symmray": "trnqc.sparse.blocks.convert",
     "from_torch": "trnqc.sparse.tensors.convert",
     "nonneg_cp": "trnqc.sparse.decompose.cp",
     "plan": "trnqc.sparse.api",
     "read_tns": "trnqc.sparse.tensors.convert",
     "tensor_train": "trnqc.sparse.decompose.tensor_train",
+    "to_symmray": "trnqc.sparse.blocks.convert",
     "tucker_hooi": "trnqc.sparse.decompose.tucker",
 }
 

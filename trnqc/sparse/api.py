@@ -15,6 +15,8 @@ from typing import Any
 from trnqc.arrays import is_dynamo_there
 from trnqc.errors import InputError, MemoryLimit
 from trnqc.host.memory import installed_memory
+from trnqc.sparse.blocks.planner import plan_blocks
+from trnqc.sparse.blocks.tensor import BlockTensor
 from trnqc.sparse.network.nest import Nest
 from trnqc.sparse.network.network import Indices, Network, network
 from trnqc.sparse.network.tree import Tree, greedy, trees
@@ -62,7 +64,7 @@ def contract(
         Subscripts of ``einsum``, such as ``"Kmn,mi,nu,Ki->Kiu"``.
     *operands
         `SparseTensor`, NumPy arrays, sparse arrays of SciPy and PyData, dense or sparse tensors of PyTorch, in any
-        combination.
+        combination; or `BlockTensor` and NumPy arrays, which then count as having all blocks.
     out, tree, form
         See `plan`.
     threads
@@ -70,22 +72,23 @@ def contract(
 
     Returns
     -------
-    numpy.ndarray, SparseTensor, sparse array of SciPy or PyData, or torch.Tensor
+    numpy.ndarray, SparseTensor, BlockTensor, sparse array of SciPy or PyData, or torch.Tensor
         A dense result is an array. A sparse result is a CSR array of SciPy if all operands but dense arrays are sparse
         arrays of SciPy (CSC if all are CSC, a matrix if all are matrices, COO unless it has two axes), a COO array of
-        PyData if all are PyData's (GCXS if all are GCXS), and a `SparseTensor` for others. If an operand is a tensor of
-        PyTorch, the result is also one, strided or sparse COO, on the same device. It has gradients of any order,
-        forward-mode derivatives and, if it is dense, supports ``torch.func.vmap``. The gradient of a sparse operand is
-        a sparse tensor of its pattern and layout. The element type is the common type of the operands: float32
-        operands give float32, integers float64. The arithmetic is always in float64. A network with n complex operands
-        takes 2^n runs, of their real and imaginary parts.
+        PyData if all are PyData's (GCXS if all are GCXS), and a `SparseTensor` for others. For block tensors it is a
+        `BlockTensor`, unless ``out="dense"``. If an operand is a tensor of PyTorch, the result is also one, strided or
+        sparse COO, on the same device. It has gradients of any order, forward-mode derivatives and, if it is dense,
+        supports ``torch.func.vmap``. The gradient of a sparse operand is a sparse tensor of its pattern and layout. The
+        element type is the common type of the operands: float32 operands give float32, integers float64. The arithmetic
+        is always in float64, for complex block tensors in complex128. A network with n other complex operands takes 2^n
+        runs, of their real and imaginary parts.
 
     Raises
     ------
     ExpressionError
         If the subscripts do not fit the operands, or the tree does not contain every operand once.
     OperandError
-        If an operand is not a tensor of numbers.
+        If an operand is not a tensor of numbers; if blocks or quantum numbers of block tensors do not match.
     InputError
         If an option has an invalid value.
     MemoryLimit
@@ -120,7 +123,7 @@ def plan(
     form: str | Nest = "auto",
     memory_limit: int | None = None,
     time_limit: float = 1.0,
-) -> Plan:
+) -> Any:
     """Plan how to compute a product of sparse and dense tensors, from the stored elements of these operands.
 
     Parameters
@@ -143,8 +146,9 @@ def plan(
 
     Returns
     -------
-    Plan
-        Print it to see layouts, loops and estimates; `Plan.run` computes the result. Plans are remembered, so that a
+    Plan or BlockPlan
+        Print it to see layouts, loops and estimates; `Plan.run` computes the result. For block tensors a `BlockPlan`,
+        whose order of pairwise products is that of the least work on stored blocks. Plans are remembered, so that a
         second call with elements stored at the same places does not search again, whatever their values are.
 
     Raises
@@ -157,6 +161,10 @@ def plan(
     if not isinstance(form, Nest) and form not in FORMS:
         raise InputError(f"form is one of {', '.join(FORMS)}, or a Nest; found {form!r}")
     operands = arrays(operands)
+    if any(isinstance(x, BlockTensor) for x in operands):
+        if form != "auto":
+            raise InputError(f"form must be 'auto' for block tensors; found {form!r}")
+        return plan_blocks(subscripts, operands, out, tree, memory_limit)
     converted = tensors(operands)
     plain, how = views(subscripts, tuple(tensor.shape for tensor in converted))
     read = viewed(operands, how)

@@ -10,14 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, partial, reduce
 from itertools import product
-from math import prod
+
+import numpy as np
 
 from trnqc.contraction.memory.fusion_graph import ComputedArray, FusedTree, arrays_of, fusible
 from trnqc.contraction.memory.loop_blocks import Blocks, merge, upward
+from trnqc.contraction.order.network import bits
 from trnqc.contraction.time_limit import FUSION, out_of_time
 from trnqc.contraction.tree import Tree
+
+# Partial solutions that are compared with all others at a time, and the bits of a word.
+ROWS, WORD = 128, (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +100,11 @@ class _Search:
     def __init__(self, tree: Tree, recompute: bool, tiles: Mapping[str, int], keep: int) -> None:
         self.tree = tree
         self.keep = keep
+        # The fusion without repeated work bounds the search with it.
+        self.start = _Search(tree, False, tiles, keep).solve() if recompute else []
         self.exact = True
         self.labels = list(tree.indices)
+        self.outer: dict[int, int] = {}
         self.arrays: dict[str, ComputedArray] = {array.name: array for array in arrays_of(tree)}
         tile = [min(tiles.get(label, 1), tree.extent(label)) for label in self.labels]
         self.extent = [tree.extent(label) for label in self.labels]
@@ -104,6 +112,15 @@ class _Search:
         self.turns = [-(-n // t) for n, t in zip(self.extent, tile)]
         # A loop with a single turn changes nothing.
         several = self.mask(label for label, turns in zip(self.labels, self.turns) if turns > 1)
+        # The axes of each array, the loops of its step as bits, and the multiply-adds of the step.
+        self.own = {
+            name: (
+                [self.labels.index(label) for label in array.indices],
+                self.mask(array.loops),
+                array.cost * tree.size(array.loops),
+            )
+            for name, array in self.arrays.items()
+        }
         self.allowed = {name: self.mask(fusible(self.arrays, name, recompute)) & several for name in self.arrays}
 
     def mask(self, labels: Iterable[str]) -> int:
@@ -116,7 +133,7 @@ class _Search:
         Early rounds follow a few partial solutions of each array. What they complete bounds the last round, which
         follows all.
         """
-        finals: list[Partial] = []
+        finals: list[Partial] = list(self.start)
         for width in (4, 32, self.keep):
             self.exact = True
             try:
@@ -152,14 +169,15 @@ class _Search:
             if blocks is not None:
                 merged.append(Partial(array.name, 0, blocks, self._order(blocks), memory, work, below))
         allowed = self.allowed[array.name]
-        own = self.mask(array.loops)
+        _, own, _ = self.own[array.name]
         spent = cache(partial(self._spent, array))
         carried = []
         for one in _best(merged):
+            _in_time()
+            foreign = sum(one.blocks) & ~own
             for blocks in upward(one.blocks, allowed):
-                _in_time()
                 mask = sum(blocks)
-                if sum(one.blocks) & ~own & ~mask:
+                if foreign & ~mask:
                     continue  # A loop over an index that this step does not have would sum the step again.
                 space, again = spent(mask)
                 memory, work = one.memory + space, one.work + again
@@ -179,23 +197,29 @@ class _Search:
 
     def _spent(self, array: ComputedArray, mask: int) -> tuple[int, int]:
         """Return (elements held, multiply-adds) of the array itself; the result of the tree needs no memory."""
-        own = self.mask(array.loops)
-        space = prod(self.tile[i] if mask >> i & 1 else self.extent[i] for i in map(self.labels.index, array.indices))
-        again = prod(self.turns[i] for i in range(len(self.labels)) if mask & ~own & 1 << i)
-        root = array.name == self.tree.root.name
-        return (0 if root else space), array.cost * self.tree.size(array.loops) * again
+        axes, own, work = self.own[array.name]
+        space = 0 if array.name == self.tree.root.name else 1
+        for i in axes:
+            space *= self.tile[i] if mask >> i & 1 else self.extent[i]
+        for i in bits(mask & ~own):
+            work *= self.turns[i]
+        return space, work
 
     def _order(self, blocks: Blocks) -> int:
         """Return the pairs (outer, inner) that the blocks require; unfused loops lie inside all fused ones."""
-        count = len(self.labels)
-        inside = (1 << count) - 1
+        inside = (1 << len(self.labels)) - 1
         order = 0
         for block in blocks:
             inside &= ~block
-            for i in range(count):
-                if block >> i & 1:
-                    order |= inside << i * count
+            # A product puts the inner loops behind each of the outer ones.
+            order |= inside * self._outer(block)
         return order
+
+    def _outer(self, block: int) -> int:
+        """Return the positions in an order of the first pairs of the loops of a block."""
+        if block not in self.outer:
+            self.outer[block] = sum(1 << i * len(self.labels) for i in bits(block))
+        return self.outer[block]
 
     def choices(self, final: Partial) -> dict[str, frozenset[str]]:
         """Return the fused indices of every array."""
@@ -207,15 +231,33 @@ class _Search:
 
 def _best(partials: Iterable[Partial]) -> list[Partial]:
     """Return the partial solutions that none dominates, least memory first; of equals that with fewest fused loops."""
+    ranked = sorted(partials, key=lambda p: (p.memory, p.work, p.mask.bit_count(), p.order.bit_count(), p.mask))
+    # Among those that need no more memory, one with no more work and no other nesting dominates.
+    ranks = {work: rank for rank, work in enumerate(sorted({p.work for p in ranked}))}
+    work = np.array([ranks[p.work] for p in ranked])
+    words = _words([p.order for p in ranked])
     kept: list[Partial] = []
-    least: dict[int, int] = {}  # order -> least work among those kept, none of which needs more memory than the next
-    for one in sorted(partials, key=lambda p: (p.memory, p.work, p.mask.bit_count(), p.order.bit_count(), p.mask)):
+    for start in range(0, len(ranked), ROWS):
         _in_time()
-        free = ~one.order
-        if not any(work <= one.work and not order & free for order, work in least.items()):
-            kept.append(one)
-            least[one.order] = one.work
+        stop = min(start + ROWS, len(ranked))
+        # Few pairs pass the first word, so that the other tests are of these pairs only.
+        i, j = np.nonzero((words[0][start:stop, None] & words[0][:stop]) == words[0][:stop])
+        i += start
+        pairs = j < i
+        i, j = i[pairs], j[pairs]
+        for word in words[1:]:
+            pairs = (word[i] & word[j]) == word[j]
+            i, j = i[pairs], j[pairs]
+        dominated = set(i[work[j] <= work[i]].tolist())
+        kept += [ranked[k] for k in range(start, stop) if k not in dominated]
     return kept
+
+
+def _words(masks: list[int]) -> list[np.ndarray]:
+    """Return bit masks as arrays of 64 bits each, those in which most bits differ first."""
+    either, both = reduce(int.__or__, masks, 0), reduce(int.__and__, masks, masks[0] if masks else 0)
+    starts = sorted(range(0, max(either.bit_length(), 1), 64), key=lambda s: -((either ^ both) >> s & WORD).bit_count())
+    return [np.array([mask >> start & WORD for mask in masks], np.uint64) for start in starts]
 
 
 def _few(partials: list[Partial], width: int) -> list[Partial]:

@@ -6,7 +6,6 @@ Labels in more than two operands, symmetry and outer products are treated exactl
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from math import inf
 
 import numpy as np
@@ -14,8 +13,6 @@ import numpy as np
 from trnqc.contraction.order.network import LabelNetwork, Splits, bits
 from trnqc.contraction.time_limit import ORDER, out_of_time
 
-# Largest number of operands of a chain for which all intervals are tried, which takes n^3 / 6 products.
-CHAIN = 128
 # Name of this search in the plan's list of what was not searched.
 EXACT_ORDER = "exact orders"
 
@@ -70,63 +67,6 @@ def subsets(network: LabelNetwork, atoms: Sequence[int], bound: float = inf) -> 
         splits[parts[chosen]] = (parts[pair[0]], parts[pair[1]])
         todo += [half for half in pair if half & (half - 1)]
     return int(costs[top]), splits
-
-
-def chain(network: LabelNetwork) -> Splits | None:
-    """Return the cheapest order for a chain of matrices, from all of its intervals; None for another network.
-
-    Each operand of a chain shares labels with its two neighbours only, and these labels are summed. A product of
-    operands that are not neighbours never pays: it would keep the labels on both sides of the gap.
-    """
-    order = _chain_order(network)
-    if order is None:
-        return None
-    n = len(order)
-    parts = {(i, j): sum(1 << k for k in order[i : j + 1]) for i in range(n) for j in range(i, n)}
-    best: dict[tuple[int, int], tuple[int, int, int]] = {(i, i): (0, 0, 0) for i in range(n)}
-    for length in range(1, n):
-        for i in range(n - length):
-            j = i + length
-            # Every cut costs the labels at the two ends times those of the cut.
-            ends = network.kept(parts[i, j])
-            space = network.size(ends)
-            choices = []
-            for k in range(i, j):
-                one, two = best[i, k], best[k + 1, j]
-                if i < k < j - 1:
-                    cost = space * network.size(network.kept(parts[i, k]) & ~ends)
-                else:
-                    cost = network.merge(parts[i, k], parts[k + 1, j])
-                choices.append((one[0] + two[0] + cost, one[1] + two[1], k))
-            cost, held, cut = min(choices)
-            best[i, j] = cost, held + space, cut
-    splits: Splits = {}
-    todo = [(0, n - 1)]
-    while todo:
-        i, j = todo.pop()
-        if i < j:
-            cut = best[i, j][2]
-            splits[parts[i, j]] = (parts[i, cut], parts[cut + 1, j])
-            todo += [(i, cut), (cut + 1, j)]
-    return splits
-
-
-def _chain_order(network: LabelNetwork) -> list[int] | None:
-    """Return the operands from one end of the chain to the other; None if the network is not a chain."""
-    near = network.neighbours
-    ends = [k for k, others in enumerate(near) if others.bit_count() == 1]
-    if len(ends) != 2 or any(others.bit_count() > 2 or not others for others in near) or network.exchanges:
-        return None
-    order, seen = [ends[0]], 1 << ends[0]
-    while left := near[order[-1]] & ~seen:
-        order.append(left.bit_length() - 1)
-        seen |= left
-    shared = [network.operands[a] & network.operands[b] for a, b in pairwise(order)]
-    inner = all(
-        network.operands[k] == one | two and not one & two for k, one, two in zip(order[1:], shared, shared[1:])
-    )
-    summed = not any(labels & network.output for labels in shared)
-    return order if len(order) == len(near) <= CHAIN and inner and summed else None
 
 
 class _Level:

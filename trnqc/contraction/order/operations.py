@@ -2,15 +2,15 @@
 
     operands, output, extents ─ LabelNetwork.of ─► LabelNetwork ─ best_splits ─► Splits ─ build ─► Tree
 
-The search is exact for up to EXACT operands, over all binary trees, outer products included, and for chains of
-matrices. For more operands see `heuristic`.
+The search is exact for up to EXACT operands, over all binary trees, outer products included, and for chains, rings and
+trees of operands, where outer products pay between vectors only. For other networks of more operands see `heuristic`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from trnqc.contraction.order import exact, heuristic
+from trnqc.contraction.order import arcs, exact, heuristic, trees
 from trnqc.contraction.order.network import LabelNetwork, Splits, bits
 from trnqc.contraction.tree import Tree, TreeNode, union
 from trnqc.errors import InputError
@@ -20,6 +20,8 @@ from trnqc.expression.symmetry import Symmetry
 
 # Largest number of operands for which all binary trees are searched.
 EXACT = 12
+# The same for trees of operands with vectors, of which the best order without outer products is known.
+VECTORS = 11
 
 
 def minimise(
@@ -63,14 +65,28 @@ def best_splits(network: LabelNetwork) -> Splits:
     if operands == 1:
         return {}
     network = network.without_common()
-    if operands > 2 and (splits := exact.chain(network)):
+    # Next to a bond of extent one, outer products may pay; few operands are then better searched with them.
+    least = 1 if operands > EXACT else 2
+    if operands > 2 and (splits := arcs.cheapest(network, least)):
         return splits
-    if operands > EXACT:
-        return heuristic.search(network)
-    start = heuristic.improve(network, heuristic.greedy(network, 0), subtree=5)
+    start = trees.cheapest(network, least) if operands > 2 else None
+    if start and len(vectors(network)) < 2:
+        return start
+    if operands > (VECTORS if start else EXACT):
+        return heuristic.improve(network, start, subtree=4) if start else heuristic.search(network)
+    start = heuristic.improve(network, start or heuristic.greedy(network, 0), subtree=5)
     bound = network.cost(start, network.everything)
     cheapest = exact.subsets(network, [1 << k for k in range(operands)], bound)
     return cheapest[1] if cheapest else start
+
+
+def vectors(network: LabelNetwork) -> list[int]:
+    """Return the operands with one neighbour that share all of their labels with it."""
+    return [
+        k
+        for k, (labels, near) in enumerate(zip(network.operands, network.neighbours))
+        if near.bit_count() == 1 and not labels & network.output
+    ]
 
 
 def build(

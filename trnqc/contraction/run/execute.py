@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
+from operator import mul
 from types import ModuleType
 
 from trnqc.contraction.kernels import Gemm
 from trnqc.contraction.lower.steps import AxisReduction, Labels, LoweredStep, MatrixProduct, Packed, ProductSide
 from trnqc.contraction.order.symmetric_pairs import packed, spread
 from trnqc.contraction.products.arrays import Array, diagonal, matmul, reshaped, summed, swapped, transpose
+from trnqc.contraction.semiring import Semiring
 from trnqc.contraction.tree import TreeNode
 from trnqc.expression.operand import Leaf
 
@@ -21,11 +23,16 @@ Labelled = tuple[Array, Labels]
 
 
 def run_steps(
-    library: ModuleType, steps: Sequence[LoweredStep], operands: Mapping[str, Array], gemm: Gemm | None = None
+    library: ModuleType,
+    steps: Sequence[LoweredStep],
+    operands: Mapping[str, Array],
+    gemm: Gemm | None = None,
+    semiring: Semiring | None = None,
 ) -> Array:
     """Return the result of the last step with its axes in the order of its node.
 
-    `operands` are arrays by name of leaf. A temporary is dropped as soon as its consumer has run.
+    `operands` are arrays by name of leaf; in a semiring they are NumPy's. A temporary is dropped as soon as its
+    consumer has run.
     """
     results: dict[str, Labelled] = {}
     for step in steps:
@@ -33,7 +40,7 @@ def run_steps(
             results.pop(o.name) if isinstance(o, TreeNode) else leaf(library, o, operands[o.name])
             for o in step.operands
         ]
-        results[step.node.name] = apply(library, step, taken, gemm)
+        results[step.node.name] = apply(library, step, taken, gemm, semiring)
         del taken
     return arranged(results[steps[-1].node.name], steps[-1].node.indices)
 
@@ -50,17 +57,23 @@ def leaf(library: ModuleType, operand: Leaf, array: Array) -> Labelled:
     return (1 / array if operand.reciprocal else array), labels
 
 
-def apply(library: ModuleType, step: LoweredStep, operands: Sequence[Labelled], gemm: Gemm | None = None) -> Labelled:
+def apply(
+    library: ModuleType,
+    step: LoweredStep,
+    operands: Sequence[Labelled],
+    gemm: Gemm | None = None,
+    semiring: Semiring | None = None,
+) -> Labelled:
     """Return the result of one step on its operands."""
     operation = step.operation
     if isinstance(operation, AxisReduction):
-        return arranged(_summed(operands[0], operation.sums), operation.order), operation.order
+        return arranged(_summed(operands[0], operation.sums, semiring), operation.order), operation.order
     if isinstance(operation, Packed):
         return _by_pairs(library, operands, operation, gemm)
-    left, right = (_side(x, side) for x, side in zip(operands, (operation.left, operation.right)))
+    left, right = (_side(x, side, semiring) for x, side in zip(operands, (operation.left, operation.right)))
     if not operation.inner:
-        return _by_elements(left, right, operation)
-    return _by_matrices(library, left, right, operation, gemm)
+        return _by_elements(left, right, operation, semiring)
+    return _by_matrices(library, left, right, operation, semiring.matmul if semiring else gemm)
 
 
 def _by_pairs(library: ModuleType, operands: Sequence[Labelled], operation: Packed, gemm: Gemm | None) -> Labelled:
@@ -84,27 +97,28 @@ def _by_pairs(library: ModuleType, operands: Sequence[Labelled], operation: Pack
     return array, tuple(labels)
 
 
-def _summed(operand: Labelled, labels: Labels) -> Labelled:
+def _summed(operand: Labelled, labels: Labels, semiring: Semiring | None) -> Labelled:
     """Sum an operand over labels."""
     if not labels:
         return operand
     array, have = operand
     left = tuple(x for x in have if x not in labels)
-    return summed(array, tuple(axis for axis, x in enumerate(have) if x in labels)), left
+    axes = tuple(axis for axis, x in enumerate(have) if x in labels)
+    return (semiring.sum if semiring else summed)(array, axes), left
 
 
-def _side(operand: Labelled, side: ProductSide) -> Array:
+def _side(operand: Labelled, side: ProductSide, semiring: Semiring | None) -> Array:
     """Return an operand as it enters a product."""
-    return arranged(_summed(operand, side.sums), side.order)
+    return arranged(_summed(operand, side.sums, semiring), side.order)
 
 
-def _by_elements(left: Array, right: Array, operation: MatrixProduct) -> Labelled:
+def _by_elements(left: Array, right: Array, operation: MatrixProduct, semiring: Semiring | None) -> Labelled:
     """Multiply elements, with axes of length 1 where one operand lacks a label of the result."""
     shaped = []
     for array, side in ((left, operation.left), (right, operation.right)):
         extents = dict(zip(side.order, array.shape))
         shaped.append(reshaped(array, tuple(extents.get(label, 1) for label in operation.order)))
-    return shaped[0] * shaped[1], operation.order
+    return (semiring.multiply if semiring else mul)(*shaped), operation.order
 
 
 def _by_matrices(

@@ -1,11 +1,16 @@
-"""J and K from fitted integrals in a file, read in blocks of rows while the block before is used.
+"""Fitted integrals in a file as rows that threads read when they use them.
 
-The blocks are read into two arrays in turns. New arrays for each block would take longer to be faulted in than to be
-read from the system's cache of files.
+`rows[begin:end]` of an open file -> memory of the calling thread, which it keeps for the next rows
+
+J and K take rows of a file as they take rows of an array (jk.py), so that a thread reads while others compute. Rows are
+read past HDF5 where they stand in the file one after another, because HDF5 lets one thread read at a time.
 """
 
 from __future__ import annotations
 
+import os
+import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -14,81 +19,97 @@ import h5py
 import numpy as np
 from pyscf.df import addons
 
-from trnqc.eri.fitting import jk
-from trnqc.eri.fitting.tagged import fitted_jk
 from trnqc.errors import StorageError
-from trnqc.fitted.rows import read_ahead
 from trnqc.host.arrays import empty
 
-# Blocks in which integrals are read, at least. The first is read before anything is computed.
-BLOCKS = 8
+# Rows whose squares are added to norms at once.
+NEAR = 32
 
 
 class FileRows:
-    """The rows (Q|ij) [naux, pairs] of a file, or of another object outside of memory that PySCF's DF object has as
-    `_cderi`.
+    """The rows (Q|ij) [naux, pairs] of datasets side by side, each with a range of pairs ij.
 
-    `name` is that of a dataset in the file, or of a group of datasets, each with a range of pairs ij.
+    A slice of rows is read into memory of the calling thread, and valid until that thread takes another one.
     """
 
-    def __init__(self, file: Any, name: str) -> None:
-        self._file, self._name = file, name
+    def __init__(self, datasets: Sequence[h5py.Dataset]) -> None:
+        self._datasets = datasets
+        self.shape = (len(datasets[0]), sum(dataset.shape[1] for dataset in datasets))
+        self._threads = threading.local()
+        self._file = _Consecutive.of(datasets[0]) if len(datasets) == 1 else None
 
-    def blocks(self, rows: int) -> Iterator[np.ndarray]:
-        """Yield blocks of at most `rows` rows in order, each valid until the next one is asked for. Raises StorageError
-        if the file cannot be read.
-        """
-        with self._datasets() as datasets:
-            yield from _blocks(datasets, rows)
+    def __len__(self) -> int:
+        return self.shape[0]
 
-    def norms(self, room: float) -> np.ndarray:
-        """Return sqrt(sum_Q (Q|ij)^2) for all pairs, for which the file is read once; room as in `get_jk`."""
-        squares = (jk.norms_of(block) ** 2 for block in self.blocks(self._rows_within(room)))
-        return np.asarray(np.sqrt(sum(squares)))
-
-    def get_jk(self, dm: Any, norms: np.ndarray, with_j: bool, with_k: bool, room: float) -> tuple[Any, Any]:
-        """Compute J and K as `fitted_jk` does; two blocks and working arrays take `room` bytes. Raises StorageError."""
-        totals = [np.zeros(np.shape(dm)) if wanted else None for wanted in (with_j, with_k)]
-        for block in self.blocks(self._rows_within(room)):
-            for total, part in zip(totals, fitted_jk(block, dm, norms, with_j, with_k, room / 2)):
-                if total is not None:
-                    total += part
-        return totals[0], totals[1]
-
-    def _rows_within(self, room: float) -> int:
-        """Return the rows of a block: whole groups, of which two blocks take half of the room."""
-        with self._datasets() as datasets:
-            naux, pairs = len(datasets[0]), sum(dataset.shape[1] for dataset in datasets)
-        groups = min(-(-naux // (BLOCKS * jk.GROUP)), int(room / 4 / (8 * pairs * jk.GROUP)))
-        return jk.GROUP * max(1, groups)
-
-    @contextmanager
-    def _datasets(self) -> Iterator[list[h5py.Dataset]]:
-        try:
-            with addons.load(self._file, self._name) as integrals:
-                grouped = isinstance(integrals, h5py.Group)
-                yield [integrals[str(n)] for n in range(len(integrals))] if grouped else [integrals]
-        except OSError as error:
-            raise StorageError(
-                f"the fitted integrals cannot be read from {self._file} ({error}): call reset() of the density-fitting "
-                "object, which then computes them again"
-            ) from error
-
-
-def _blocks(datasets: Sequence[h5py.Dataset], rows: int) -> Iterator[np.ndarray]:
-    """Yield blocks of rows of datasets side by side; one is read while the one before is used."""
-    count, width = len(datasets[0]), sum(dataset.shape[1] for dataset in datasets)
-    buffers = [empty((min(rows, count), width), np.float64) for _ in range(2)]
-
-    def read(number: int) -> np.ndarray:
-        first = number * rows
-        block = buffers[number % 2][: min(rows, count - first)]
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        first, last, _ = rows.indices(len(self))
+        block = self._memory((last - first) * self.shape[1]).reshape(last - first, self.shape[1])
+        if self._file:
+            self._file.read(block, first * self.shape[1])
+            return block
         end = 0
-        for dataset in datasets:
+        for dataset in self._datasets:
             begin, end = end, end + dataset.shape[1]
-            if end > begin:
-                dataset.read_direct(block, np.s_[first : first + len(block)], np.s_[:, begin:end])
+            if end > begin and last > first:
+                dataset.read_direct(block, np.s_[first:last], np.s_[:, begin:end])
         return block
 
-    numbers = ((number,) for number in range(-(-count // rows)))
-    yield from (block for (block,) in read_ahead(numbers, read, len(buffers)))
+    def norms(self) -> np.ndarray:
+        """Return sqrt(sum_Q (Q|ij)^2) for all pairs, for which the file is read once."""
+        squares = np.zeros(self.shape[1])
+        for first in range(0, len(self), NEAR):
+            rows = self[first : first + NEAR]
+            squares += np.einsum("qp,qp->p", rows, rows)
+        return np.sqrt(squares)
+
+    def _memory(self, size: int) -> np.ndarray:
+        """Return memory of the calling thread. New memory for each block would take longer than reading it."""
+        if getattr(self._threads, "memory", np.empty(0)).size < size:
+            self._threads.memory = empty((size,), np.float64)
+        memory: np.ndarray = self._threads.memory
+        return memory[:size]
+
+
+class _Consecutive:
+    """The elements of a dataset, float64, which stand in a file one after another from the byte `start` on."""
+
+    def __init__(self, path: str, start: int) -> None:
+        self._path, self._start = path, start
+        self._number = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._number)
+
+    @classmethod
+    def of(cls, dataset: h5py.Dataset) -> _Consecutive | None:
+        """Return the elements of a dataset, or None if they are not consecutive, or may be in memory of HDF5 still."""
+        start, file = dataset.id.get_offset(), dataset.file
+        plain = start is not None and dataset.dtype == np.float64 and (file.driver, file.mode) == ("sec2", "r")
+        return cls(file.filename, start) if plain and hasattr(os, "preadv") else None
+
+    def read(self, out: np.ndarray, first: int) -> None:
+        """Read elements from the number `first` on into a contiguous array, and ask for as many after them."""
+        place, rest = self._start + 8 * first, out.reshape(-1).data.cast("B")
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._number, place + len(rest), len(rest), os.POSIX_FADV_WILLNEED)
+        while rest:
+            count = os.preadv(self._number, [rest], place)
+            if not count:
+                raise OSError(f"{self._path} ends at byte {place}, where integrals were expected")
+            place, rest = place + count, rest[count:]
+
+
+@contextmanager
+def opened(file: Any, name: str) -> Iterator[FileRows]:
+    """A context with the rows of a file, or of another object outside of memory that PySCF's DF object has as `_cderi`.
+
+    `name` is that of a dataset in the file, or of a group of datasets, each with a range of pairs. Raises StorageError
+    if the file cannot be read.
+    """
+    try:
+        with addons.load(file, name) as integrals:
+            grouped = isinstance(integrals, h5py.Group)
+            yield FileRows([integrals[str(n)] for n in range(len(integrals))] if grouped else [integrals])
+    except OSError as error:
+        raise StorageError(
+            f"the fitted integrals cannot be read from {file} ({error}): call reset() of the density-fitting "
+            "object, which then computes them again"
+        ) from error

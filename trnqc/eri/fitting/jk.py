@@ -16,6 +16,7 @@ import numpy as np
 from pyscf import lib
 
 from trnqc.eri.fitting import half_transform
+from trnqc.eri.fitting.file_rows import FileRows
 from trnqc.eri.jk.densities import is_symmetric
 from trnqc.eri.jk.exact_sums import ExactSum, add_all
 from trnqc.host.arrays import empty
@@ -34,6 +35,8 @@ COLUMNS = 1024
 # Eigenvalues of a density below this share of the largest are rounding errors.
 NEGLIGIBLE = 1e-14
 
+Rows = np.ndarray | FileRows
+"""Rows (Q|ij) [naux, pairs] in memory or in a file. Each thread takes one slice of them at a time."""
 # Called with begin, end and arrays; adds to the arrays what the rows begin .. end contribute.
 AddRows = Callable[..., None]
 
@@ -76,7 +79,7 @@ class Norms:
         return Norms, ()  # A copy of the owner has an array of its own.
 
 
-def coulomb(cderi: np.ndarray, dms: np.ndarray, norms: np.ndarray, ranks: Ranks = ALONE) -> np.ndarray:
+def coulomb(cderi: Rows, dms: np.ndarray, norms: np.ndarray, ranks: Ranks = ALONE) -> np.ndarray:
     """Compute J_ij = sum_Q (ij|Q) sum_kl (Q|kl) D_kl [n, nao, nao] of real densities from this rank's packed rows
     [naux, pairs].
 
@@ -115,7 +118,7 @@ def bound_of_exchange(orbitals: np.ndarray, norms: np.ndarray) -> np.ndarray:
 
 
 def of_orbitals(
-    cderi: np.ndarray,
+    cderi: Rows,
     orbitals: np.ndarray,
     norms: np.ndarray,
     room: float,
@@ -134,7 +137,8 @@ def of_orbitals(
     pairs = nao * (nao + 1) // 2
     orbitals = np.ascontiguousarray(orbitals)
     # Each thread has the sums of a group with their integers, and one X_Q.
-    threads, wide = division(room, fixed=2 * nao**2 + 3 * pairs + orbitals.size, each=orbitals.size)
+    fixed, each = 2 * nao**2 + 3 * pairs + orbitals.size, orbitals.size + elements_read(cderi)
+    threads, wide = division(room, fixed, each)
 
     def worker() -> AddRows:
         transform = half_transform.HalfTransform(orbitals)
@@ -142,11 +146,11 @@ def of_orbitals(
 
         def add(begin: int, end: int, exchange: np.ndarray, *coulomb: np.ndarray) -> None:
             for first in range(begin, end, wide):
-                part = slice(first, min(first + wide, end))
-                half = halves[: (part.stop - first) * orbitals.size].reshape(nao, part.stop - first, nocc)
-                traces = transform(cderi[part], half)
+                rows = cderi[first : min(first + wide, end)]
+                half = halves[: len(rows) * orbitals.size].reshape(nao, len(rows), nocc)
+                traces = transform(rows, half)
                 for packed in coulomb:
-                    packed += traces @ cderi[part]
+                    packed += traces @ rows
                 add_product(exchange, half.reshape(nao, -1))
 
         return add
@@ -159,7 +163,7 @@ def of_orbitals(
     return (lib.unpack_tril(packed[0][0]) if with_j else None), lib.hermi_triu(vk, inplace=True)
 
 
-def exchange(cderi: np.ndarray, dm: np.ndarray, norms: np.ndarray, room: float, ranks: Ranks = ALONE) -> np.ndarray:
+def exchange(cderi: Rows, dm: np.ndarray, norms: np.ndarray, room: float, ranks: Ranks = ALONE) -> np.ndarray:
     """Compute K_il = sum_Qjk (ij|Q) D_jk (Q|kl) of any real density; [nao, nao].
 
     The eigenvectors of a symmetric density are used if at most half of them matter. Arguments are as in `of_orbitals`.
@@ -177,10 +181,10 @@ def exchange(cderi: np.ndarray, dm: np.ndarray, norms: np.ndarray, room: float, 
     return plus - minus
 
 
-def _exchange_of_matrix(cderi: np.ndarray, dm: np.ndarray, norms: np.ndarray, room: float, ranks: Ranks) -> np.ndarray:
+def _exchange_of_matrix(cderi: Rows, dm: np.ndarray, norms: np.ndarray, room: float, ranks: Ranks) -> np.ndarray:
     nao = len(dm)
     left = np.ascontiguousarray(dm.T)
-    threads, wide = division(room, fixed=4 * nao**2, each=2 * nao**2)
+    threads, wide = division(room, fixed=4 * nao**2, each=2 * nao**2 + elements_read(cderi))
 
     def worker() -> AddRows:
         update = np.empty((nao, nao))
@@ -209,6 +213,11 @@ def division(room: float, fixed: int, each: int) -> tuple[int, int]:
     while threads > 1 and 8 * threads * (fixed + each) > room:
         threads -= 1
     return threads, int(max(1, min(WIDE, (room / 8 / threads - fixed) // max(each, 1))))
+
+
+def elements_read(rows: Rows) -> int:
+    """Return the elements that a thread needs in memory for a row: none if the rows are there anyway."""
+    return 0 if isinstance(rows, np.ndarray) else rows.shape[1]
 
 
 def sums_of_groups(

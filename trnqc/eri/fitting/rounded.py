@@ -49,12 +49,12 @@ class ReducedProducts(Protocol):
 class RoundedJK:
     """J and K in reduced precision for the densities of one SCF; `exchange` [..., nao, nao] is K of the last call.
 
-    `rows` [naux, pairs] are the fitted integrals in double precision, from which `products` computes J and K. Each of
-    several `ranks` has some of the rows, in whole groups.
+    `rows` [naux, pairs] are the fitted integrals in double precision, in memory or in a file, from which `products`
+    computes J and K. Each of several `ranks` has some of the rows, in whole groups.
     """
 
-    def __init__(self, rows: np.ndarray, products: ReducedProducts, ranks: Ranks = ALONE) -> None:
-        self._rows, self.products, self._ranks = rows, products, ranks
+    def __init__(self, rows: jk.Rows, products: ReducedProducts, ranks: Ranks = ALONE) -> None:
+        self.rows, self.products, self._ranks = rows, products, ranks
         self._first: tuple[np.ndarray, np.ndarray] | None = None
         self.exchange = np.zeros((0, 0))
 
@@ -73,7 +73,7 @@ class RoundedJK:
     def _reference(self, dms: np.ndarray, norms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the first densities of this shape, and their J in double precision."""
         if self._first is None or self._first[0].shape != dms.shape:
-            self._first = dms.copy(), jk.coulomb(self._rows, dms, norms, self._ranks)
+            self._first = dms.copy(), jk.coulomb(self.rows, dms, norms, self._ranks)
         return self._first
 
 
@@ -85,7 +85,7 @@ class HostProducts:
     words = "single precision"
     rounding = 2.0**-24
 
-    def __init__(self, rows: np.ndarray, ranks: Ranks = ALONE) -> None:
+    def __init__(self, rows: jk.Rows, ranks: Ranks = ALONE) -> None:
         self._rows, self._ranks = rows, ranks
 
     def __call__(
@@ -98,7 +98,7 @@ class HostProducts:
 
 
 def rounded_jk(
-    rows: np.ndarray,
+    rows: jk.Rows,
     orbitals: np.ndarray,
     change: np.ndarray | None,
     norms: np.ndarray,
@@ -113,7 +113,7 @@ def rounded_jk(
     """
     (nao, nocc), pairs, single = orbitals.shape, rows.shape[1], np.dtype(np.float32)
     matrix = orbitals.astype(single)
-    fixed = 3 * nao**2 + (3 + NEAR) * pairs + matrix.size
+    fixed = 3 * nao**2 + (3 + NEAR) * pairs + NEAR * jk.elements_read(rows) + matrix.size
     threads, wide = jk.division(room, fixed, each=matrix.size)
     changes = [] if change is None else [jk.packed_densities(change[None]).astype(single)]
 

@@ -21,7 +21,7 @@ def has_orbitals(dm: Any) -> bool:
 
 
 def fitted_jk(
-    rows: np.ndarray,
+    rows: jk.Rows,
     dm: Any,
     norms: np.ndarray,
     with_j: bool,
@@ -52,7 +52,7 @@ def fitted_jk(
 
 
 def _exchange(
-    rows: np.ndarray, dms: np.ndarray, norms: np.ndarray, room: float, ranks: Ranks, orbitals: Sequence[np.ndarray]
+    rows: jk.Rows, dms: np.ndarray, norms: np.ndarray, room: float, ranks: Ranks, orbitals: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
     """Compute K of each density, from the orbitals between which and others it is, if that is so."""
     found: dict[int, np.ndarray] = {}

@@ -67,7 +67,7 @@ def divided(density: np.ndarray, space: np.ndarray) -> Transition | None:
 
 
 def exchange(
-    rows: np.ndarray,
+    rows: jk.Rows,
     space: np.ndarray,
     transitions: Sequence[Transition],
     norms: np.ndarray,
@@ -91,7 +91,8 @@ def exchange(
     results: list[np.ndarray] = []
     for first in range(0, len(transitions), most):
         part = transitions[first : first + most]
-        threads, wide = jk.division(room, fixed=2 * len(part) * (nao**2 + 2 * size), each=2 * size)
+        fixed, each = 2 * len(part) * (nao**2 + 2 * size), 2 * size + jk.elements_read(rows)
+        threads, wide = jk.division(room, fixed, each)
         wide = min(wide, NEAR)
         bounds = [(norms @ np.abs(one.density) @ norms).max(axis=1, initial=0.0) for one in part]
         shapes = [(nao, nao)] * len(part)
@@ -101,7 +102,7 @@ def exchange(
     return results
 
 
-def _adding(rows: np.ndarray, space: np.ndarray, transitions: Sequence[Transition], wide: int) -> jk.AddRows:
+def _adding(rows: jk.Rows, space: np.ndarray, transitions: Sequence[Transition], wide: int) -> jk.AddRows:
     """Return what adds the contributions of some rows to K of all transitions, on one thread."""
     nao, n = space.shape
     common = HalfTransform(space)

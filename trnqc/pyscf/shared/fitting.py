@@ -109,7 +109,7 @@ class SpreadDF(DF):
         return self.shared.ask_of(self.mol, "fitted", *arguments)
 
     @contextmanager
-    def reduced_precision(self, products: Callable[[np.ndarray], ReducedProducts] = HostProducts) -> Iterator[Any]:
+    def reduced_precision(self, products: Callable[[Any], ReducedProducts] = HostProducts) -> Iterator[Any]:
         """See `DF.reduced_precision`."""
         if not self._is_spread:
             with super().reduced_precision(products) as rounded:
