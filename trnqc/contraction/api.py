@@ -19,8 +19,8 @@ from trnqc.contraction.eager import contracted, contracted_in_semiring, numpy_ru
 from trnqc.contraction.kernels import Gemm, backend_kernels, fused_pair_kernels
 from trnqc.contraction.plan import Plan
 from trnqc.contraction.planning.statements import Optimize, plan_statements, plan_subscripts
-from trnqc.contraction.slow_plans import MAX_SLOWDOWN
 from trnqc.contraction.semiring import Semiring
+from trnqc.contraction.slow_plans import MAX_SLOWDOWN
 from trnqc.contraction.time_limit import TIME_LIMIT
 from trnqc.errors import ArgumentError, InputError, UnsupportedError
 from trnqc.expression.program import Program

@@ -17,8 +17,8 @@ from trnqc.contraction.planning.statements import Optimize, plan_subscripts, req
 from trnqc.contraction.run.dispatch import run_arrays
 from trnqc.contraction.run.execute import run_steps
 from trnqc.contraction.run.operands import as_arrays
-from trnqc.contraction.slow_plans import MAX_SLOWDOWN
 from trnqc.contraction.semiring import Semiring, semiring_of
+from trnqc.contraction.slow_plans import MAX_SLOWDOWN
 from trnqc.contraction.tape.instructions import Tape
 from trnqc.contraction.tape.machine import run_tape
 from trnqc.contraction.time_limit import TIME_LIMIT, planning
