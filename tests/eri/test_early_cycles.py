@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
 
 import numpy as np
 import pytest
 from pyscf import dft, gto, lib, scf
 
 import trnqc
-from trnqc.errors import InputError
+from trnqc.errors import InputError, StorageError
 from trnqc.pyscf import accelerate as layer
 from trnqc.pyscf import early_cycles
 from trnqc.pyscf.density_fitting import DF
@@ -174,6 +175,20 @@ def test_integrals_on_disk_are_rounded_too(method, precisions):
     assert not isinstance(mf.with_df._cderi, np.ndarray)
     assert precisions.count("single") > 3 and precisions[-1] == "double"
     assert mf.with_df.rounded is None
+
+
+def test_a_file_that_cannot_be_read_in_an_early_cycle_is_one_error(monkeypatch, precisions):
+    def failing(*_):
+        raise OSError(5, "Input/output error")
+
+    mf = fitted()
+    mf.max_memory = mf.with_df.max_memory = 0
+    mf = trnqc.accelerate(mf)
+    mf.with_df.build()
+    monkeypatch.setattr(os, "preadv", failing)
+    with pytest.raises(StorageError, match=r"Input/output error.*reset"):
+        mf.kernel()
+    assert precisions == ["single"]
 
 
 @pytest.mark.parametrize("shape", [(), (2,)], ids=["one density", "two densities"])

@@ -335,3 +335,9 @@ def test_small_plans_are_remembered(monkeypatch):
     assert plan("ab,bc->ac", left, right).steps is not plan("ab,bc->ac", left, right).steps
     with pytest.raises(ExpressionError, match="the subscripts are for 2"):
         plan("ab,bc->ac", left)
+
+
+def test_the_callers_array_stays_writable():
+    pattern, values = BlockTensor.from_dense(np.ones((2, 3)), [(2,), (1, 2)]).pattern, np.ones(6)
+    tensor = BlockTensor(pattern, values)
+    assert values.flags.writeable and not tensor.values.flags.writeable

@@ -12,7 +12,7 @@ import os
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import h5py
@@ -29,11 +29,12 @@ NEAR = 32
 class FileRows:
     """The rows (Q|ij) [naux, pairs] of datasets side by side, each with a range of pairs ij.
 
-    A slice of rows is read into memory of the calling thread, and valid until that thread takes another one.
+    A slice of rows is read into memory of the calling thread, and valid until that thread takes another one. Raises
+    StorageError, which names `path`, if rows cannot be read.
     """
 
-    def __init__(self, datasets: Sequence[h5py.Dataset]) -> None:
-        self._datasets = datasets
+    def __init__(self, path: Any, datasets: Sequence[h5py.Dataset]) -> None:
+        self._path, self._datasets = path, datasets
         self.shape = (len(datasets[0]), sum(dataset.shape[1] for dataset in datasets))
         self._threads = threading.local()
         self._file = _Consecutive.of(datasets[0]) if len(datasets) == 1 else None
@@ -44,15 +45,19 @@ class FileRows:
     def __getitem__(self, rows: slice) -> np.ndarray:
         first, last, _ = rows.indices(len(self))
         block = self._memory((last - first) * self.shape[1]).reshape(last - first, self.shape[1])
+        with _reading(self._path):
+            self._read(first, last, block)
+        return block
+
+    def _read(self, first: int, last: int, block: np.ndarray) -> None:
         if self._file:
             self._file.read(block, first * self.shape[1])
-            return block
+            return
         end = 0
         for dataset in self._datasets:
             begin, end = end, end + dataset.shape[1]
             if end > begin and last > first:
                 dataset.read_direct(block, np.s_[first:last], np.s_[:, begin:end])
-        return block
 
     def norms(self) -> np.ndarray:
         """Return sqrt(sum_Q (Q|ij)^2) for all pairs, for which the file is read once."""
@@ -102,12 +107,21 @@ def opened(file: Any, name: str) -> Iterator[FileRows]:
     """A context with the rows of a file, or of another object outside of memory that PySCF's DF object has as `_cderi`.
 
     `name` is that of a dataset in the file, or of a group of datasets, each with a range of pairs. Raises StorageError
-    if the file cannot be read.
+    if the file cannot be opened.
     """
-    try:
-        with addons.load(file, name) as integrals:
+    with ExitStack() as stack:
+        with _reading(file):
+            integrals = stack.enter_context(addons.load(file, name))
             grouped = isinstance(integrals, h5py.Group)
-            yield FileRows([integrals[str(n)] for n in range(len(integrals))] if grouped else [integrals])
+            rows = FileRows(file, [integrals[str(n)] for n in range(len(integrals))] if grouped else [integrals])
+        yield rows
+
+
+@contextmanager
+def _reading(file: Any) -> Iterator[None]:
+    """A context in which an error of the file system becomes a StorageError that says what to do."""
+    try:
+        yield
     except OSError as error:
         raise StorageError(
             f"the fitted integrals cannot be read from {file} ({error}): call reset() of the density-fitting "

@@ -57,6 +57,8 @@ class BlockTensor:
             raise OperandError(
                 f"the pattern has {self.pattern.size} elements; found values of shape {self.values.shape}"
             )
+        # The caller's array stays writable.
+        object.__setattr__(self, "values", self.values.view())
         self.values.setflags(write=False)
 
     @staticmethod
