@@ -51,8 +51,10 @@ def test_integrals_are_symmetric_and_stored_ones_are_the_large_ones(small):
 
 
 def test_what_is_kept_is_what_comes_back(small):
+    # The kept tensors may come from another form of the integral kernels (a quick one, until the optimised one is
+    # compiled), which adds in another order; coordinates are compared exactly.
     kept = lattice(5)
-    np.testing.assert_array_equal(kept.I.values, small.I.values)
+    np.testing.assert_allclose(kept.I.values, small.I.values, rtol=1e-12, atol=1e-15)
     np.testing.assert_array_equal(kept.I.to_coo()[0], small.I.to_coo()[0])
     np.testing.assert_allclose(kept.P, small.P, atol=1e-9)
 
