@@ -88,6 +88,22 @@ def test_sums_in_groups_and_blocks_are_the_same(rng, monkeypatch):
         rpa_energy(channels, execution(memory=2000))
 
 
+def test_points_are_chosen_again_for_an_energy_larger_than_expected(rng):
+    """A hundred times the expected energy needs more points than were chosen at first."""
+    small = drawn(rng, 4, 5, 6)
+    large = Factors(30 * small.B, small.eps_occ, small.eps_vir)
+    few, many = (opposite_spin_energy([factors], execution(), 1e-4) for factors in (small, large))
+    assert many.energy == pytest.approx(30**4 * few.energy, rel=1e-4)
+    assert many.error <= 1e-4 and many.points > few.points
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_share_the_points(rng, threads):
+    channels = [drawn(rng, 5, 7, 11)]
+    alone, shared = (opposite_spin_energy(channels, execution(threads=n)) for n in (1, threads))
+    assert (alone.energy, alone.points) == (shared.energy, shared.points)
+
+
 def test_progress_counts_points(rng):
     reports = []
     rpa_energy([drawn(rng, 2, 3, 4)], execution(progress=lambda *report: reports.append(report)), points=7)

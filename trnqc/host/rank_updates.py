@@ -47,6 +47,15 @@ def add_product(c: np.ndarray, a: np.ndarray, factor: float = 1.0) -> None:
         add(*_head(n, k), _by(real, factor), *rows, _one(real), _at(c), _by(_int, n))
 
 
+def add_gram_matrix(c: np.ndarray, a: np.ndarray) -> None:
+    """Add a^T a to the lower triangle of c [n, n], for the columns of a [k, n]; see `add_product`."""
+    k, n = a.shape
+    if n and k:
+        letter, real = LETTERS[c.dtype]
+        sizes, columns = (_by(_int, n), _by(_int, k)), (_at(a), _by(_int, n))
+        _routine(f"{letter}syrk", 10)(b"U", b"N", *sizes, _one(real), *columns, _one(real), _at(c), _by(_int, n))
+
+
 def add_products(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
     """Add a b^T + b a^T to the lower triangle of c; see `add_product`."""
     n, k = a.shape

@@ -14,6 +14,10 @@ from trnqc.mp2.factors.factors import Factors
 from trnqc.mp2.rings.gram import gram_matrices
 from trnqc.mp2.rings.quadrature import exponential_sum, frequencies
 
+EXPECTED = 0.05
+"""Hartree of opposite-spin energy that an occupied orbital is expected to have. The quadrature is chosen for it, and
+again if the energy turns out to be larger."""
+
 
 @dataclass(frozen=True)
 class RingEnergy:
@@ -48,7 +52,7 @@ def opposite_spin_energy(channels: Sequence[Factors], execution: Execution, tole
         return RingEnergy(0.0, 0.0, 0)
     lowest = sum(_gap(factors) for factors in _pair(channels))
     highest = sum(float(factors.eps_vir.max() - factors.eps_occ.min()) for factors in _pair(channels))
-    relative = min(tolerance, 1e-7)
+    relative = tolerance / (EXPECTED * sum(factors.shape[0] for factors in _pair(channels)) / 2)
     while True:
         series = exponential_sum(lowest, highest, relative)
         exponents = series.exponents
@@ -57,7 +61,7 @@ def opposite_spin_energy(channels: Sequence[Factors], execution: Execution, tole
             return np.exp(-exponents[k] * gaps)
 
         grams = gram_matrices(channels, weight, len(exponents), execution, "Laplace points")
-        energy = -sum(w * np.vdot(x[0], x[-1]) for w, x in zip(series.weights, grams))
+        energy = -sum(w * _trace_of_product(x[0], x[-1]) for w, x in zip(series.weights, grams))
         error = series.relative_error * abs(energy) / (1 - series.relative_error)
         if error <= tolerance:
             return RingEnergy(float(energy), float(error), len(exponents))
@@ -94,11 +98,16 @@ def rpa_energy(
 
 
 def _ring_trace(Q: np.ndarray) -> float:
-    """Tr[ln(1 + Q) - Q] of a positive semidefinite matrix."""
+    """Tr[ln(1 + Q) - Q] of a positive semidefinite matrix from its lower triangle."""
     trace = np.trace(Q)
     Q[np.diag_indices_from(Q)] += 1
     diagonal = np.diag(linalg.cholesky(Q, lower=True, overwrite_a=True, check_finite=False))
     return float(2 * np.log(diagonal).sum() - trace)
+
+
+def _trace_of_product(a: np.ndarray, b: np.ndarray) -> float:
+    """Tr[A B] of symmetric matrices from their lower triangles."""
+    return float(2 * np.vdot(a, b) - np.vdot(a.diagonal(), b.diagonal()))
 
 
 def _pair(channels: Sequence[Factors]) -> tuple[Factors, Factors]:
