@@ -400,9 +400,15 @@ def test_what_a_memory_limit_covers_as_traced_from_outside(expression, limit):
     rng = np.random.default_rng(5)
     operands = [rng.standard_normal((20,) * len(labels)) for labels in expression.split("->")[0].split(",")]
     einsum(expression, *operands, memory_limit=limit)  # Plans are kept.
+    peaks = []
     tracemalloc.start()
-    result = einsum(expression, *operands, memory_limit=limit)
-    _, peak = tracemalloc.get_traced_memory()
+    for _ in range(3):  # What other threads of the process allocate is traced too. It does not last.
+        tracemalloc.reset_peak()
+        before, _ = tracemalloc.get_traced_memory()
+        result = einsum(expression, *operands, memory_limit=limit)
+        peaks.append(tracemalloc.get_traced_memory()[1] - before)
+        nbytes = result.nbytes
+        del result
     tracemalloc.stop()
     # Small Python objects take a few kB.
-    assert peak - result.nbytes <= limit + 3 * 8 * np.getbufsize() + 10_000 < 20**4 * 8
+    assert min(peaks) - nbytes <= limit + 3 * 8 * np.getbufsize() + 10_000 < 20**4 * 8
