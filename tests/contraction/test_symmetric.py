@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from functools import cache
 from itertools import combinations
@@ -10,16 +11,17 @@ from math import comb
 import numpy as np
 import pytest
 
-from trnqc.contraction import einsum_plan
+from trnqc.contraction import einsum, einsum_plan
 from trnqc.contraction.lower.lowering import lower
-from trnqc.contraction.lower.steps import Packed
+from trnqc.contraction.lower.steps import Packed, PairLoop
 from trnqc.contraction.order import symmetric_pairs
 from trnqc.contraction.order.operations import minimise
 from trnqc.contraction.order.symmetric_pairs import packed, spread, symmetric_work, unique, with_pairs
 from trnqc.contraction.run.execute import run_steps
+from trnqc.errors import InputError
 from trnqc.expression.operand import Leaf
 from trnqc.expression.spaces import Index
-from trnqc.expression.symmetry import Symmetry
+from trnqc.expression.symmetry import Symmetry, parse_symmetries
 
 EVEN, ODD = 1, -1
 PAIRS = {"odd": ((0, 1, ODD), (2, 3, ODD)), "even": ((0, 1, EVEN), (2, 3, EVEN)), "crossed": ((0, 2, ODD),), "none": ()}
@@ -92,7 +94,7 @@ def test_pairs_are_run_over_once(name, steps):
 
 def test_pairs_that_cost_more_to_pack_than_they_save_are_left():
     tree, *_ = example("ladder", 10**6)
-    assert tree.pairs == () and not any(isinstance(step.operation, Packed) for step in lower(tree))
+    assert tree.pairs == () and not any(isinstance(step.operation, Packed | PairLoop) for step in lower(tree))
 
 
 def by_all_orders(inputs, output, size, signs):
@@ -210,3 +212,122 @@ def test_large_ladders_pay():
     plan = einsum_plan(PROGRAM.replace("o = 4", "o = 20").replace("v = 6", "v = 80"))
     assert plan.unique_multiply_adds < plan.multiply_adds / 7
     assert "over a<b, c<d, i<j" in str(plan)
+
+
+REAL = ["pqrs = qprs = pqsr", "pqrs = rspq"]
+TRANSFORMATION = "pqrs,pi,qa,rj,sb->iajb"
+
+
+def integrals(rng, n, sign=1):
+    """A[p,q,r,s] with the eight exchanges of real integrals, or antisymmetric (sign -1) in each pair."""
+    x = symmetrised(rng, (n, n, n, n), [(0, 1, sign), (2, 3, sign)])
+    return x + x.transpose(2, 3, 0, 1)
+
+
+def transformation(equations, sign, n, columns, price=0):
+    """The tree of a four-index transformation with these symmetries, and its operands."""
+    rng = np.random.default_rng(n)
+    operands = [integrals(rng, n, sign), *(rng.standard_normal((n, m)) for m in columns)]
+    inputs = TRANSFORMATION.split("->")[0].split(",")
+    leaves = [Leaf(f"x{k}", tuple(labels), k) for k, labels in enumerate(inputs)]
+    indices = {x: Index(x, m, x) for labels, array in zip(inputs, operands) for x, m in zip(labels, array.shape)}
+    exchanges = parse_symmetries({0: equations}, [x.shape for x in operands])
+    singles = [tuple(Symmetry(e.pairs[0], e.sign) for e in some if len(e.pairs) == 1) for some in exchanges]
+    tree = minimise(leaves, tuple("iajb"), indices, symmetries=singles)
+    names = [leaf.name for leaf in leaves]
+    declared = dict(zip(names, exchanges))
+    return with_pairs(tree, dict(zip(names, singles)), price, exchanges=declared), operands
+
+
+def turns(tree):
+    return [step.operation for step in lower(tree) if isinstance(step.operation, PairLoop)]
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch", "jax.numpy"])
+@pytest.mark.parametrize("columns", [(2, 5, 2, 5), (7, 7, 7, 7), (1, 1, 3, 4), (9, 2, 2, 9)])
+@pytest.mark.parametrize(
+    ("equations", "sign"),
+    [(REAL, 1), (["pqrs = qprs"], 1), (["pqrs = pqsr"], 1), (["abcd = -bacd = -abdc", "abcd = cdab"], -1)],
+)
+def test_transformations_run_over_the_pairs_that_lead(kind, columns, equations, sign):
+    tree, operands = transformation(equations, sign, 7, columns)
+    library = pytest.importorskip(kind)
+    if kind == "jax.numpy":
+        pytest.importorskip("jax").config.update("jax_enable_x64", True)
+    values = {f"x{k}": library.asarray(x) for k, x in enumerate(operands)}
+    expected = np.einsum(TRANSFORMATION, *operands, optimize=True)
+    result = np.asarray(run_steps(library, lower(tree), values))
+    np.testing.assert_allclose(result, expected, rtol=1e-11, atol=1e-11 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 13])
+def test_every_number_of_functions(n):
+    tree, operands = transformation(REAL, 1, n, (2, 1, 3, 2))
+    assert bool(turns(tree)) == (n > 1)
+    expected = np.einsum(TRANSFORMATION, *operands, optimize=True)
+    result = run_steps(np, lower(tree), {f"x{k}": x for k, x in enumerate(operands)})
+    np.testing.assert_allclose(result, expected, rtol=1e-11, atol=1e-11 * np.abs(expected).max())
+
+
+def test_the_exchange_of_pairs_lets_the_other_pair_lead():
+    tree, _ = transformation(REAL, 1, 7, (2, 6, 2, 6))
+    (first, *_) = turns(tree)
+    node = tree.nodes[0]
+    (array,) = (leaf for leaf in node.operands if len(leaf.indices) == 4)
+    assert set(array.indices[:2]) == {first.pair.first, first.pair.second} <= set(node.indices)
+    assert array.indices[3] in node.summed
+    assert unique(tree, node.loops, dict(tree.pairs)[node.name]) == comb(8, 2) * 7 * 7 * 2
+
+
+def test_slices_carry_derivatives():
+    torch = pytest.importorskip("torch")
+    tree, operands = transformation(REAL, 1, 5, (2, 3, 2, 3))
+    assert turns(tree)
+    values = {f"x{k}": torch.tensor(x, requires_grad=k == 1) for k, x in enumerate(operands)}
+    run_steps(torch, lower(tree), values).square().sum().backward()
+    plain = [torch.tensor(x, requires_grad=k == 1) for k, x in enumerate(operands)]
+    torch.einsum(TRANSFORMATION, *plain).square().sum().backward()
+    torch.testing.assert_close(values["x1"].grad, plain[1].grad, rtol=1e-10, atol=1e-10)
+
+
+def test_large_transformations_pay():
+    n, o = 47, 13
+    rng = np.random.default_rng(2)
+    orbitals = rng.standard_normal((n, n))
+    occupied, virtual = orbitals[:, :o].copy(), orbitals[:, o:].copy()
+    operands = integrals(rng, n), occupied, virtual, occupied, virtual
+    plan = einsum_plan(TRANSFORMATION, *operands, symmetries={0: REAL})
+    assert "in turns over" in str(plan) and plan.unique_multiply_adds < 0.75 * plan.multiply_adds
+    result = einsum(TRANSFORMATION, *operands, symmetries={0: REAL})
+    expected = einsum(TRANSFORMATION, *operands)
+    np.testing.assert_allclose(result, expected, rtol=1e-10, atol=1e-10 * np.abs(expected).max())
+    # A limit below the peak of the steps takes loops over tiles, without the pairs.
+    for limit in (plan.peak_bytes, plan.peak_bytes // 4):
+        limited = einsum(TRANSFORMATION, *operands, symmetries={0: REAL}, memory_limit=limit, max_slowdown=None)
+        np.testing.assert_allclose(limited, expected, rtol=1e-10, atol=1e-10 * np.abs(expected).max())
+
+
+def test_steps_over_pairs_hold_what_the_plan_says():
+    rng = np.random.default_rng(2)
+    operands = integrals(rng, 47), *(rng.standard_normal((47, 11)) for _ in range(4))
+    plan = einsum_plan(TRANSFORMATION, *operands, symmetries={0: REAL})
+    assert "in turns over" in str(plan)
+    plan.run(*operands)
+    tracemalloc.start()
+    plan.run(*operands)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    result = 8 * 11**4
+    assert peak <= plan.peak_bytes + result + 100_000
+
+
+def test_elements_that_are_not_finite_are_found_in_the_result():
+    rng = np.random.default_rng(2)
+    operands = [integrals(rng, 4), *(rng.standard_normal((4, 3)) for _ in range(4))]
+    operands[2][1, 1] = np.nan
+    with pytest.raises(InputError, match="1 elements that are not finite"):
+        einsum(TRANSFORMATION, *operands, symmetries={0: REAL})
+    assert np.isnan(einsum(TRANSFORMATION, *operands, symmetries={0: REAL}, check_finite=False)).any()
+    operands[2][:] = operands[4][:] = 1e300
+    with pytest.warns(RuntimeWarning):
+        assert not np.isfinite(einsum(TRANSFORMATION, *operands, symmetries={0: REAL})).all()

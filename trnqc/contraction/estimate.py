@@ -12,9 +12,10 @@ from math import prod
 from trnqc.contraction.computation import Computation
 from trnqc.contraction.cost.rates import OperationRates
 from trnqc.contraction.lower.axis_orders import axis_orders
-from trnqc.contraction.lower.steps import LoweredStep, MatrixProduct, Packed
+from trnqc.contraction.lower.steps import LoweredStep, MatrixProduct, Packed, PairLoop
 from trnqc.contraction.memory.fusion_graph import FusedTree
 from trnqc.contraction.memory.loop_nest import FusedNest
+from trnqc.contraction.order.symmetric_pairs import passes
 from trnqc.contraction.products.product_plan import LabelStrides, ProductPlan, product_plan, row_major
 from trnqc.contraction.tree import Tree, union
 from trnqc.expression.operand import Leaf
@@ -62,6 +63,11 @@ def step_seconds(tree: Tree, step: LoweredStep, rates: OperationRates) -> float:
     if isinstance(operation, Packed):
         moved = rates.copy(step.copies(tree), touched, turned=False)
         return step_seconds(operation.tree, operation.step, rates) + moved
+    if isinstance(operation, PairLoop):
+        extent = tree.extent(operation.pair.first)
+        turns = passes(extent, operation.pair.sign) / extent
+        moved = rates.copy(tree.size(step.node.indices), touched, turned=False)
+        return turns * step_seconds(operation.tree, operation.step, rates) + moved + _from_memory(touched // 2, rates)
     if not isinstance(operation, MatrixProduct):
         return rates.step + rates.copy(touched, touched, turned=operation.kind == "copy")
     seconds = rates.step + rates.copy(step.copies(tree), touched)

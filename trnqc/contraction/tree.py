@@ -57,13 +57,15 @@ class Pair:
     """Two labels of a step that runs over first < second (sign -1) or first <= second (sign 1) only.
 
     Exchanging the labels multiplies the result with `sign`, or either operand if the labels are summed. `held` says
-    which operands have the two labels.
+    which operands have the two labels. If it `leads`, they are the first axes of the only operand that has them, and
+    the step is a loop over slices of this operand.
     """
 
     first: str
     second: str
     sign: int
     held: tuple[bool, ...]
+    leads: bool = False
 
 
 @dataclass(frozen=True)

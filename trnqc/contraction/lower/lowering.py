@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from itertools import product
 
-from trnqc.contraction.lower.steps import AxisReduction, Labels, LoweredStep, MatrixProduct, Packed, ProductSide
+from trnqc.contraction.lower.steps import (
+    AxisReduction,
+    Labels,
+    LoweredStep,
+    MatrixProduct,
+    Packed,
+    PairLoop,
+    ProductSide,
+)
 from trnqc.contraction.order.symmetric_pairs import Packing, packing, passes
 from trnqc.contraction.tree import Pair, Tree, TreeNode, union
 from trnqc.expression.operand import Leaf
@@ -26,7 +34,8 @@ def lower(tree: Tree) -> tuple[LoweredStep, ...]:
     pairs = dict(tree.pairs)
     for node in tree.nodes:
         if node.name in pairs:
-            step = _packed(tree, node, orders, pairs[node.name])
+            chosen = pairs[node.name]
+            step = (_loop if chosen[0].leads else _packed)(tree, node, orders, chosen)
         else:
             step = _sum(node, orders) if len(node.operands) == 1 else _product(tree, node, orders)
         orders[node.name] = step.order
@@ -55,6 +64,21 @@ def _packed(tree: Tree, node: TreeNode, orders: Mapping[str, Labels], pairs: tup
         order += [firsts[label].first, firsts[label].second] if label in firsts else [label]
     result = Packing(tuple(order), step.order, tuple((n, p) for n, p in named if n in step.order))
     operation = Packed(small, step, tuple(sides[k] for k in turned), result)
+    return LoweredStep(node, operation, tuple(node.operands[k] for k in turned))
+
+
+def _loop(tree: Tree, node: TreeNode, orders: Mapping[str, Labels], pairs: tuple[Pair, ...]) -> LoweredStep:
+    """Return the step that loops over a pair of labels with which one operand begins."""
+    (pair,) = pairs
+    leaves = tuple(
+        Leaf(f"{operand.name}.{k}", tuple(x for x in stored(operand, orders) if x != pair.first), k)
+        for k, operand in enumerate(node.operands)
+    )
+    labels = union((pair.second,), (x for x in node.indices if x != pair.first))
+    small = Tree(TreeNode(node.name, labels, leaves), tree.indices)
+    (step,) = lower(small)
+    turned = [leaves.index(leaf) for leaf in step.operands]
+    operation = PairLoop(small, step, pair, turned.index(pair.held.index(True)))
     return LoweredStep(node, operation, tuple(node.operands[k] for k in turned))
 
 

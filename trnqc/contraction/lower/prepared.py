@@ -14,7 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.contraction.lower.steps import AxisReduction, Labels, LoweredStep, MatrixProduct, Packed, ProductSide
+from trnqc.contraction.lower.steps import (
+    AxisReduction,
+    Labels,
+    LoweredStep,
+    MatrixProduct,
+    Packed,
+    PairLoop,
+    ProductSide,
+)
 from trnqc.contraction.products.arrays import diagonal, for_blas
 from trnqc.contraction.tree import Tree, TreeNode
 from trnqc.expression.operand import Leaf
@@ -30,7 +38,7 @@ def prepared(tree: Tree, steps: Sequence[LoweredStep], names: Sequence[str]) -> 
     The arrays are plain NumPy arrays of one type with the shapes of the tree. None if a step runs over pairs of labels
     once, or if an operand divides: these run in `run_steps` only.
     """
-    if any(isinstance(step.operation, Packed) or any(_divides(o) for o in step.operands) for step in steps):
+    if any(isinstance(step.operation, Packed | PairLoop) or any(_divides(o) for o in step.operands) for step in steps):
         return None
     places = {name: place for place, name in enumerate(names)}
     orders: dict[str, Labels] = {}

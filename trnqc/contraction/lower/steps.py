@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trnqc.contraction.order.symmetric_pairs import Packing
-from trnqc.contraction.tree import Tree, TreeNode
+from trnqc.contraction.tree import Pair, Tree, TreeNode, union
 from trnqc.expression.operand import Leaf
 
 Labels = tuple[str, ...]
@@ -89,11 +89,40 @@ class Packed:
 
 
 @dataclass(frozen=True)
+class PairLoop:
+    """A product whose operand number `holder` has the labels of `pair` first, and so has its result.
+
+    Each turn of the loop over the first label runs `step` for the elements of the second that are not below it. In
+    `step` and `tree` the first label is left out.
+    """
+
+    tree: Tree
+    step: LoweredStep
+    pair: Pair
+    holder: int
+
+    @property
+    def name(self) -> str:
+        """The pair, as x≤y or x<y."""
+        return f"{self.pair.first}{'<' if self.pair.sign < 0 else '≤'}{self.pair.second}"
+
+    @property
+    def order(self) -> Labels:
+        """Labels of the result."""
+        return union((self.pair.first, self.pair.second), self.step.order)
+
+    @property
+    def kind(self) -> str:
+        """ "loop"."""
+        return "loop"
+
+
+@dataclass(frozen=True)
 class LoweredStep:
     """A node with its operation, and its operands in the order left, right of the operation."""
 
     node: TreeNode
-    operation: MatrixProduct | AxisReduction | Packed
+    operation: MatrixProduct | AxisReduction | Packed | PairLoop
     operands: tuple[Leaf | TreeNode, ...]
 
     @property
@@ -112,7 +141,13 @@ class LoweredStep:
         )
 
     def copies(self, tree: Tree) -> int:
-        """Return the elements of these arrays; for a packed step also of packed operands and of the packed result."""
+        """Return the elements of these arrays; for a packed step also of packed operands and of the packed result.
+
+        A loop over a pair holds the result of one turn.
+        """
+        if isinstance(self.operation, PairLoop):
+            turn = self.operation
+            return turn.step.copies(turn.tree) + turn.tree.size(turn.step.order)
         if not isinstance(self.operation, Packed):
             return sum(tree.size(labels) for labels in self.workspace)
         inner = self.operation

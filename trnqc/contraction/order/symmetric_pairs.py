@@ -5,6 +5,10 @@
 An operand keeps one element of each pair (it is packed), the product is half as large for each pair, and a result that
 keeps the pair is spread out again. A pair is closed in a step if each of its operands is (anti)symmetric in it or lacks
 both labels. The result of a step is (anti)symmetric in its closed pairs. Declared symmetry is trusted.
+
+Nothing is packed where the pair leads: if A[r,s,...] has it on its first axes, the slices A[r, r:] lie in memory as
+matrices, and the step multiplies them one by one. Its result has the pair first too. An operand with declared exchanges
+may take its labels in another order for that: of real integrals (pq|rs) = (rs|qp), so that A[p,q,r,s] is A[r,s,q,p].
 """
 
 from __future__ import annotations
@@ -22,30 +26,49 @@ import numpy as np
 from trnqc.contraction.time_limit import out_of_time
 from trnqc.contraction.tree import Pair, Tree, TreeNode
 from trnqc.expression.operand import Leaf
-from trnqc.expression.symmetry import Symmetry
+from trnqc.expression.symmetry import Exchange, Symmetry
 
 # Time to pack or spread one element, in multiply-adds of a matrix product.
 GATHER = 60
+# Time of one turn of a loop over slices, and of copying one element of its result, relative to packing one element.
+TURN, COPIED = 2500, 0.2
+# Largest number of orders of labels that are tried for an operand.
+ORDERS = 48
 # Pair of labels -> what their exchange multiplies an operand with.
 Signs = dict[tuple[str, str], int]
 
 
-def with_pairs(tree: Tree, symmetries: Mapping[str, Sequence[Symmetry]], price: int = GATHER) -> Tree:
-    """Return the tree with the pairs over which its steps run once, where packing costs less than it saves.
+def with_pairs(
+    tree: Tree,
+    symmetries: Mapping[str, Sequence[Symmetry]],
+    price: int = GATHER,
+    *,
+    exchanges: Mapping[str, Sequence[Exchange]] | None = None,
+) -> Tree:
+    """Return the tree with the pairs over which its steps run once, where that costs less than it saves.
 
-    Packing or spreading one element costs `price` multiply-adds; symmetries are by name of leaf.
+    Packing or spreading one element costs `price` multiply-adds. `symmetries` are by name of leaf, and so are
+    `exchanges`, by which leaves take their labels in another order where a pair then leads.
     """
     if not any(symmetries.values()):
         return tree
     signs: dict[str, Signs] = {}
-    chosen = []
-    for node in tree.nodes:
+    chosen: dict[str, tuple[Pair, ...]] = {}
+    nodes: dict[str, TreeNode] = {}
+    for old in tree.nodes:
+        operands = tuple(nodes[o.name] if isinstance(o, TreeNode) else o for o in old.operands)
+        node = replace(old, operands=operands)
         closed = _closed(node, [_signs(operand, symmetries, signs) for operand in node.operands])
         signs[node.name] = {pair: sign for pair, (sign, _) in closed.items() if set(pair) <= set(node.indices)}
-        pairs = _paying(tree, node, [Pair(*pair, sign, held) for pair, (sign, held) in closed.items()], price)
-        if pairs:
-            chosen.append((node.name, pairs))
-    return replace(tree, pairs=tuple(chosen))
+        pairs = [Pair(*pair, sign, held) for pair, (sign, held) in closed.items() if tree.extent(pair[0]) > 1]
+        loops = [loop for pair in pairs if (loop := _leading(node, pair, exchanges or {}, chosen))]
+        choices: list[tuple[TreeNode, tuple[Pair, ...]]] = [(node, ()), *((led, (pair,)) for led, pair in loops)]
+        node, best = min(choices, key=lambda choice: _cost(tree, choice[0], choice[1], price))
+        best = _packing_less(tree, node, pairs, best, price)
+        nodes[node.name] = node
+        if best:
+            chosen[node.name] = best
+    return Tree(nodes[tree.root.name], tree.indices, tuple(chosen.items()))
 
 
 def _signs(operand: Leaf | TreeNode, symmetries: Mapping[str, Sequence[Symmetry]], nodes: Mapping[str, Signs]) -> Signs:
@@ -78,27 +101,79 @@ def _closed(node: TreeNode, signs: Sequence[Signs]) -> dict[tuple[str, str], tup
     return closed
 
 
-def _paying(tree: Tree, node: TreeNode, pairs: Sequence[Pair], price: int) -> tuple[Pair, ...]:
-    """Return the pairs, no two with a label in common, for which the step costs least."""
-    pairs = [pair for pair in pairs if tree.extent(pair.first) > 1]
-    best: tuple[int, tuple[Pair, ...]] = tree.size(node.loops), ()
+def _leading(
+    node: TreeNode,
+    pair: Pair,
+    exchanges: Mapping[str, Sequence[Exchange]],
+    chosen: Mapping[str, Sequence[Pair]],
+) -> tuple[TreeNode, Pair] | None:
+    """Return the step with the pair on the first axes of the only operand that has it; None if that cannot be.
+
+    `chosen` has the pairs of earlier steps.
+    """
+    if pair.held.count(True) != 1 or pair.first not in node.indices:
+        return None
+    place = pair.held.index(True)
+    operand = node.operands[place]
+    orders: list[tuple[str, ...]]
+    if isinstance(operand, TreeNode):
+        before = chosen.get(operand.name, ())
+        orders = [(x.first, x.second) for x in before if x.leads]
+    else:
+        orders = _orders(operand, exchanges.get(operand.name, ()))
+    orders = [order for order in orders if set(order[:2]) == {pair.first, pair.second}]
+    if not orders:
+        return None
+    # Summed labels come last, so that slices are matrices for BLAS.
+    order = min(orders, key=lambda labels: [label not in node.indices for label in labels])
+    pair = replace(pair, first=order[0], second=order[1], leads=True)
+    if isinstance(operand, TreeNode):
+        return node, pair
+    operands = list(node.operands)
+    operands[place] = replace(operand, indices=order)
+    return replace(node, operands=tuple(operands)), pair
+
+
+def _orders(leaf: Leaf, exchanges: Sequence[Exchange]) -> list[tuple[str, ...]]:
+    """Return the orders of the labels of a leaf that denote the same array, because exchanges leave it unchanged."""
+    orders = {leaf.indices: None}
+    todo = [leaf.indices]
+    while todo and len(orders) < ORDERS:
+        labels = todo.pop()
+        for exchange in exchanges:
+            other = tuple(labels[axis] for axis in exchange.order(len(labels)))
+            if exchange.sign == 1 and other not in orders:
+                orders[other] = None
+                todo.append(other)
+    return list(orders)
+
+
+def _packing_less(
+    tree: Tree, node: TreeNode, pairs: Sequence[Pair], best: tuple[Pair, ...], price: int
+) -> tuple[Pair, ...]:
+    """Return the pairs, no two with a label in common, that are packed if the step then costs less than with `best`."""
+    least = _cost(tree, node, best, price)
     for count in range(1, len(pairs) + 1):
         for some in combinations(pairs, count):
             if out_of_time("pairs of labels to run over once"):
-                return best[1]
+                return best
             labels = [label for pair in some for label in (pair.first, pair.second)]
-            if len(set(labels)) < len(labels):
-                continue
-            work = unique(tree, node.loops, some)
-            moved = sum(
-                unique(tree, operand.indices, [pair for pair in some if pair.held[k]])
-                for k, operand in enumerate(node.operands)
-                if any(pair.held[k] for pair in some)
-            )
-            moved += tree.size(node.indices) * any(pair.first in node.indices for pair in some)
-            if work + price * moved < best[0]:
-                best = work + price * moved, some
-    return best[1]
+            if len(set(labels)) == len(labels) and (cost := _cost(tree, node, some, price)) < least:
+                least, best = cost, some
+    return best
+
+
+def _cost(tree: Tree, node: TreeNode, pairs: Sequence[Pair], price: int) -> float:
+    """Return the multiply-adds of a step over these pairs, with what it moves in multiply-adds."""
+    work = unique(tree, node.loops, pairs)
+    moved = 0.0
+    for k, operand in enumerate(node.operands):
+        mine = [pair for pair in pairs if pair.held[k] and not pair.leads]
+        moved += unique(tree, operand.indices, mine) * bool(mine)
+    for pair in pairs:
+        moved += TURN * tree.extent(pair.first) * pair.leads
+    spread = [COPIED if pair.leads else 1 for pair in pairs if pair.first in node.indices]
+    return work + price * (moved + max(spread, default=0) * tree.size(node.indices))
 
 
 def unique(tree: Tree, labels: Sequence[str], pairs: Sequence[Pair]) -> int:
@@ -116,18 +191,10 @@ def passes(extent: int, sign: int) -> int:
     return comb(extent, 2) if sign < 0 else comb(extent + 1, 2)
 
 
-def symmetric_work(tree: Tree, price: int = GATHER) -> int:
+def symmetric_work(tree: Tree, price: int = GATHER) -> float:
     """Return the multiply-adds of the tree with its pairs, plus the cost of packing in multiply-adds."""
     pairs = dict(tree.pairs)
-    total = 0
-    for node in tree.nodes:
-        some = pairs.get(node.name, ())
-        total += unique(tree, node.loops, some)
-        for k, operand in enumerate(node.operands):
-            mine = [pair for pair in some if pair.held[k]]
-            total += price * unique(tree, operand.indices, mine) * bool(mine)
-        total += price * tree.size(node.indices) * any(pair.first in node.indices for pair in some)
-    return total
+    return sum(_cost(tree, node, pairs.get(node.name, ()), price) for node in tree.nodes)
 
 
 # The functions below pack and spread arrays.

@@ -23,7 +23,7 @@ from trnqc.errors import ExpressionError
 from trnqc.expression.operand import Leaf
 from trnqc.expression.program import Program, TensorStatement
 from trnqc.expression.spaces import Index
-from trnqc.expression.symmetry import Symmetry
+from trnqc.expression.symmetry import Exchange, Symmetry
 from trnqc.expression.terms import Term
 
 
@@ -74,6 +74,7 @@ class _Planner:
         self.extents = {label: index.extent for label, index in self.indices.items()}
         # Nothing is known about targets, nor about declared tensors that statements change.
         self.symmetries = {t.name: t.symmetries for t in program.tensors if t.name not in program.targets}
+        self.exchanges = {t.name: t.every_exchange for t in program.tensors if t.name in self.symmetries}
         self.inputs = {name: number for number, name in enumerate(program.inputs)}
         self.terms: list[list[PlannedTerm]] = []
         self._read(program)
@@ -208,10 +209,11 @@ class _Planner:
         first = self.temporaries + 1
         symmetries = {leaf.name: self.symmetries.get(leaf.name, ()) for leaf in leaves}
         if splits is None:
-            tree = best_tree(leaves, kept, self.indices, name, symmetries, first)
+            tree = best_tree(leaves, kept, self.indices, name, symmetries, first, self.exchanges)
         else:
             network = LabelNetwork.of([leaf.indices for leaf in leaves], kept, self.extents)
-            tree = with_pairs(build(network, splits, leaves, kept, self.indices, name, first), symmetries)
+            tree = build(network, splits, leaves, kept, self.indices, name, first)
+            tree = with_pairs(tree, symmetries, exchanges=self.exchanges)
         self.temporaries += len(tree.temporaries)
         return tree
 
@@ -223,16 +225,17 @@ def best_tree(
     name: str,
     symmetries: Mapping[str, Sequence[Symmetry]],
     first: int = 1,
+    exchanges: Mapping[str, Sequence[Exchange]] | None = None,
 ) -> Tree:
     """Return the tree of least work, with the pairs of labels over which its steps run once.
 
-    `symmetries` are by name of leaf; for the other parameters see `minimise`.
+    `symmetries` and `exchanges` are by name of leaf; for the other parameters see `minimise`.
     """
     trees = [minimise(leaves, kept, indices, name, (), first)]
     if any(symmetries.values()) and 2 < len(leaves) <= EXACT:
         # With loops over unique pairs another order may be better.
         trees.append(minimise(leaves, kept, indices, name, [symmetries.get(leaf.name, ()) for leaf in leaves], first))
-    return min((with_pairs(tree, symmetries) for tree in trees), key=symmetric_work)
+    return min((with_pairs(tree, symmetries, exchanges=exchanges) for tree in trees), key=symmetric_work)
 
 
 def _within(operand: int, parts: tuple[int, ...]) -> bool:

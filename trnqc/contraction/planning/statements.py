@@ -85,9 +85,9 @@ def _product_plan(parsed: Subscripts, exchanges: Exchanges, same: tuple[int, ...
         declared[leaf.name] = (*declared.get(leaf.name, ()), *(() if squeezed else of_operand))
     symmetries = {name: _single_pairs(of_operand) for name, of_operand in declared.items()}
     if path:
-        tree = with_pairs(tree_of_path(path, leaves, parsed.output, indices, RESULT), symmetries)
+        tree = with_pairs(tree_of_path(path, leaves, parsed.output, indices, RESULT), symmetries, exchanges=declared)
     else:
-        tree = best_tree(list(leaves), parsed.output, indices, RESULT, symmetries)
+        tree = best_tree(list(leaves), parsed.output, indices, RESULT, symmetries, exchanges=declared)
     used = [label for labels in parsed.inputs for label in labels]
     operations = len(leaves) - 1 + bool(set(used) - set(parsed.output))
     part = Part(Fraction(1), tree, ladder=ladder_of(tree, declared))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trnqc.contraction.computation import Computation, Part, SumAssignment
 from trnqc.contraction.cost.rates import cache_levels
-from trnqc.contraction.lower.steps import LoweredStep, MatrixProduct, Packed
+from trnqc.contraction.lower.steps import LoweredStep, MatrixProduct, Packed, PairLoop
 from trnqc.contraction.memory.locality import Locality, MemoryLevel, matrix_blocks
 from trnqc.contraction.tree import Tree
 
@@ -52,6 +52,8 @@ def operation_text(tree: Tree, step: LoweredStep) -> str:
     if isinstance(operation, Packed):
         pairs = dict.fromkeys(name for side in (*operation.sides, operation.result) for name, _ in side.pairs)
         return f"{operation_text(operation.tree, operation.step)} over {', '.join(pairs)}"
+    if isinstance(operation, PairLoop):
+        return f"{operation_text(operation.tree, operation.step)} in turns over {operation.name}"
     if not isinstance(operation, MatrixProduct) or operation.kind == "multiply":
         return operation.kind
     groups = [operation.rows, operation.columns, operation.inner]

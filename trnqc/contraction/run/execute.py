@@ -10,10 +10,21 @@ from math import prod
 from operator import mul
 from types import ModuleType
 
+import numpy as np
+
+from trnqc.arrays import transform_of
 from trnqc.contraction.kernels import Gemm
-from trnqc.contraction.lower.steps import AxisReduction, Labels, LoweredStep, MatrixProduct, Packed, ProductSide
+from trnqc.contraction.lower.steps import (
+    AxisReduction,
+    Labels,
+    LoweredStep,
+    MatrixProduct,
+    Packed,
+    PairLoop,
+    ProductSide,
+)
 from trnqc.contraction.order.symmetric_pairs import packed, spread
-from trnqc.contraction.products.arrays import Array, diagonal, matmul, reshaped, summed, swapped, transpose
+from trnqc.contraction.products.arrays import Array, diagonal, is_other, matmul, reshaped, summed, swapped, transpose
 from trnqc.contraction.semiring import Semiring
 from trnqc.contraction.tree import TreeNode
 from trnqc.expression.operand import Leaf
@@ -70,6 +81,8 @@ def apply(
         return arranged(_summed(operands[0], operation.sums, semiring), operation.order), operation.order
     if isinstance(operation, Packed):
         return _by_pairs(library, operands, operation, gemm)
+    if isinstance(operation, PairLoop):
+        return _in_turns(library, operands, operation, gemm)
     left, right = (_side(x, side, semiring) for x, side in zip(operands, (operation.left, operation.right)))
     if not operation.inner:
         return _by_elements(left, right, operation, semiring)
@@ -95,6 +108,31 @@ def _by_pairs(library: ModuleType, operands: Sequence[Labelled], operation: Pack
         array = spread(library, array, place, operation.tree.extent(pair.first), pair.sign)
         labels[place : place + 1] = [pair.first, pair.second]
     return array, tuple(labels)
+
+
+def _in_turns(library: ModuleType, operands: Sequence[Labelled], operation: PairLoop, gemm: Gemm | None) -> Labelled:
+    """Multiply slices of the operand that begins with a pair of labels, one for each element of the first label."""
+    pair, holder, order = operation.pair, operation.holder, operation.order
+    array, labels = operands[holder]
+    extent, above = array.shape[0], int(pair.sign < 0)
+    # Arrays of other libraries may not be written to, and neither may those that carry derivatives.
+    in_place = not is_other(library) and not any(transform_of(x) for x, _ in operands)
+    blocks, whole = [], None
+    for turn in range(extent - above):
+        sides = list(operands)
+        sides[holder] = array[turn, turn + above :], labels[1:]
+        block = arranged(apply(library, operation.step, sides, gemm), order[1:])
+        if not in_place:
+            blocks.append(block)
+            continue
+        if whole is None:
+            shape, kind = (extent, extent, *block.shape[1:]), {"dtype": block.dtype}
+            whole = library.zeros(shape, **kind | ({} if library is np else {"device": block.device}))
+        whole[turn, turn + above :] = block
+        whole[turn + above :, turn] = block if pair.sign > 0 else -block
+    if whole is None:
+        whole = spread(library, library.concat(blocks, axis=0), 0, extent, pair.sign)
+    return whole, order
 
 
 def _summed(operand: Labelled, labels: Labels, semiring: Semiring | None) -> Labelled:
