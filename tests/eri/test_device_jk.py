@@ -74,7 +74,7 @@ def test_the_last_cycles_are_on_the_host(monkeypatch):
 @pytest.mark.parametrize("precision", ["fp32", "bf16x3"])
 def test_errors_are_of_the_estimated_size(method, precision):
     """The error of the orbital gradient is at most five times what early cycles estimate."""
-    from trnqc.pyscf.early_cycles import GROWTH, gradient_scale
+    from trnqc.pyscf.early.precision import GROWTH, gradient_scale
 
     mf = simulated(fitted(method), early_precision=precision).run()
     start, dm = mf.get_init_guess(), mf.make_rdm1()

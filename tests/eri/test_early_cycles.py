@@ -11,9 +11,8 @@ from pyscf import dft, gto, lib, scf
 
 import trnqc
 from trnqc.errors import InputError, StorageError
-from trnqc.pyscf import accelerate as layer
-from trnqc.pyscf import early_cycles
 from trnqc.pyscf.density_fitting import DF
+from trnqc.pyscf.early import gradient, precision
 
 WATER = "O 0 0 0.1173; H 0 0.7572 -0.4692; H 0 -0.7572 -0.4692"
 # One shell of each kind up to d, so that few kernels are compiled.
@@ -31,7 +30,7 @@ def fitted(method=scf.RHF, **more):
 
 @pytest.fixture(autouse=True)
 def also_for_small_molecules(monkeypatch):
-    monkeypatch.setattr(layer, "SMALLEST", 0)
+    monkeypatch.setattr(precision, "SMALLEST", 0)
 
 
 @pytest.fixture
@@ -113,13 +112,13 @@ def test_what_is_computed_between_the_cycles_is_in_double_precision(precisions):
 )
 def test_when_all_cycles_are_in_double_precision(change, reason):
     mf = fitted()
-    assert reason in early_cycles.why_not(mf, **({"dm0": None} | change(mf)))
+    assert reason in precision.why_not(mf, **({"dm0": None} | change(mf)))
 
 
 def test_a_pure_functional_has_nothing_to_round():
     mf = trnqc.accelerate(fitted(dft.RKS, xc="pbe"))
-    assert "no exact exchange" in early_cycles.why_not(mf, None)
-    assert not early_cycles.why_not(mf.set(xc="b3lyp"), None)
+    assert "no exact exchange" in precision.why_not(mf, None)
+    assert not precision.why_not(mf.set(xc="b3lyp"), None)
 
 
 def test_coulomb_alone_uses_integrals_in_memory():
@@ -135,31 +134,31 @@ def test_coulomb_alone_uses_integrals_in_memory():
 
 
 def test_solvents_have_a_fock_matrix_of_their_own():
-    assert "get_fock" in early_cycles.why_not(trnqc.accelerate(fitted().PCM()), None)
+    assert "get_fock" in precision.why_not(trnqc.accelerate(fitted().PCM()), None)
 
 
 def test_a_gradient_that_does_not_become_smaller_ends_single_precision(monkeypatch, precisions):
-    monkeypatch.setattr(early_cycles.EarlyCycles, "_gradient", lambda *_: (1.0, 0.0))
+    monkeypatch.setattr(precision.EarlyCycles, "_gradient", lambda *_: (1.0, 0.0))
     expected = fitted().kernel()
     mf = trnqc.accelerate(fitted())
     mf.verbose, mf.stdout = 4, io.StringIO()
     assert mf.kernel() == pytest.approx(expected, abs=1e-9)
-    assert precisions.count("single") == early_cycles.PATIENCE + 1
+    assert precisions.count("single") == gradient.PATIENCE + 1
     assert "double precision after 5 cycles" in mf.stdout.getvalue()
 
 
 def test_mp2_on_top_of_tightly_converged_orbitals():
     """The correlation energy is of first order in errors of the orbitals, so that they have to be converged further."""
     energies = []
-    for precision in ("fp32", "fp64"):
-        mf = trnqc.accelerate(fitted(), early_precision=precision)
+    for early in ("fp32", "fp64"):
+        mf = trnqc.accelerate(fitted(), early_precision=early)
         mf.conv_tol = 1e-12
         energies.append(trnqc.DFMP2(mf.run(), auxbasis=FITTING).kernel()[0])
     assert energies[0] == pytest.approx(energies[1], abs=1e-8)
 
 
 def test_a_potential_that_is_not_accurate_enough_is_computed_again(monkeypatch, precisions):
-    monkeypatch.setattr(early_cycles.EarlyCycles, "_gradient", lambda *_: (1.0, 1.0))
+    monkeypatch.setattr(precision.EarlyCycles, "_gradient", lambda *_: (1.0, 1.0))
     mf = trnqc.accelerate(fitted()).run()
     assert precisions[:2] == ["single", "double"] and "single" not in precisions[2:]
     assert mf.converged
@@ -226,7 +225,7 @@ def test_rounding_errors_are_of_the_estimated_size(method):
     fock = mf.get_hcore() + np.asarray(mf.get_veff(dm=dm))
     both = [mf.get_grad(mf.mo_coeff, mf.mo_occ, fock - change) for change in (0, noise / (2 if noise.ndim == 2 else 1))]
     measured = np.linalg.norm(both[1] - both[0])
-    assert 0.2 < measured / (1e-6 * early_cycles.gradient_scale(dm, vk)) < 5
+    assert 0.2 < measured / (1e-6 * precision.gradient_scale(dm, vk)) < 5
 
 
 def test_early_cycles_of_range_separated_exchange():

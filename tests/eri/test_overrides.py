@@ -17,8 +17,8 @@ import trnqc
 from trnqc.errors import UnsupportedError
 from trnqc.host.overrides import users_method
 from trnqc.pyscf import accelerate as layer
-from trnqc.pyscf import early_cycles
 from trnqc.pyscf.density_fitting import DF
+from trnqc.pyscf.early import precision
 
 FITTING = {"H": [[0, [2.0, 0.4], [0.6, 0.7]]], "He": [[0, [3.0, 0.4], [0.9, 0.7]]]}
 # What a user's method multiplies its results with.
@@ -164,12 +164,12 @@ def test_a_subclass_of_our_density_fitting_is_read_by_its_own_method():
 @pytest.mark.parametrize("name", ["get_fock", "get_grad", "get_hcore", "get_veff", "get_jk"])
 def test_early_precision_is_not_for_methods_of_users(name, of):
     mf = fitted(scf.RHF(molecule()))
-    assert not early_cycles.why_not(mf, None)
+    assert not precision.why_not(mf, None)
     if of == "object":
         setattr(mf, name, getattr(mf, name))
     else:
         mf.__class__ = overriding(type(mf), name)
-    assert name in early_cycles.why_not(trnqc.accelerate(mf), None)
+    assert name in precision.why_not(trnqc.accelerate(mf), None)
 
 
 def blocks(self, *args, **options):

@@ -15,7 +15,7 @@ from trnqc.errors import CompilerError, MemoryLimit, NotConverged
 from trnqc.interfaces.mean_field.job import MeanFieldJob
 from trnqc.interfaces.mean_field.run import Tasks, run
 from trnqc.mp2.reference.molecule import Geometry, load_geometry
-from trnqc.pyscf import accelerate, early_quadrature
+from trnqc.pyscf.early import precision, quadrature
 from trnqc.pyscf.shared import fitting
 from trnqc.pyscf.shared.attach import attach
 from trnqc.pyscf.shared.work import KEPT, SharedWork
@@ -93,8 +93,8 @@ def test_energies_and_gradients_are_those_of_one_process(case):
 
 
 def test_early_cycles_are_shared_with_their_grids_and_their_precision(monkeypatch):
-    monkeypatch.setattr(accelerate, "SMALLEST", 0)
-    monkeypatch.setattr(early_quadrature, "SMALLEST", 0)
+    monkeypatch.setattr(precision, "SMALLEST", 0)
+    monkeypatch.setattr(quadrature, "SMALLEST", 0)
     for job in (replace(JOB, xc="b3lyp", grid=3), replace(CATION, xc="pbe0", grid=3)):
         alone, result = run(job, GRADIENT)[0], shared_run(job, GRADIENT, 3)
         assert_same(result, alone)

@@ -12,7 +12,7 @@ from trnqc.errors import CompilerError, NotConverged, UnsupportedError
 from trnqc.mp2.job import Job
 from trnqc.mp2.reference.molecule import load_geometry
 from trnqc.mp2.run import run
-from trnqc.pyscf import accelerate
+from trnqc.pyscf.early import precision
 from trnqc.pyscf.shared import fitting
 from trnqc.pyscf.shared.work import SharedWork
 
@@ -39,7 +39,7 @@ def test_the_digits_are_those_of_one_process(monkeypatch, case):
 
 
 def test_early_cycles_in_single_precision_have_the_digits_of_one_process(monkeypatch):
-    monkeypatch.setattr(accelerate, "SMALLEST", 0)
+    monkeypatch.setattr(precision, "SMALLEST", 0)
     alone = run(JOB)
     for result in on_threads(2, lambda ranks: run(JOB, ranks=ranks)):
         assert "on each of 2 ranks; the potentials after cycles 0, 1" in result.system.scf_ran_on

@@ -13,7 +13,7 @@ from scripts.bench_scf import BENCHMARK, CASES, medians, part_of, ratios
 from scripts.scf.job import REST, Clock, molecule, mp2, scf_object, watch
 from scripts.scf.plot import COLOURS, SHORT, plot, short_plot
 from scripts.scf.size_plot import LINES, size_plot
-from trnqc.pyscf.early_cycles import why_not
+from trnqc.pyscf.early.precision import why_not
 
 
 def test_a_part_inside_another_is_counted_once() -> None:

@@ -11,8 +11,8 @@ from pyscf import dft, gto, lib, scf
 
 import trnqc
 from trnqc.errors import InputError
-from trnqc.pyscf import early_quadrature
 from trnqc.pyscf.diis import CDIIS
+from trnqc.pyscf.early import gradient, quadrature
 from trnqc.xc import coarse
 from trnqc.xc.coarse import CoarseIntegrals, coarse_grid
 
@@ -22,7 +22,7 @@ WATER = "O 0 0 0.117; H 0 0.757 -0.470; H 0 -0.757 -0.470"
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Let small molecules begin on coarse grids too."""
-    monkeypatch.setattr(early_quadrature, "SMALLEST", 0)
+    monkeypatch.setattr(quadrature, "SMALLEST", 0)
 
 
 def kohn_sham(xc="pbe", method="RKS", basis="6-31g", **more):
@@ -104,9 +104,9 @@ def test_a_grid_that_is_of_no_use_is_given_up(monkeypatch, points):
 
 def test_an_scf_that_stalls_goes_on_with_full_grids(monkeypatch):
     full, early = both(kohn_sham())
-    monkeypatch.setattr(early_quadrature.EarlyQuadrature, "_gradient", lambda self, *args: 9.0)
+    monkeypatch.setattr(quadrature.EarlyQuadrature, "_gradient", lambda self, *args: 9.0)
     early.run(max_cycle=30)
-    assert set(early.coarse_cycles) <= {*range(early_quadrature.PATIENCE + 1), early.cycles + 1}
+    assert set(early.coarse_cycles) <= {*range(gradient.PATIENCE + 1), early.cycles + 1}
     assert early.converged and early.e_tot == pytest.approx(full.run().e_tot, abs=1e-9)
 
 
@@ -167,7 +167,7 @@ def test_a_correction_is_exact_for_its_density_and_of_first_order_beside_it():
 def test_the_error_of_a_corrected_potential_is_below_its_estimate(monkeypatch, xc):
     """The orbital gradient of the error, at the density of each cycle."""
     mf = both(kohn_sham(xc))[1]
-    inner, ratios = early_quadrature.EarlyQuadrature._error, []
+    inner, ratios = quadrature.EarlyQuadrature._error, []
 
     def compared(self, dm):
         estimate, last = inner(self, dm), next(iter(self._integrals._last.values()))
@@ -175,7 +175,7 @@ def test_the_error_of_a_corrected_potential_is_below_its_estimate(monkeypatch, x
         ratios.append(np.linalg.norm(mf.get_grad(dm.mo_coeff, dm.mo_occ, error)) / estimate)
         return estimate
 
-    monkeypatch.setattr(early_quadrature.EarlyQuadrature, "_error", compared)
+    monkeypatch.setattr(quadrature.EarlyQuadrature, "_error", compared)
     assert mf.run().converged
     assert len(ratios) > 1 and max(ratios) < 1.0 and min(ratios) > 0.01
 

@@ -22,13 +22,15 @@ from trnqc.eri.fitting import on_device
 from trnqc.errors import InputError, UnsupportedError
 from trnqc.host.blas import single_threaded
 from trnqc.host.clock import measured
-from trnqc.pyscf import early_cycles, early_quadrature, resident
 from trnqc.pyscf import exchange as exchange_methods
+from trnqc.pyscf import resident
 from trnqc.pyscf.coulomb_exchange import COVERED, CoulombExchange
 from trnqc.pyscf.density_fitting import DF
 from trnqc.pyscf.diis import CDIIS
-from trnqc.pyscf.early_cycles import SMALLEST, EarlyCycles
-from trnqc.pyscf.early_quadrature import EarlyQuadrature, WrongGrid
+from trnqc.pyscf.early import gradient, precision, quadrature, screening
+from trnqc.pyscf.early.precision import EarlyCycles
+from trnqc.pyscf.early.quadrature import EarlyQuadrature, WrongGrid
+from trnqc.pyscf.early.screening import EarlyScreening
 from trnqc.pyscf.fitted_gradients import accelerate_fitted_gradients
 from trnqc.pyscf.gradients import accelerate_gradients
 from trnqc.pyscf.molecule_cache import MoleculeCache, Timings
@@ -47,6 +49,7 @@ def accelerate(
     early_precision: str = "fp32",
     exchange: str | None = None,
     early_grid: str = "coarse",
+    early_direct_scf_tol: float = 1e-9,
 ) -> Any:
     """Return an SCF object of PySCF with J, K and their gradients by generated kernels.
 
@@ -89,14 +92,19 @@ def accelerate(
         energies and potentials of coarse grids are corrected by those of `mf.grids` in some cycles, and all are of
         `mf.grids` from the one on in which the orbital gradient comes near the error or the threshold of convergence.
 
+    early_direct_scf_tol : float
+        What direct J and K leave out in the first cycles of a large SCF, in place of `mf.direct_scf_tol`; 0 for no
+        difference. All integrals above `mf.direct_scf_tol` are computed for a whole density, and for the changes that
+        follow it, from the cycle on in which the orbital gradient comes near the error or the threshold of convergence.
+
     Returns
     -------
     pyscf.scf.hf.SCF
         An object of the same class, with a layer on top and the same state. The layer adds `undo()`, which returns the
         object without it, `ran_on`, which says in words what computed the last J and K, `timings`, the wall-clock
         seconds of the parts of the last SCF, and `reduced_cycles`, the numbers of its cycles after which the potential
-        was in reduced precision (0 is the initial guess), and `coarse_cycles`, those with a coarse grid. A callback
-        finds the last cycle's number there too.
+        was in reduced precision (0 is the initial guess), `coarse_cycles`, those with a coarse grid, and
+        `loose_cycles`, those with `early_direct_scf_tol`. A callback finds the last cycle's number there too.
 
     Raises
     ------
@@ -122,7 +130,7 @@ def accelerate(
     """
     _check(mf)
     if backend in on_device.BACKENDS:
-        early_cycles.check_device(mf, backend, early_precision, exchange)
+        precision.check_device(mf, backend, early_precision, exchange)
     else:
         if backend not in (known := ("auto", "cpu", "cuda")):
             raise InputError(f"backend is one of {', '.join((*known, *on_device.BACKENDS))}; found {backend!r}")
@@ -131,11 +139,13 @@ def accelerate(
             raise InputError(f"early_precision is fp32 or fp64, found {early_precision!r}")
     if early_grid not in ("coarse", "full"):
         raise InputError(f"early_grid is coarse or full, found {early_grid!r}")
+    if not 0 <= early_direct_scf_tol < 1e-3:
+        raise InputError(f"early_direct_scf_tol is a small number such as 1e-9, or 0, found {early_direct_scf_tol!r}")
     kernels = background.chosen(kernels)
     if isinstance(mf, _Accelerated):
         mf = mf.undo()
     exchange_methods.check(mf, exchange, backend)
-    layer = _Accelerated(mf, backend, kernels, early_precision, exchange, early_grid)
+    layer = _Accelerated(mf, backend, kernels, early_precision, exchange, early_grid, early_direct_scf_tol)
     return lib.set_class(layer, (_Accelerated, mf.__class__))
 
 
@@ -179,8 +189,8 @@ class _Accelerated(CoulombExchange):
 
     __name_mixin__ = "Accelerated"
     _keys = frozenset(
-        {"backend", "kernels", "early_precision", "exchange", "early_grid"}
-        | {"ran_on", "timings", "reduced_cycles", "coarse_cycles"}
+        {"backend", "kernels", "early_precision", "exchange", "early_grid", "early_direct_scf_tol"}
+        | {"ran_on", "timings", "reduced_cycles", "coarse_cycles", "loose_cycles"}
     )
     DIIS = _DIISOfClass()
     _run: EarlyCycles | None = None
@@ -192,13 +202,22 @@ class _Accelerated(CoulombExchange):
     _opt: dict[float | None, Any]
 
     def __init__(
-        self, mf: Any, backend: str, kernels: str, early_precision: str, exchange: str | None, early_grid: str
+        self,
+        mf: Any,
+        backend: str,
+        kernels: str,
+        early_precision: str,
+        exchange: str | None,
+        early_grid: str,
+        early_direct_scf_tol: float,
     ) -> None:
         self.__dict__.update(mf.__dict__)
         self.backend, self.kernels, self.early_precision = backend, kernels, early_precision
-        self.exchange, self.early_grid, self.ran_on, self.timings = exchange, early_grid, "nothing yet", Timings()
+        self.exchange, self.early_grid, self.early_direct_scf_tol = exchange, early_grid, early_direct_scf_tol
+        self.ran_on, self.timings = "nothing yet", Timings()
         self.reduced_cycles: list[int] = []
         self.coarse_cycles: list[int] = []
+        self.loose_cycles: list[int] = []
         self._cache = MoleculeCache()
         if isinstance(mf, _DFHF) and type(mf.with_df) is df.DF:
             self.with_df = DF.of(mf.with_df, kernels)
@@ -213,7 +232,7 @@ class _Accelerated(CoulombExchange):
     def undo(self) -> Any:
         """Return the object without this layer, with the same state."""
         plain = lib.view(self, lib.drop_class(self.__class__, _Accelerated))
-        for name in (*_Accelerated._keys, "_cache", "_run", "_quadrature", "_early_grid", "_shared"):
+        for name in (*_Accelerated._keys, "_cache", "_run", "_quadrature", "_screening", "_early_grid", "_shared"):
             plain.__dict__.pop(name, None)
         if isinstance(plain.__dict__.get("with_df"), DF):
             plain.with_df = plain.with_df.undo()
@@ -227,8 +246,9 @@ class _Accelerated(CoulombExchange):
         return plain
 
     @property
-    def _arguments(self) -> tuple[str, str, str, str | None, str]:
-        return self.backend, self.kernels, self.early_precision, self.exchange, self.early_grid
+    def _arguments(self) -> tuple[str, str, str, str | None, str, float]:
+        how = self.backend, self.kernels, self.early_precision, self.exchange
+        return *how, self.early_grid, self.early_direct_scf_tol
 
     @property
     def opt(self) -> Any:
@@ -270,7 +290,7 @@ class _Accelerated(CoulombExchange):
     def scf(self, dm0: Any = None, **options: Any) -> Any:
         """Run the SCF as PySCF does."""
         self.timings.clear()
-        if reason := early_quadrature.why_not(self):
+        if reason := quadrature.why_not(self):
             logger.debug(self, "all cycles are on the full grid: %s", reason)
         else:
             orbitals = self.mo_coeff, self.mo_occ
@@ -286,13 +306,16 @@ class _Accelerated(CoulombExchange):
         return self._iterated(dm0, None, **options)
 
     def _iterated(self, dm0: Any, quadrature: EarlyQuadrature | None, **options: Any) -> Any:
-        early, self.reduced_cycles = None, []
+        early, self.reduced_cycles, self.loose_cycles = None, [], []
         self.coarse_cycles = quadrature.coarse if quadrature else []
         few = self.mol.nao_nr() < FEW_FUNCTIONS
         with self.timings.measure("SCF"), single_threaded() if few else nullcontext(), ExitStack() as run:
             if self._may_round(dm0):
                 early = self._run = run.enter_context(EarlyCycles(self, self.backend, self.early_precision))
                 self.reduced_cycles = early.reduced
+            if self._may_leave_out(dm0):
+                self._screening = EarlyScreening(self, self.early_direct_scf_tol)
+                self.loose_cycles = self._screening.loose
             if quadrature:
                 self._quadrature = run.enter_context(quadrature)
             if self._on_grid(self.mol) and exchange_methods.EarlyGrid.suits(self, dm0):
@@ -301,13 +324,16 @@ class _Accelerated(CoulombExchange):
                 on_host = self._on_gpu(dm0, options) if self.backend == "cuda" else ""
                 energy = self.e_tot if on_host is None else super().scf(dm0, **options)
             finally:
-                self._run = self._early_grid = self._quadrature = None
+                self._run = self._early_grid = self._quadrature = self._screening = None
+        if self.loose_cycles:
+            tolerance = f"{self.early_direct_scf_tol:g} in place of {self.direct_scf_tol:g}"
+            self.ran_on += f"; J and K after cycles {_list(self.loose_cycles)} without integrals below {tolerance}"
         if self.coarse_cycles:
             self.ran_on += f"; exchange and correlation after cycles {_list(self.coarse_cycles)} on coarse grids"
         if on_host:
             self.ran_on += f"; the other matrices on the host: {on_host}"
         if self.backend in on_device.BACKENDS:
-            words = early.words if early else f"no J and K on {self.backend} ({early_cycles.why_not(self, dm0)})"
+            words = early.words if early else f"no J and K on {self.backend} ({precision.why_not(self, dm0)})"
             self.ran_on = f"{words}; the others in fp64: {self.ran_on}"
         elif self.reduced_cycles:
             self.ran_on += f"; the potentials after cycles {_list(self.reduced_cycles)} in single precision"
@@ -326,12 +352,24 @@ class _Accelerated(CoulombExchange):
     def _may_round(self, dm0: Any) -> bool:
         """Return whether early cycles are in reduced precision."""
         if self.backend not in on_device.BACKENDS:
-            if self.early_precision == "fp64" or not self._own_fitting() or self.mol.nao_nr() < SMALLEST:
+            if self.early_precision == "fp64" or not self._own_fitting() or self.mol.nao_nr() < precision.SMALLEST:
                 return False
             if self.only_dfj or self.exchange == "direct" or self._on_grid(self.mol):
                 return False
-        if reason := early_cycles.why_not(self, dm0):
+        if reason := precision.why_not(self, dm0):
             logger.debug(self, "all cycles are in double precision: %s", reason)
+        return not reason
+
+    def _may_leave_out(self, dm0: Any) -> bool:
+        """Return whether direct J and K of early cycles leave out larger integrals."""
+        if self.early_direct_scf_tol <= self.direct_scf_tol or self._program_backend not in ("auto", "cpu"):
+            return False
+        fitted = isinstance(self, _DFHF) and self.with_df and not self.only_dfj and self.exchange != "direct"
+        small = self.mol.nao_nr() < screening.SMALLEST
+        if small or fitted or self._on_grid(self.mol) or self._eri is not None or self._is_for_memory(self.mol):
+            return False
+        if reason := gradient.why_not(self, dm0):
+            logger.debug(self, "all cycles have all integrals: %s", reason)
         return not reason
 
     def get_veff(self, mol: Any = None, dm: Any = None, *last: Any, **options: Any) -> Any:
@@ -351,6 +389,13 @@ class _Accelerated(CoulombExchange):
                 self._early_grid.observe(dm)
             return super().get_veff(mol, dm, None, None, *last[2:], **options)
         dm_last = last[0] if last else options.get("dm_last")
+        if self._screening and dm is not None and self._screening.is_step(dm_last):
+            anew = {name: value for name, value in options.items() if name not in ("dm_last", "vhf_last")}
+            return self._screening.veff(
+                dm,
+                lambda: super(_Accelerated, self).get_veff(mol, dm, *last, **options),
+                lambda: super(_Accelerated, self).get_veff(mol, dm, None, None, *last[2:], **anew),
+            )
         if self._run is None or dm is None or not self._run.is_step(dm_last):
             return super().get_veff(mol, dm, *last, **options)
         self._built_fitting()

@@ -29,6 +29,7 @@ from trnqc.errors import MemoryLimit, UnsupportedError
 from trnqc.host.overrides import users_method
 from trnqc.pyscf import exchange as exchange_methods
 from trnqc.pyscf.density_fitting import DF
+from trnqc.pyscf.early.screening import EarlyScreening
 from trnqc.pyscf.jk_time import seconds_of_jk
 from trnqc.pyscf.molecule_cache import MoleculeCache, Timings, is_covered
 from trnqc.pyscf.shared.builders import SharedBuilder
@@ -52,6 +53,7 @@ class CoulombExchange(lib.StreamObject):
     mol: gto.Mole
     _cache: MoleculeCache
     _early_grid: exchange_methods.EarlyGrid | None = None
+    _screening: EarlyScreening | None = None
     _eri: Any
     # The ranks that compute J and K together with this process.
     _shared: SharedWork | None = None
@@ -187,8 +189,9 @@ class CoulombExchange(lib.StreamObject):
         start = logger.process_clock(), logger.perf_counter()
         key = ("direct", signed, self.direct_scf_tol)
         own = self._cache.get(mol, key, lambda: self._builder(mol, omega))
+        early = self._screening.take() if self._screening else None
         try:
-            matrices = own.get_jk(dm, hermi, with_j, with_k)
+            matrices = own.get_jk(dm, hermi, with_j, with_k, *([early] if early else []))
         except MemoryLimit as error:
             if self._program_backend not in ("auto", "cpu"):
                 raise

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from pyscf import lib, scf
 
-from trnqc.pyscf.early_quadrature import EarlyQuadrature
+from trnqc.pyscf.early.quadrature import EarlyQuadrature
 
 
 class CDIIS(scf.diis.CDIIS):

@@ -116,35 +116,41 @@ class JKBuilder:
             self._quick[key] = sum(recipe.quick is None for recipe in recipes)
         return self._libraries[key]
 
-    def get_jk(self, dm: Any, hermi: int = 1, with_j: bool = True, with_k: bool = True) -> Matrices:
-        """Compute J and K of density matrices [..., nao, nao]; see the function `get_jk`."""
+    def get_jk(
+        self, dm: Any, hermi: int = 1, with_j: bool = True, with_k: bool = True, cutoff: float | None = None
+    ) -> Matrices:
+        """Compute J and K of density matrices [..., nao, nao]; see the function `get_jk`.
+
+        cutoff: in place of the builder's own, and not below it.
+        """
+        cutoff = max(self.cutoff, cutoff or 0.0)
         dm = densities.checked(dm, self.mol.nao_nr(), hermi)
         if np.iscomplexobj(dm):
-            return self._of_complex(dm, with_j, with_k)
+            return self._of_complex(dm, with_j, with_k, cutoff)
         dms = dm.reshape(-1, *dm.shape[-2:]).astype(np.float64, copy=False)
         vj, vk = (np.zeros(dms.shape) if wanted else None for wanted in (with_j, with_k))
-        self._add(dms, vj, vk)
+        self._add(dms, vj, vk, cutoff)
         if vk is not None:
             vk = densities.mirrored(vk, hermi).reshape(dm.shape)
         return (None if vj is None else vj.reshape(dm.shape)), vk
 
-    def _of_complex(self, dm: np.ndarray, with_j: bool, with_k: bool) -> Matrices:
-        parts = self.get_jk(np.stack([dm.real, dm.imag]), 0, with_j, with_k)
+    def _of_complex(self, dm: np.ndarray, with_j: bool, with_k: bool, cutoff: float) -> Matrices:
+        parts = self.get_jk(np.stack([dm.real, dm.imag]), 0, with_j, with_k, cutoff)
         vj, vk = (None if v is None else v[0] + 1j * v[1] for v in parts)
         return vj, vk
 
-    def _add(self, dms: np.ndarray, vj: np.ndarray | None, vk: np.ndarray | None) -> None:
+    def _add(self, dms: np.ndarray, vj: np.ndarray | None, vk: np.ndarray | None, cutoff: float) -> None:
         """Add J and K of real densities to matrices, in as many passes over the integrals as memory requires."""
         at_once = self._densities_of_a_pass()
         if not dms.any() or (vj is None and vk is None):
             return
         libraries = self.build(vj is not None, vk is not None)
         reach = self._reach(self._table(libraries))
-        parts = densities.split(dms, vk is not None, reach, self.cutoff)
+        parts = densities.split(dms, vk is not None, reach, cutoff)
         maxima = block_maxima(self.mol, parts.matrices) if len(parts) else None
         for begin in range(0, len(parts), at_once):
             some = parts[begin : begin + at_once]
-            j, half = self._halves(some.matrices, vj is not None, vk is not None, maxima)
+            j, half = self._halves(some.matrices, vj is not None, vk is not None, cutoff, maxima)
             if vj is not None:
                 some.add_coulomb(vj, j)
             if vk is not None:
@@ -192,14 +198,14 @@ class JKBuilder:
         return self._elements
 
     def _halves(
-        self, dm: np.ndarray, with_j: bool, with_k: bool, maxima: np.ndarray | None = None
+        self, dm: np.ndarray, with_j: bool, with_k: bool, cutoff: float, maxima: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return J, and half of K, of densities that are each symmetric or antisymmetric."""
         libraries = self.build(with_j, with_k)
         tables = self._table(libraries)
         elements = self._pair_elements(tables)
         of_pairs = dm.reshape(len(dm), -1).take(elements, axis=1)
-        options: dict[str, Any] = {"with_j": with_j, "with_k": with_k, "cutoff": self.cutoff, "maxima": maxima}
+        options: dict[str, Any] = {"with_j": with_j, "with_k": with_k, "cutoff": cutoff, "maxima": maxima}
         run = JKPass.of(self.mol, self.layout, dm, of_pairs, omega=self.operator.omega, **options)
         pairs, blocks = self._summed(run, tables, libraries)
         half = np.zeros(dm.shape)

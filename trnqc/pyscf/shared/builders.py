@@ -28,9 +28,11 @@ class SharedBuilder:
         """The number of kernels in their quick form: ranks wait for the kernels themselves."""
         return self.shared.builder(self.key).quick_kernels
 
-    def get_jk(self, dm: Any, hermi: int = 1, with_j: bool = True, with_k: bool = True) -> tuple[Any, Any]:
+    def get_jk(
+        self, dm: Any, hermi: int = 1, with_j: bool = True, with_k: bool = True, cutoff: float | None = None
+    ) -> tuple[Any, Any]:
         """Compute J and K as `JKBuilder.get_jk` does."""
-        return self.shared.ask_of(self.mol, "direct", self.key, np.asarray(dm), hermi, with_j, with_k)
+        return self.shared.ask_of(self.mol, "direct", self.key, np.asarray(dm), hermi, with_j, with_k, cutoff)
 
 
 class SharedGradientBuilder:

@@ -145,9 +145,11 @@ class SharedWork(RankCalls):
         """Have rank 0 compile the kernels that all ranks need."""
         self.ranks.at_first(lambda: bool(self.builder(key).build()))
 
-    def direct(self, key: Key, dm: Any, hermi: int, with_j: bool, with_k: bool) -> tuple[Any, Any]:
+    def direct(
+        self, key: Key, dm: Any, hermi: int, with_j: bool, with_k: bool, cutoff: float | None
+    ) -> tuple[Any, Any]:
         """Compute J and K from integrals that are not stored."""
-        return self.builder(key).get_jk(dm, hermi, with_j, with_k)
+        return self.builder(key).get_jk(dm, hermi, with_j, with_k, cutoff)
 
     def builder(self, key: Key) -> JKBuilder:
         """This rank's builder for an omega and a cutoff."""

@@ -4,7 +4,7 @@ density -> potential from the coarse grid -> accepted while the orbital gradient
                                           -> else computed again on the full grid, which corrects those that follow
 
 An SCF that has converged has thus never used a coarse grid in its last cycles, as with reduced precision
-(`early_cycles`): a density whose potential is accepted has an orbital gradient of at least MARGIN times the convergence
+(`precision`): a density whose potential is accepted has an orbital gradient of at least MARGIN times the convergence
 threshold. The last orbitals at the limit of cycles, and the potential of their density, are of the full grid.
 
 PySCF diagonalises once more after convergence. That density differs so little from one with a correction that the error
@@ -21,7 +21,7 @@ from pyscf import lib, scf
 from pyscf.lib import logger
 
 from trnqc.host.overrides import users_method
-from trnqc.pyscf.early_cycles import PATIENCE, STEP, STEPS
+from trnqc.pyscf.early.gradient import PATIENCE, STEP, STEPS
 
 # The size of the error of an uncorrected potential, as an orbital gradient: at most about this times the square root of
 # the number of atoms, Hartree.

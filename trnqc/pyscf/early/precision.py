@@ -4,9 +4,9 @@ density -> J and K in reduced precision -> accepted while the orbital gradient i
                                         -> else computed again in double precision, as are all that follow
 
 An SCF that has converged has thus never used reduced precision in its last cycles: a density whose potential is
-accepted has an orbital gradient of at least MARGIN times the convergence threshold. Nor has one that stops at the limit
-of cycles: the potential that the last orbitals come from and that of their density are in double precision. What asks
-for potentials between the cycles, such as a callback, gets them in double precision too.
+accepted has an orbital gradient of at least MARGIN (gradient.py) times the convergence threshold. Nor has one that
+stops at the limit of cycles: the potential that the last orbitals come from and that of their density are in double
+precision. What asks for potentials between the cycles, such as a callback, gets them in double precision too.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from trnqc.eri.fitting import on_device
 from trnqc.eri.fitting.rounded import RoundedJK
 from trnqc.errors import MemoryLimit, UnsupportedError
 from trnqc.fitted.memory import memory_left
-from trnqc.host.overrides import users_method
 from trnqc.pyscf.density_fitting import DF
+from trnqc.pyscf.early import gradient
+from trnqc.pyscf.early.gradient import GradientWatch
 
 # The error of the orbital gradient in units of the rounding error of a number and of `gradient_scale`. Measured errors
 # in single precision were 0.4 to 1.3 times this in all cycles of benzene, its cation, aspirin and caffeine with
@@ -33,17 +34,8 @@ from trnqc.pyscf.density_fitting import DF
 GROWTH = 0.5
 # How many times its error the orbital gradient has to be for reduced precision: the steps of DIIS are then the same.
 SAFETY = 5.0
-# How many times the convergence threshold the orbital gradient has to be for reduced precision.
-MARGIN = 5.0
-# The gradient falls by about this factor from one cycle to the next.
-STEP = 3.0
-# Cycles without a smaller gradient after which reduced precision is given up.
-PATIENCE = 4
 # Functions below which single precision on the host saves less than a tenth of a second a cycle.
 SMALLEST = 200
-# The methods of a cycle whose results decide about the precision, or which that decision does not know if a user has
-# replaced them.
-STEPS = ("get_fock", "get_grad", "get_hcore", "get_veff", "get_jk", "get_j", "get_k", "make_rdm1", "energy_elec")
 
 
 def why_not(mf: Any, dm0: Any) -> str:
@@ -51,21 +43,12 @@ def why_not(mf: Any, dm0: Any) -> str:
 
     dm0: the density that the user passes, if any.
     """
-    if dm0 is not None or mf.mo_coeff is not None or mf.init_guess == "chkfile":
-        return "the SCF starts from orbitals or a density that may have converged already"
-    if callable(mf.check_convergence) or not scf.hf.TIGHT_GRAD_CONV_TOL:
-        return "the SCF has its own criterion of convergence"
-    if mf.max_cycle <= 1:
-        return "no cycle is before the last one"
+    if reason := gradient.why_not(mf, dm0):
+        return reason
     if mf.direct_scf:
         return "J and K are those of differences of densities, whose errors add up"
     if isinstance(mf, scf.hf.KohnShamDFT) and not mf._numint.libxc.is_hybrid_xc(mf.xc):
         return "the functional has no exact exchange"
-    if users := users_method(mf, *STEPS):
-        return f"{users} is the user's"
-    for name in ("get_fock", "get_grad"):
-        if not getattr(type(mf), name).__module__.startswith("pyscf.scf."):
-            return f"{name} is not that of Hartree-Fock"
     return ""
 
 
@@ -102,9 +85,7 @@ class EarlyCycles:
         self.reduced: list[int] = []
         self._number, self._final = 0, mf.max_cycle - 1
         self._device = (backend, precision) if backend in on_device.BACKENDS else None
-        threshold = mf.conv_tol_grad
-        self._least = MARGIN * (np.sqrt(mf.conv_tol) if threshold is None else threshold)
-        self._norms: list[float] = []
+        self._watch = GradientWatch(mf)
         self._single = ExitStack()
         self._rounded: RoundedJK | None = None
         self._active: bool | None = None
@@ -127,7 +108,6 @@ class EarlyCycles:
         if self._active is None:
             self._rounded = self._single.enter_context(self._reduced())
             self._active = self._rounded is not None
-            self._hcore = np.asarray(self.mf.get_hcore())
             self.mf.with_df.rounded = None  # Until a potential is computed.
         number, self._number = self._number, self._number + 1
         if self._active and number >= self._final:
@@ -135,10 +115,15 @@ class EarlyCycles:
         if not self._active or getattr(dm, "mo_coeff", None) is None:
             return compute()
         potential = self._rounded_potential(compute)
-        norm, error = self._gradient(dm, np.asarray(potential))
+        norm, error = self._gradient(dm, potential)
         # No orbital is virtual in the initial guess, which is not tested for convergence.
-        if norm and not self._accepts(norm, max(self._least, SAFETY * error)):
-            return compute()
+        if norm:
+            self.cycles += 1
+            accepted = self._watch.accepts(norm, SAFETY, error)
+            if self._watch.ended:
+                self._end(self._watch.ended)
+            if not accepted:
+                return compute()
         self.reduced.append(number)
         logger.info(self.mf, "the potential after cycle %d is in reduced precision", number)
         return potential
@@ -167,18 +152,6 @@ class EarlyCycles:
             )
         return fitting.reduced_precision(on_device.on_device(*self._device, memory_left(fitting.max_memory)))
 
-    def _accepts(self, norm: float, least: float) -> bool:
-        """Return whether a gradient is large enough, and end the early cycles if the gradient of the next cycle may be
-        too small.
-        """
-        self.cycles += 1
-        self._norms.append(norm)
-        if norm < STEP * least:
-            self._end(f"the orbital gradient is {norm:.1e}, its error up to {least / SAFETY:.1e}")
-        elif len(self._norms) > PATIENCE and min(self._norms[-PATIENCE:]) >= min(self._norms[:-PATIENCE]):
-            self._end(f"the orbital gradient has not become smaller in {PATIENCE} cycles")
-        return norm >= least
-
     def _end(self, reason: str) -> None:
         self._active = False
         self._close()
@@ -192,13 +165,12 @@ class EarlyCycles:
         self._rounded = None
         self._single.close()
 
-    def _gradient(self, dm: Any, potential: np.ndarray) -> tuple[float, float]:
+    def _gradient(self, dm: Any, potential: Any) -> tuple[float, float]:
         """Return the norm of the orbital gradient and an estimate of its rounding error."""
-        gradient = self.mf.get_grad(dm.mo_coeff, dm.mo_occ, self._hcore + potential)
         rounded = self._rounded
         assert rounded is not None
         error = GROWTH * rounded.products.rounding * gradient_scale(dm, rounded.exchange)
-        return float(np.linalg.norm(gradient)), error
+        return self._watch.norm(dm, potential), error
 
 
 def gradient_scale(dm: Any, exchange: np.ndarray) -> float:
