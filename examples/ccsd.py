@@ -24,16 +24,23 @@ HERE = Path(__file__).parent
 EQUATIONS = (HERE / "ccsd.txt").read_text(encoding="utf-8")
 
 
-def spin_orbital_integrals(mf: Any) -> dict[str, np.ndarray]:
-    """Blocks <pq||rs> of an RHF reference, alpha orbitals before beta ones, and the denominators of the amplitudes."""
+def spin_orbitals(mf: Any) -> tuple[np.ndarray, np.ndarray, int]:
+    """Spatial orbital and spin of every spin orbital of an RHF reference, and the number of occupied ones.
+
+    Occupied orbitals come before virtual ones, and within both alpha before beta.
+    """
     occupied = mf.mo_occ > 0
-    n = occupied.size
-    integrals = mf.mol if mf._eri is None else mf._eri  # those of the SCF, where it has kept them
-    eri = ao2mo.restore(1, ao2mo.full(integrals, mf.mo_coeff), n).transpose(0, 2, 1, 3)
-    # Spatial orbital and spin of every spin orbital, occupied ones first.
+    pairs = int(occupied.sum())
     spatial = np.concatenate([np.tile(np.flatnonzero(occupied), 2), np.tile(np.flatnonzero(~occupied), 2)])
-    nocc = 2 * int(occupied.sum())
-    spin = np.concatenate([np.repeat([0, 1], nocc // 2), np.repeat([0, 1], n - nocc // 2)])
+    spin = np.concatenate([np.repeat([0, 1], pairs), np.repeat([0, 1], occupied.size - pairs)])
+    return spatial, spin, 2 * pairs
+
+
+def spin_orbital_integrals(mf: Any) -> dict[str, np.ndarray]:
+    """Blocks <pq||rs> of an RHF reference, and the denominators of the amplitudes."""
+    spatial, spin, nocc = spin_orbitals(mf)
+    integrals = mf.mol if mf._eri is None else mf._eri  # those of the SCF, where it has kept them
+    eri = ao2mo.restore(1, ao2mo.full(integrals, mf.mo_coeff), mf.mo_occ.size).transpose(0, 2, 1, 3)
     same = spin[:, None] == spin
     direct = eri[np.ix_(spatial, spatial, spatial, spatial)] * same[:, None, :, None] * same[None, :, None, :]
     anti = direct - direct.transpose(0, 1, 3, 2)
@@ -51,11 +58,15 @@ def spin_orbital_integrals(mf: Any) -> dict[str, np.ndarray]:
 def iterate(
     mf: Any,
     threshold: float = 1e-10,
+    change_threshold: float = 1e-7,
     most: int = 60,
     run: Callable[..., Any] | None = None,
     progress: Callable[[str], None] = print,
-) -> tuple[float, Any]:
-    """(correlation energy in Hartree, plan over the blocks of spins). run: takes the place of plan.run."""
+) -> tuple[float, Any, dict[str, np.ndarray]]:
+    """(correlation energy in Hartree, plan over the blocks of spins, integrals and amplitudes).
+
+    run takes the place of plan.run. The thresholds are those of the energy and of the norm of a change of amplitudes.
+    """
     arrays = spin_orbital_integrals(mf)
     t1, t2 = np.zeros_like(arrays["d1"]), arrays["oovv"] / arrays["d2"]
     nocc, nvir = t1.shape
@@ -69,8 +80,8 @@ def iterate(
         energy = float(new["energy"])
         change = np.hypot(np.linalg.norm(new["n1"] - t1), np.linalg.norm(new["n2"] - t2))
         progress(f"{number:3d}  {energy:.12f}  {change:.1e}")
-        if abs(energy - before) < threshold and change < 1e-7:
-            return energy, plan
+        if abs(energy - before) < threshold and change < change_threshold:
+            return energy, plan, arrays | {"t1": new["n1"], "t2": new["n2"]}
         before = energy
         both = extrapolation.update(np.concatenate([new["n1"].ravel(), new["n2"].ravel()]))
         t1, t2 = both[: t1.size].reshape(t1.shape), both[t1.size :].reshape(t2.shape)
@@ -85,7 +96,7 @@ def main(arguments: list[str] | None = None) -> int:
     path = Path(options.molecule)
     mol = gto.M(atom=str(path if path.suffix else HERE / "molecules" / f"{path}.xyz"), basis=options.basis, verbose=0)
     mf = trnqc.accelerate(scf.RHF(mol)).run(conv_tol=1e-12)
-    energy, plan = iterate(mf)
+    energy, plan, _ = iterate(mf)
     print(plan)
     reference = cc.CCSD(mf).run(conv_tol=1e-10, conv_tol_normt=1e-8).e_corr
     print(f"\nE(CCSD) correlation  {energy:.10f} Hartree, PySCF {reference:.10f}, difference {energy - reference:.1e}")

@@ -36,7 +36,7 @@ def coupled_cluster() -> dict[str, Any]:
 
     geometry = str(ROOT / "examples" / "molecules" / "water.xyz")
     mf = scf.RHF(gto.M(atom=geometry, basis="cc-pvdz", verbose=0)).run(conv_tol=1e-12)
-    energy, blocks = ccsd.iterate(mf, progress=lambda line: None)
+    energy, blocks, _ = ccsd.iterate(mf, progress=lambda line: None)
     reference = cc.CCSD(mf).run(conv_tol=1e-10, conv_tol_normt=1e-8).e_corr
     arrays = ccsd.spin_orbital_integrals(mf)
     arrays |= {"t1": np.zeros_like(arrays["d1"]), "t2": arrays["oovv"] / arrays["d2"]}

@@ -35,7 +35,7 @@ def water(basis):
 @pytest.mark.parametrize("basis", ["sto-3g", pytest.param("cc-pvdz", marks=pytest.mark.slow)])
 def test_the_energy_is_that_of_pyscf(ccsd, basis):
     mf = water(basis)
-    energy, _ = ccsd.iterate(mf, progress=lambda line: None)
+    energy, *_ = ccsd.iterate(mf, progress=lambda line: None)
     reference = cc.CCSD(mf).run(conv_tol=1e-10, conv_tol_normt=1e-8).e_corr
     assert energy == pytest.approx(reference, abs=1e-8)
 

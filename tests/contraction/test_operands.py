@@ -320,3 +320,15 @@ def test_programs_under_transforms(batched):
     dims = tuple(0 if k == batched else None for k in range(3))
     stacks = [stacked(x) if k == batched else x for k, x in enumerate(inputs)]
     torch.testing.assert_close(torch.func.vmap(mine, dims)(*stacks), torch.func.vmap(theirs, dims)(*stacks))
+
+
+def test_rounding_errors_have_no_symmetry():
+    """A block of zeros and rounding errors is compared with the largest element of the array, not with itself."""
+    x = np.zeros((60, 60))
+    x[:20] = 1e-17 * np.random.default_rng(0).standard_normal((20, 60))
+    x[40, 50] = x[50, 40] = 1.0
+    result = trnqc.einsum("ab,bc->ac", x, np.eye(60), symmetries={0: "ab = ba"})
+    np.testing.assert_array_equal(result, x)
+    x[40, 50] = 0.5
+    with pytest.raises(InputError, match="symmetric under exchange"):
+        trnqc.einsum("ab,bc->ac", x, np.eye(60), symmetries={0: "ab = ba"})

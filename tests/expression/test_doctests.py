@@ -8,7 +8,7 @@ import importlib
 import pytest
 
 
-@pytest.mark.parametrize("name", ["imports", "program", "spaces", "subscripts", "symmetry", "text"])
+@pytest.mark.parametrize("name", ["derivatives", "imports", "program", "spaces", "subscripts", "symmetry", "text"])
 def test_examples_of_docstrings(name):
     result = doctest.testmod(importlib.import_module(f"trnqc.expression.{name}"))
     assert result.attempted and not result.failed

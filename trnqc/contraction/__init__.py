@@ -18,6 +18,7 @@ from trnqc.contraction.order.paths import path
 from trnqc.contraction.pair_energy import OuterSum
 from trnqc.contraction.plan import Plan
 from trnqc.contraction.semiring import Semiring
+from trnqc.expression.derivatives import gradient, tangent
 from trnqc.expression.program import Program
 from trnqc.expression.spaces import Space
 from trnqc.expression.symmetry import Symmetry
@@ -36,6 +37,8 @@ __all__ = [
     "einsum",
     "einsum_plan",
     "expanded",
+    "gradient",
     "parse",
     "path",
+    "tangent",
 ]

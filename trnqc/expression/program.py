@@ -5,11 +5,11 @@ Labels of the target of a statement are kept; every other label of a term is sum
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from trnqc.errors import ExpressionError
-from trnqc.expression.spaces import Index, Space, split_labels
+from trnqc.expression.spaces import Index, Space, fresh_label, split_labels
 from trnqc.expression.terms import Factor, Sum, Tensor, Term, signed
 
 
@@ -20,6 +20,24 @@ class TensorStatement:
     target: Factor
     terms: tuple[Term, ...]
     accumulate: bool = False
+
+    def terms_at(
+        self, places: tuple[str, ...], labels: dict[str, str], taken: Collection[str] = ()
+    ) -> tuple[Term, ...]:
+        """Return the terms with the labels of the target replaced by `places`.
+
+        Summed labels are renamed where they are among `places` or `taken`. Labels that are new for that are added to
+        `labels`, which maps labels to their spaces.
+        """
+        placed = []
+        for term in self.terms:
+            names = dict(zip(self.target.labels, places))
+            for label in term.labels:
+                if label not in names:
+                    used = {*taken, *places, *names.values()}
+                    names[label] = fresh_label(labels, label, used) if label in used else label
+            placed.append(term.renamed(names))
+        return tuple(placed)
 
     def __str__(self) -> str:
         return f"{self.target} {'+=' if self.accumulate else '='}{signed(self.terms).removeprefix(' +')}"

@@ -85,6 +85,27 @@ def single_exchanges(symmetries: Iterable[Symmetry]) -> tuple[Exchange, ...]:
     return tuple(Exchange((pair,), s.sign) for s in symmetries for pair in combinations(s.axes, 2))
 
 
+def signed_orders(exchanges: Sequence[Exchange], rank: int) -> dict[tuple[int, ...], int]:
+    """Return all permutations of the axes of a tensor that exchanges generate, with their signs.
+
+    Raises ExpressionError if a permutation has both signs, so that only a tensor of zeros has the symmetry.
+
+    >>> signed_orders([Exchange(((0, 2),), -1)], 3)
+    {(0, 1, 2): 1, (2, 1, 0): -1}
+    """
+    signs = {tuple(range(rank)): 1}
+    waiting = list(signs)
+    while waiting:
+        order = waiting.pop()
+        for exchange in exchanges:
+            new, sign = tuple(order[axis] for axis in exchange.order(rank)), signs[order] * exchange.sign
+            if new not in signs:
+                waiting.append(new)
+            if signs.setdefault(new, sign) != sign:
+                raise ExpressionError(f"exchanges contradict each other: {new} has both signs")
+    return signs
+
+
 def parse_symmetries(
     symmetries: Mapping[int, str | Sequence[str]], shapes: Sequence[tuple[int, ...]]
 ) -> tuple[tuple[Exchange, ...], ...]:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 
 from trnqc.expression.program import Program, TensorStatement
-from trnqc.expression.spaces import fresh_label
-from trnqc.expression.terms import Factor, Term
+from trnqc.expression.terms import Term
 
 
 def expanded(program: Program, outputs: Sequence[str]) -> Program:
@@ -64,17 +62,6 @@ class _Expander:
             terms = [
                 Term(t.coefficient * inner.coefficient, t.factors + inner.factors)
                 for t in terms
-                for inner in self._placed(meaning, factor, {*kept, *term.labels, *t.labels})
+                for inner in meaning.terms_at(factor.labels, self.labels, {*kept, *term.labels, *t.labels})
             ]
         return terms
-
-    def _placed(self, meaning: TensorStatement, factor: Factor, taken: set[str]) -> list[Term]:
-        """Return the terms of an intermediate at the labels of a factor."""
-        placed = []
-        for term in meaning.terms:
-            names = dict(zip(meaning.target.labels, factor.labels))
-            for label in term.labels:
-                if label not in names:
-                    names[label] = fresh_label(self.labels, label, taken | set(names.values()))
-            placed.append(replace(term.renamed(names), coefficient=Fraction(term.coefficient)))
-        return placed
