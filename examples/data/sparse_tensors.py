@@ -15,8 +15,11 @@ from trnqc.errors import InputError
 from trnqc.sparse.tensors.storage import SparseTensor, from_coo
 
 
-def skewed(shape: Sequence[int], nnz: int, exponent: float = 2.5, seed: int = 0) -> SparseTensor:
-    """`nnz` distinct elements, every coordinate drawn by the power law; values from a standard normal distribution."""
+def skewed(shape: Sequence[int], nnz: int, exponent: float | Sequence[float] = 2.5, seed: int = 0) -> SparseTensor:
+    """`nnz` distinct elements, every coordinate drawn by the power law; values from a standard normal distribution.
+
+    Modes may have different exponents; 1 is the uniform distribution.
+    """
     rng = np.random.default_rng(seed)
     return from_coo(shape, distinct(rng, shape, nnz, exponent), rng.standard_normal(nnz))
 
@@ -36,14 +39,17 @@ def fibred(
     return from_coo(shape, kept, rng.standard_normal(kept.shape[1]))
 
 
-def distinct(rng: np.random.Generator, shape: Sequence[int], count: int, exponent: float) -> np.ndarray:
+def distinct(
+    rng: np.random.Generator, shape: Sequence[int], count: int, exponent: float | Sequence[float]
+) -> np.ndarray:
     """Coordinates [modes, count], no two alike. Errors: InputError for more than half of all elements."""
     places = math.prod(shape)
     if 2 * count > places:
         raise InputError(f"at most half of {places} elements can be drawn; found {count}")
+    laws = list(zip(shape, np.broadcast_to(exponent, len(shape)).tolist(), strict=True))
     kept = np.empty(0, np.int64)
     while len(kept) < count:
-        draws = [np.minimum((extent * rng.random(count) ** exponent).astype(np.int64), extent - 1) for extent in shape]
+        draws = [np.minimum((extent * rng.random(count) ** law).astype(np.int64), extent - 1) for extent, law in laws]
         kept = _set(np.concatenate([kept, np.ravel_multi_index(draws, shape)]))
     kept = kept[np.sort(rng.permutation(len(kept))[:count])]
     return np.array(np.unravel_index(kept, shape))

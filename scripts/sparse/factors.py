@@ -1,10 +1,12 @@
 """MTTKRP and TTMc beside their other forms: the products of a sparse tensor that dominate CP-ALS and HOOI.
 
 The synthetic tensors (`examples.data.sparse_tensors`) have 1.3 elements per fibre, or tens, as published tensors have.
+`published` has tensors after four of FROSTT, with fewer elements.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -25,6 +27,18 @@ LETTERS = "ijk"
 RANK, RANKS = 50, 16
 # Extents of the tensors.
 SHAPE = (12_092, 9_184, 28_818)
+# After tensors of FROSTT (frostt.io): extents, elements, and the exponents of the power laws of their coordinates. Of
+# the elements a share is kept. Extents are multiplied by its root, so that as many elements meet in a pair of
+# coordinates, or by the share itself where a coordinate has few elements; the shortest mode is kept. FROSTT publishes
+# extents and elements; the exponents are estimates: names are skewed, times are not.
+PUBLISHED = {
+    "nell-2": ((2_418, 1_837, 5_764), 3_076_000, (2.0, 2.0, 2.0)),
+    "vast-2015-mc1": ((55_142, 3_791, 2), 2_891_000, (1.0, 2.0, 1.0)),
+    "freebase_music": ((700_000, 700_000, 166), 2_986_000, (2.5, 2.5, 3.0)),
+    "darpa": ((7_108, 7_108, 2_380_000), 2_840_000, (3.0, 3.0, 1.0)),
+}
+# Columns of their factors in MTTKRP; most elements of a result.
+PUBLISHED_RANKS, LARGEST_RESULT = (16, 32), 2**26
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +49,7 @@ class Case:
     tensor: sparse.SparseTensor
     product: str
     mode: int
+    rank: int
     targets: Mapping[str, float]
 
     @property
@@ -51,8 +66,7 @@ class Case:
 
     def operands(self) -> list[Any]:
         rng = np.random.default_rng(3)
-        rank = RANK if self.product == "MTTKRP" else RANKS
-        return [self.tensor, *(rng.standard_normal((self.tensor.shape[m], rank)) for m in self.order[1:])]
+        return [self.tensor, *(rng.standard_normal((self.tensor.shape[m], self.rank)) for m in self.order[1:])]
 
 
 @cache
@@ -64,9 +78,22 @@ def tensors(quick: bool) -> dict[str, sparse.SparseTensor]:
 
 def cases(quick: bool) -> Iterator[Case]:
     for label, tensor in tensors(quick).items():
-        for product in ("MTTKRP", "TTMc"):
+        for product, rank in (("MTTKRP", RANK), ("TTMc", RANKS)):
             for mode in range(3):
-                yield Case(f"{product} mode {mode}, {label}", tensor, product, mode, _targets(product, tensor, mode))
+                goals = _targets(product, tensor, mode)
+                yield Case(f"{product} mode {mode}, {label}", tensor, product, mode, rank, goals)
+
+
+def published(quick: bool) -> Iterator[Case]:
+    for label, (shape, elements, exponents) in PUBLISHED.items():
+        extents, count = ([max(2, n // 20) for n in shape], elements // 400) if quick else (list(shape), elements)
+        tensor = skewed(extents, count, exponents)
+        products = [*(("MTTKRP", rank) for rank in PUBLISHED_RANKS), ("TTMc", RANKS)]
+        for (product, rank), mode in itertools.product(products, range(3)):
+            if product == "TTMc" and extents[mode] * rank**2 > LARGEST_RESULT:
+                continue
+            goals = {"trnqc over the best other": 1.0}
+            yield Case(f"{product} {rank} mode {mode}, after {label}", tensor, product, mode, rank, goals)
 
 
 def _targets(product: str, tensor: sparse.SparseTensor, mode: int) -> dict[str, float]:

@@ -1,7 +1,8 @@
 """Other libraries and compilers that compute the integrals, MTTKRP and TTMc, where they are installed.
 
 TACO compiles loop nests (scripts/sparse/taco.py). None of the others takes a network as one nest: MKL's sparse BLAS
-(the packages mkl and sparse_dot_mkl) and PyData sparse contract two tensors at a time, and store the intermediate.
+(the packages mkl and sparse_dot_mkl), SciPy and PyData sparse contract two tensors at a time, and store the
+intermediate.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ def by_pydata(operands: Mapping[str, Any], near: bool) -> Work:
 def of_factors(
     product: str, tensor: sparse.SparseTensor, order: Sequence[int], factors: Sequence[Any]
 ) -> dict[str, Work]:
-    """Return TACO's nests of MTTKRP or TTMc if it is installed.
+    """Return SciPy's products of MTTKRP or TTMc, and TACO's nests if it is installed.
 
     Parameters
     ----------
@@ -143,12 +144,44 @@ def of_factors(
     factors
         The factors of the second and of the third of these modes.
     """
+    works: dict[str, Work] = {"scipy": fibres_by_scipy(product, tensor, order, factors)}
     if not taco.installed():
-        return {}
+        return works
     first, second = (sparse.from_dense(x, kinds=("dense", "dense")) for x in factors)
     rank = factors[1].shape[1]
     packed = {"T": csf(tensor, order), "B": first, "C": second}
     shape = (tensor.shape[order[0]], rank) if product == "MTTKRP" else (tensor.shape[order[0]], rank, rank)
     kinds, name = ("dense",) * len(shape), product.lower()
     nests = {"TACO, nary": name, "TACO, fused": f"{name}-fused"}
-    return {label: taco.fastest(nest, rank, packed, shape, kinds, range(len(shape))) for label, nest in nests.items()}
+    return works | {
+        label: taco.fastest(nest, rank, packed, shape, kinds, range(len(shape))) for label, nest in nests.items()
+    }
+
+
+def fibres_by_scipy(
+    product: str, tensor: sparse.SparseTensor, order: Sequence[int], factors: Sequence[np.ndarray]
+) -> Work:
+    """Return two products of CSR matrices with dense ones: of all fibres with the last factor, then of their sums.
+
+    MTTKRP multiplies the fibres by rows of the other factor in between, and TTMc takes a product for each column of it.
+    See `of_factors`.
+    """
+    coordinates, values = tensor.repack(order, ("compressed",) * 3).to_coo()
+    i, j, k = (coordinates[mode] for mode in order)
+    begins = np.append(True, (i[1:] != i[:-1]) | (j[1:] != j[:-1]))
+    starts = np.append(np.flatnonzero(begins), len(i))
+    rows, second = i[begins], j[begins]
+    fibres = scipy.sparse.csr_array((values, k, starts), shape=(len(rows), tensor.shape[order[2]]))
+    positions = np.searchsorted(rows, np.arange(tensor.shape[order[0]] + 1))
+    own = np.arange(len(rows))
+
+    def summed(weights: np.ndarray) -> Any:
+        return scipy.sparse.csr_array((weights, own, positions), shape=(tensor.shape[order[0]], len(rows)))
+
+    def work() -> Any:
+        inner, outer = fibres @ factors[1], factors[0][second]
+        if product == "MTTKRP":
+            return summed(np.ones(len(rows))) @ (inner * outer)
+        return np.stack([summed(np.ascontiguousarray(column)) @ inner for column in outer.T], axis=1)
+
+    return work

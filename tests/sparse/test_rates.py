@@ -205,7 +205,7 @@ def test_rates_decide_which_nest_is_the_best():
 
 def test_dense_matrices_run_where_they_are_estimated_faster(monkeypatch):
     rng = np.random.default_rng(0)
-    a, b = rng.random((2, 30, 30))
+    a, b = rng.random((2, 120, 120))
     for product, form in ((1e-13, "dense"), (1e-6, "fused")):
         monkeypatch.setattr(api, "machine_rates", lambda product=product: replace(WorkRates(), matrix_product=product))
         assert api.plan("ij,jk->ik", a, b).form == form

@@ -28,6 +28,13 @@ def test_coordinates_follow_the_power_law(exponent):
     assert abs(values.std() - 1) < 0.03
 
 
+def test_modes_may_follow_different_laws():
+    coordinates, _ = skewed((10**6, 10**6), 40_000, (1.0, 3.0)).to_coo()
+    for row, exponent in zip(coordinates, (1.0, 3.0), strict=True):
+        expected = 0.1 ** (1 / exponent)
+        assert abs(np.mean(row < 10**5) - expected) < 5 * (expected / 40_000) ** 0.5
+
+
 def test_half_of_all_elements_can_be_drawn():
     assert skewed((5, 6), 15).nnz == 15
     with pytest.raises(InputError, match="at most half of 30 elements can be drawn; found 16"):

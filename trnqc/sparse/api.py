@@ -21,8 +21,9 @@ from trnqc.sparse.network.nest import Nest
 from trnqc.sparse.network.network import Indices, Network, network
 from trnqc.sparse.network.tree import Tree, greedy, trees
 from trnqc.sparse.network.views import views
+from trnqc.sparse.run import repeated
 from trnqc.sparse.run.complex_parts import with_pattern
-from trnqc.sparse.run.dense import bytes_of_matrices, multiply_adds
+from trnqc.sparse.run.dense import CALL_SECONDS, bytes_of_matrices, multiply_adds
 from trnqc.sparse.run.machine_rates import machine_rates
 from trnqc.sparse.run.operands import NetworkOperands, same
 from trnqc.sparse.run.plan import Plan, arrays, tensors
@@ -38,13 +39,16 @@ from trnqc.sparse.tensors.convert import as_tensor
 from trnqc.sparse.tensors.diagonals import viewed
 from trnqc.sparse.tensors.fingerprint import fingerprint
 
+OUTS = ("auto", "sparse", "dense")
 FORMS = ("auto", "fused", "dense", *named_nests.NAMES)
 # Number of operands up to which all trees of pairs are compared for dense products.
 ALL_TREES = 5
-# Number of plans that are remembered, and what is kept of each: everything but the operands.
+# Number of plans and of calls that are remembered, and what is kept of a plan: everything but the operands.
 REMEMBERED = 256
 _KEPT = ("network", "form", "tree", "steps", "dense", "estimate", "notes")
 _chosen: dict[Any, dict[str, Any]] = {}
+# Calls on small operands; None for those that are not kept.
+_calls: dict[Any, repeated.RepeatedCall | None] = {}
 _lock = Lock()
 
 
@@ -112,7 +116,18 @@ def contract(
 
 def contracted(subscripts: str, *operands: Any, out: Out, tree: Tree | None, form: str | Nest, threads: int) -> Any:
     """Compute the result of `contract`. Dynamo must not trace this function."""
-    return plan(subscripts, *operands, out=out, tree=tree, form=form).run(threads=threads)
+    # The digits of nests do not depend on the number of threads, of which small operands need only one.
+    usual = form == "auto" and tree is None and out in OUTS and type(subscripts) is str and type(threads) is int
+    stored = repeated.key(operands) if usual and threads > 0 else None
+    asked = subscripts, out, stored
+    call = None if stored is None else _calls.get(asked)
+    if call is not None:
+        return call(operands)
+    chosen = plan(subscripts, *operands, out=out, tree=tree, form=form)
+    result = chosen.run(threads=threads)
+    if stored is not None and asked not in _calls:
+        _remember(_calls, asked, repeated.repeated(chosen))
+    return result
 
 
 def plan(
@@ -156,7 +171,7 @@ def plan(
     ExpressionError, OperandError, InputError, MemoryLimit
         See `contract`.
     """
-    if out not in ("auto", "sparse", "dense"):
+    if out not in OUTS:
         raise InputError(f"out is 'auto', 'sparse' or 'dense'; found {out!r}")
     if not isinstance(form, Nest) and form not in FORMS:
         raise InputError(f"form is one of {', '.join(FORMS)}, or a Nest; found {form!r}")
@@ -179,17 +194,17 @@ def plan(
     known = _chosen.get(asked)
     if known is None:
         chosen = _chosen_plan(form, packed, tree, out, limit, time_limit)
-        _remember(asked, {name: getattr(chosen, name) for name in _KEPT})
+        _remember(_chosen, asked, {name: getattr(chosen, name) for name in _KEPT})
     else:
         chosen = Plan(operands=packed, **known)
     return replace(chosen, arguments=operands, views=how, planner=plan)
 
 
-def _remember(asked: Any, found: dict[str, Any]) -> None:
+def _remember(known: dict[Any, Any], asked: Any, found: Any) -> None:
     with _lock:
-        while len(_chosen) >= REMEMBERED:
-            del _chosen[next(iter(_chosen))]
-        _chosen[asked] = found
+        while len(known) >= REMEMBERED:
+            del known[next(iter(known))]
+        known[asked] = found
 
 
 def _chosen_plan(
@@ -238,7 +253,7 @@ def _fastest_plan(
     if form == "auto" and dense:
         product = _dense_tree(net) if tree is None else tree
         if bytes_of_matrices(net, product) <= limit:
-            matrices = multiply_adds(net, product) * rates.matrix_product
+            matrices = CALL_SECONDS + multiply_adds(net, product) * rates.matrix_product
             notes.append(f"as dense matrices: {matrices * 1e3:.3g} ms")
             if matrices < best.estimate.seconds:
                 notes.append(f"nest: {best.estimate}")

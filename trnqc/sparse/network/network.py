@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from trnqc.expression.subscripts import parse_subscripts
 
@@ -63,6 +63,11 @@ def network(subscripts: str, shapes: Sequence[tuple[int, ...]], same: Sequence[i
     >>> print(network("Kmn,mi", [(7, 5, 4), (5, 3)]))
     Kmn,mi->Kin
     """
+    return _network(subscripts, tuple(shapes), None if same is None else tuple(same))
+
+
+@lru_cache(maxsize=256)
+def _network(subscripts: str, shapes: tuple[tuple[int, ...], ...], same: tuple[int, ...] | None) -> Network:
     parsed = parse_subscripts(subscripts, shapes, strict=True)
     own = range(len(parsed.inputs)) if same is None else same
     return Network(parsed.inputs, parsed.output, tuple(parsed.extents.items()), tuple(own))

@@ -13,6 +13,10 @@ import numpy as np
 from trnqc.sparse.network.network import Indices, Network
 from trnqc.sparse.network.tree import Tree, contractions
 
+# Seconds that a call takes longer than one of a compiled nest, beside its arithmetic: dense copies of operands, setting
+# the threads of the BLAS. Calls of small nests are kept, see `run.repeated`, and those of matrices are not.
+CALL_SECONDS = 5e-5
+
 Labelled = tuple[Indices, np.ndarray]
 
 

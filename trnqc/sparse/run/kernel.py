@@ -24,6 +24,7 @@ from trnqc.host.memory import require_memory
 from trnqc.host.threads import in_parallel, parts_of
 from trnqc.jit import NUMPY, Library, Recipe, find_compiler, library
 from trnqc.jit.compile import Compilation, c_library
+from trnqc.jit.load import CompiledFunction
 from trnqc.sparse.lower.pieces import NestProgram, Piece
 from trnqc.sparse.lower.program import nest_program
 from trnqc.sparse.lower.tensors import OUT
@@ -45,6 +46,9 @@ LARGEST_SPARE = 2**16
 GROWTH, MOST = 4, 2**36
 
 Arguments = dict[str, Any]
+# Functions with the names of the arguments that a call still passes, and the names, lengths and types of the arrays
+# among these that are zero when it begins.
+Bound = tuple[tuple[tuple[CompiledFunction, tuple[str, ...]], ...], tuple[tuple[str, int, str], ...]]
 
 
 @cache
@@ -97,6 +101,29 @@ class NestKernel:
             raise
         except MemoryError as error:
             raise MemoryLimit(f"{self.program.nest.network} does not fit in memory: {error}") from error
+
+    def bound(self, operands: Sequence[SparseTensor]) -> Bound | None:
+        """Bind all that does not depend on values, for operands packed in the formats of the nest.
+
+        None is returned for a sparse result, and for nests with hash tables, or with workspaces that several functions
+        share.
+        """
+        nest, tensors = self.program.nest, self.program.tensors
+        if tensors.appended or any(w.kept or w.hashed for w in tensors.workspaces.values()):
+            return None
+        arrays = [(OUT.name, math.prod(nest.network.shape(nest.formats[-1].order)), NUMPY[OUT.dtype])]
+        for w in tensors.workspaces.values():
+            size = max(1, math.prod(nest.network.shape(w.spec.order)))
+            arrays += [(x.name, 1 if x == w.counts else size, NUMPY[x.dtype]) for x in w.arrays]
+        call = _Call(self, operands, self._operands(operands), threads=1)
+        later = {name for name, *_ in arrays} | {operand.values.name for operand in tensors.operands}
+        functions = []
+        for piece in self.program.pieces:
+            function = getattr(self.library, piece.function.name)
+            own = call.common | {"groups_begin": 0, "groups_end": call.groups(piece)}
+            bound = function.bind(**{name: own[name] for name in function.signature.names if name not in later})
+            functions.append((bound, tuple(name for name in function.signature.names if name in later)))
+        return tuple(functions), tuple(arrays)
 
     def _operands(self, operands: Sequence[SparseTensor]) -> Arguments:
         network, tensors = self.program.nest.network, self.program.tensors
@@ -173,7 +200,7 @@ class _Call:
         return tensor.repack(modes, self.nest.formats[-1].kinds)
 
     def _run(self, piece: Piece) -> None:
-        groups = self._groups(piece)
+        groups = self.groups(piece)
         count = parts_of(groups, 1, self.threads) if piece.divisible else 1
         function = getattr(self.kernel.library, piece.function.name)
         bounds = [groups * n // count for n in range(count + 1)]
@@ -197,7 +224,7 @@ class _Call:
         in_parallel(run_part, count, self.threads)
         self.parts += results
 
-    def _groups(self, piece: Piece) -> int:
+    def groups(self, piece: Piece) -> int:
         """Return the number of groups of a function. If they are the entries of a list, the list is sorted first."""
         if piece.over == "once":
             return 1

@@ -63,7 +63,7 @@ class SparseTensor:
         """Number of modes."""
         return len(self.shape)
 
-    @property
+    @cached_property
     def kinds(self) -> tuple[Kind, ...]:
         """The kind of each level, outermost first."""
         return tuple("dense" if isinstance(level, Dense) else "compressed" for level in self.levels)

@@ -1,0 +1,144 @@
+"""Repeated calls on small operands compute with other values at the same places, and are planned for other places."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trnqc.errors import InputError
+from trnqc.sparse import api, contract, plan
+from trnqc.sparse.run import repeated
+from trnqc.sparse.tensors.storage import SparseTensor
+
+NETWORKS = ("ij,jk->ki", "ji,jk->ik", "ij,ij->j", "ij,jk,k->i")
+EXTENTS = {"i": 5, "j": 7, "k": 3}
+
+
+def as_dense(x):
+    x = x.to_dense() if isinstance(x, SparseTensor) else x
+    return x.toarray() if scipy.sparse.issparse(x) else np.asarray(x)
+
+
+def check(subscripts, *operands):
+    result, arrays = contract(subscripts, *operands), [as_dense(x).astype(np.float64) for x in operands]
+    np.testing.assert_allclose(as_dense(result), np.einsum(subscripts, *arrays), rtol=1e-6, atol=1e-6)
+    return result
+
+
+def is_kept(monkeypatch, subscripts, *operands):
+    """Whether another call does without a plan."""
+    with monkeypatch.context() as patched:
+        patched.setattr(api, "plan", lambda *_, **__: pytest.fail("planned"))
+        try:
+            check(subscripts, *operands)
+        except pytest.fail.Exception:
+            return False
+    return True
+
+
+@st.composite
+def calls(draw):
+    """Operands, with other values for each of them at the same places."""
+    subscripts = draw(st.sampled_from(NETWORKS))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    first, second = [], []
+    for labels in subscripts.split("->")[0].split(","):
+        stored = rng.random([EXTENTS[index] for index in labels]) < draw(st.sampled_from((0.1, 0.5, 1.0)))
+        kinds = ["array", "csr", "csc"] if stored.ndim == 2 else ["array"]
+        kind, dtype = draw(st.sampled_from(kinds)), draw(st.sampled_from((np.float64, np.float32, np.int64)))
+        for operands in (first, second):
+            ones = draw(st.booleans())
+            array = np.where(stored, 1 if ones else rng.integers(2, 9, stored.shape), 0).astype(dtype)
+            array = np.asfortranarray(array) if draw(st.booleans()) else array
+            operands.append(array if kind == "array" else scipy.sparse.csr_array(array).asformat(kind))
+    return subscripts, first, second
+
+
+# Most examples have a plan and a kernel of their own, which take longer than the calls.
+@settings(max_examples=12, deadline=None)
+@given(calls())
+def test_other_values_at_the_same_places(call):
+    subscripts, first, second = call
+    a = check(subscripts, *first)
+    b = check(subscripts, *first)
+    np.testing.assert_array_equal(as_dense(a), as_dense(b))
+    assert type(a) is type(b) and a.dtype == b.dtype
+    check(subscripts, *second)
+    check(subscripts, *first)
+
+
+def small(rng, shape=(20, 20), nonzeros=40):
+    return scipy.sparse.random_array(shape, density=nonzeros / np.prod(shape), format="csr", rng=rng)
+
+
+@pytest.mark.parametrize("kind", [scipy.sparse.csr_array, scipy.sparse.csc_array, scipy.sparse.csr_matrix])
+def test_calls_on_small_operands_are_kept(monkeypatch, kind):
+    rng = np.random.default_rng(1)
+    a, b = kind(small(rng)), kind(small(rng))
+    for subscripts, other in (("ij,jk->ik", b), ("ij,jk->ik", rng.random((20, 7))), ("ij,j->i", rng.random(20))):
+        check(subscripts, a, other)
+        assert is_kept(monkeypatch, subscripts, a, other)
+        assert is_kept(monkeypatch, subscripts, 3 * a, other)
+        assert not is_kept(monkeypatch, subscripts, a[::-1], other)
+    large = rng.random((20, 1 + repeated.LARGEST // 20))
+    check("ij,jk->ik", a, large)
+    assert not is_kept(monkeypatch, "ij,jk->ik", a, large)
+
+
+def test_long_calls_are_not_kept(monkeypatch):
+    a, b = np.random.default_rng(7).random((2, repeated.LARGEST))
+    check("i,j->ij", a, b)
+    assert not is_kept(monkeypatch, "i,j->ij", a, b)
+
+
+def test_arrays_with_other_zeros_are_planned_again(monkeypatch):
+    rng = np.random.default_rng(2)
+    a, b = small(rng), rng.random((20, 5))
+    check("ij,jk->ik", a, b)
+    b[3] = 0
+    assert not is_kept(monkeypatch, "ij,jk->ik", a, b)
+    check("ij,jk->ik", a, b)
+    assert is_kept(monkeypatch, "ij,jk->ik", a, b)
+
+
+def test_what_is_kept_is_not_the_memory_of_the_operands(monkeypatch):
+    rng = np.random.default_rng(3)
+    a, b = small(rng), rng.random(20)
+    before = a.copy()
+    check("ij,j->i", a, b)
+    a.indices[:], a.indptr[:] = 0, 0
+    assert is_kept(monkeypatch, "ij,j->i", before, b)
+
+
+def test_the_same_operand_twice(monkeypatch):
+    rng = np.random.default_rng(4)
+    a = small(rng)
+    check("ij,jk->ik", a, a.copy())
+    assert not is_kept(monkeypatch, "ij,jk->ik", a, a)
+    check("ij,jk->ik", a, a)
+    assert is_kept(monkeypatch, "ij,jk->ik", a, a)
+
+
+def test_rows_that_are_not_sorted_or_have_duplicates():
+    a = scipy.sparse.csr_array((np.array([1.0, 2, 3, 4]), np.array([2, 0, 1, 1]), np.array([0, 2, 4])), shape=(2, 3))
+    for _ in range(2):
+        check("ij,j->i", a, np.array([3.0, 5, 7]))
+        check("ij,jk->ik", a, np.arange(1.0, 13).reshape(3, 4))
+
+
+def test_infinities_and_nan_are_multiplied_as_by_the_plan():
+    a, b = small(np.random.default_rng(6)), np.arange(1.0, 21)
+    check("ij,j->i", a, b)
+    b[3], b[7] = np.inf, np.nan
+    np.testing.assert_array_equal(contract("ij,j->i", a, b), plan("ij,j->i", a, b).run())
+
+
+def test_options_are_checked_in_every_call():
+    a, b = small(np.random.default_rng(5)), np.arange(20.0)
+    check("ij,j->i", a, b)
+    for options in ({"out": "coo"}, {"out": ["dense"]}, {"threads": 0}, {"threads": 1.5}, {"form": "fast"}):
+        with pytest.raises(InputError):
+            contract("ij,j->i", a, b, **options)
