@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import time
 from collections import Counter, deque
 from collections.abc import Callable
@@ -94,15 +95,16 @@ class Clock:
 
 
 def molecule(name: str, basis: str, charge: int = 0) -> Any:
-    """A molecule of examples/molecules, or a cluster such as water15 as the water cluster benchmarks build it."""
+    """A molecule of examples/molecules, a cluster such as water15, or a helix such as alanine20."""
     from pyscf import gto
 
     more = {"basis": basis, "charge": charge, "spin": charge, "verbose": 0, "max_memory": MEMORY}
     file = ROOT / "examples" / "molecules" / f"{name}.xyz"
-    if name.startswith("water") and name != "water":
+    if built := re.fullmatch(r"(water|alanine)(\d+)", name):
+        from scripts.workloads.alanine import alanine
         from scripts.workloads.waters import waters
 
-        geometry = waters(int(name.removeprefix("water")))
+        geometry = {"water": waters, "alanine": alanine}[built[1]](int(built[2]))
         return gto.M(atom=list(zip(geometry.symbols, geometry.coordinates)), **more)
     return gto.M(atom=str(file), **more)
 

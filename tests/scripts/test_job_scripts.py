@@ -14,6 +14,7 @@ import pytest
 from scripts.bench_scaling import EXPECTED, exponent
 from scripts.jobs.scaling_plot import plot
 from scripts.jobs.simulation import Cyclic, Network, Workload, files_seconds, projected, visits_seconds
+from scripts.workloads.alanine import alanine
 from scripts.workloads.waters import APART, MONOMER, waters
 from trnqc.mp2.pairs.rounds import Rounds
 from trnqc.mp2.partition.distribution import RowDistribution
@@ -40,6 +41,34 @@ WORK = Workload(240, 40, 190, 840, 64, MEASURED)
 def total():
     spread = Rounds(RowDistribution(WORK.nocc, WORK.nvir, WORK.naux, 1))
     return WORK.pairs([b.cost(WORK.nvir, WORK.naux) for b in spread.blocks]).sum()
+
+
+def test_helices_are_peptides_of_left_handed_alanine_with_hydrogen_bonds():
+    for residues in (0, 1, 7):
+        helix = alanine(residues)
+        symbols, xyz = np.array(helix.symbols), np.array(helix.coordinates)
+        assert {x: int((symbols == x).sum()) for x in "CHNO"} == {
+            "C": 3 * residues + 3,
+            "H": 5 * residues + 7,
+            "N": residues + 1,
+            "O": residues + 1,
+        }
+        distances = np.linalg.norm(xyz[:, None] - xyz, axis=2) + 9 * np.eye(len(xyz))
+        heavy = symbols != "H"
+        bonds = (distances < 1.6) & (heavy[:, None] & heavy) | (distances < 1.2)
+        # A tree of bonds: every atom is bonded, hydrogen atoms once, and nothing closes a ring.
+        assert bonds.sum() == 2 * (len(xyz) - 1) and (bonds[~heavy].sum(axis=1) == 1).all()
+        assert np.where(bonds, 9, distances).min() > 1.6
+    # O of a residue and H of the fourth after it.
+    contacts = distances[np.ix_(symbols == "O", (symbols == "H") & bonds[:, symbols == "N"].any(axis=1))]
+    np.testing.assert_allclose(np.diagonal(contacts, 3), 2.09, atol=0.05)
+    # Seen from H, CO, the side chain and N of an L amino acid follow one another clockwise.
+    for alpha in np.flatnonzero((symbols == "C") & (bonds[:, symbols == "N"].sum(axis=1) == 1))[:-1]:
+        of = {x: [n for n in np.flatnonzero(bonds[alpha]) if symbols[n] == x] for x in "CHN"}
+        if len(of["C"]) == 2:
+            carbonyl, side = sorted(of["C"], key=lambda n: not bonds[n, symbols == "O"].any())
+            n, co, r = (xyz[m] - xyz[alpha] for m in (of["N"][0], carbonyl, side))
+            assert np.linalg.det([co, r, n]) > 0
 
 
 def test_clusters_grow_by_one_molecule_and_never_clash():
