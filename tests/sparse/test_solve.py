@@ -111,6 +111,20 @@ def test_the_best_nest_is_that_of_all_nests(case, tree):
     assert min(candidate.estimate.seconds for candidate in proposals) <= best * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("part", [0.05, 0.4, 0.95])
+def test_a_level_skips_empty_coordinates_where_that_is_estimated_to_be_faster(part):
+    rng, shape = np.random.default_rng(4), (30, 40, 50)
+    array = np.where((rng.random(shape[:2]) < part)[:, :, None] & (rng.random(shape) < 0.07), 1.5, 0.0)
+    factors = [from_dense(rng.random((extent, 16))) for extent in shape[1:]]
+    tensor = from_dense(array, kinds=["compressed"] * 3)
+    net = network("ijk,jr,kr->ir", [shape, *(factor.shape for factor in factors)])
+    best, *others = candidates(net, [tensor, *factors], WorkRates(), out="dense")
+    layouts = [candidate.nest.formats[0] for candidate in (best, *others)]
+    middle = {layout.kinds[1] for layout in layouts if layout.order == ("i", "j", "k")}
+    assert middle == ({"dense", "compressed"} if part == 0.4 else {"dense"} if part > 0.4 else {"compressed"})
+    assert best.nest.formats[0].kinds[1] == ("dense" if part > 0.4 else "compressed")
+
+
 def test_a_tensor_that_stands_twice_is_packed_once_where_that_costs_nothing():
     rng = np.random.default_rng(2)
     operand = from_dense(np.where(rng.random((6, 5)) < 0.5, 1.5, 0.0), kinds=["compressed"] * 2)

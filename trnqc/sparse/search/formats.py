@@ -20,6 +20,8 @@ Out = Literal["auto", "sparse", "dense"]
 # others below it (ROWS), where an empty coordinate costs one pointer, than for a last level (ELEMENTS), where it costs
 # as much as a stored element.
 ROWS, ELEMENTS = 0.1, 0.4
+# The same for a level between the outermost and the last one where its empty coordinates are to be skipped.
+FULL_ROWS = 0.9
 # Least fill of an operand for which storing it dense in all levels is tried; a 0/1 map (WHOLE_MAP) has to be fuller,
 # because a compressed one skips iterations of loops.
 WHOLE, WHOLE_MAP = 0.08, 0.9
@@ -31,11 +33,13 @@ LARGEST = 2**25
 class Choices:
     """Decisions about storage that are made before the loops are known.
 
-    Operands in `dense` are stored dense in all levels; a workspace of more than `dense_workspace` elements is a hash
-    table, not an array.
+    Operands in `dense` are stored dense in all levels. In the others, levels between the outermost and the last one are
+    dense if at least `rows` of their coordinates are stored. A workspace of more than `dense_workspace` elements is a
+    hash table, not an array.
     """
 
     dense: frozenset[int] = frozenset()
+    rows: float = ROWS
     out: Out = "auto"
     dense_workspace: int = 2**22
 
@@ -47,7 +51,7 @@ class Formats:
         self.statistics = statistics
         self.network = statistics.network
         self._everything = tuple(range(len(self.network.inputs)))
-        self._formats: dict[tuple[int, Indices, bool], Format] = {}
+        self._formats: dict[tuple[int, Indices, float | None], Format] = {}
 
     def optional(self) -> tuple[int, ...]:
         """Return the operands for which storing them dense in all levels is tried."""
@@ -58,17 +62,18 @@ class Formats:
         least = WHOLE_MAP if self.statistics.ones[operand] else WHOLE
         size = product(self.statistics.extents, labels)
         fill = self.statistics.fill((operand,), labels)
-        return size <= LARGEST and fill >= least and self.operand(operand, labels, False).sparse
+        return size <= LARGEST and fill >= least and self.operand(operand, labels, Choices()).sparse
 
-    def operand(self, operand: int, loops: Sequence[str], dense: bool) -> Format:
-        """Return the format of an operand, with levels in the order of the loops that read it, all dense if `dense`."""
+    def operand(self, operand: int, loops: Sequence[str], choices: Choices) -> Format:
+        """Return the format of an operand, with levels in the order of the loops that read it."""
         order = tuple(index for index in loops if index in self.network.inputs[operand])
-        if (operand, order, dense) not in self._formats:
-            kinds = _full(len(order)) if dense else self._kinds((operand,), order, ELEMENTS)
+        rows = None if operand in choices.dense else choices.rows
+        if (operand, order, rows) not in self._formats:
+            kinds = _full(len(order)) if rows is None else self._kinds((operand,), order, rows, ELEMENTS)
             # A dense last level also stores the zeros between the elements of a map, which then needs values.
             layout = Format(order, kinds, self.statistics.ones[operand] and kinds[-1:] == ("compressed",))
-            self._formats[operand, order, dense] = layout
-        return self._formats[operand, order, dense]
+            self._formats[operand, order, rows] = layout
+        return self._formats[operand, order, rows]
 
     def result(self, loops: Sequence[str], out: Out) -> Format:
         """Return the format of the result; ``"auto"`` makes it sparse if its expected fill is less than ROWS.
@@ -81,27 +86,29 @@ class Formats:
         if out == "dense" or (out == "auto" and self.statistics.fill(self._everything, output) >= ROWS):
             rows = tuple(index for index in output if index not in order[-1:]) + order[-1:]
             return Format(rows, _full(len(rows)))
-        kinds = self._kinds(self._everything, order, 2.0)
+        kinds = self._kinds(self._everything, order, ROWS, 2.0)
         outer = kinds.index("compressed") if kinds else 0
         return Format(order, tuple(kinds[0] if level < outer else "compressed" for level in range(len(order))))
 
-    def _kinds(self, operands: tuple[int, ...], order: Indices, elements: float) -> tuple[Kind, ...]:
-        """Return the kinds of levels in this order. elements: least stored part for which the last level is dense."""
+    def _kinds(self, operands: tuple[int, ...], order: Indices, rows: float, elements: float) -> tuple[Kind, ...]:
+        """Return the kinds of levels in this order.
+
+        rows, elements: least stored part for which a level between the outermost and the last one is dense, and for
+        which the last one is.
+        """
         kinds: list[Kind] = []
         positions = 1.0
         for depth, index in enumerate(order, start=1):
             size = positions * self.statistics.extents[index]
             stored = self.statistics.count(operands, frozenset(order[:depth]))
-            least = ROWS if depth < len(order) else elements
+            least = elements if depth == len(order) else ROWS if depth == 1 else rows
             kinds.append("dense" if size and stored >= least * size else "compressed")
             positions = size if kinds[-1] == "dense" else stored
         return tuple(kinds)
 
     def lay_out(self, nest: Nest, choices: Choices) -> Nest:
         """Return a nest with formats and workspaces; only its assignments and the loops that they share are read."""
-        formats = [
-            self.operand(t, nest.assignments[nest.reader(t)].loops, t in choices.dense) for t in self._everything
-        ]
+        formats = [self.operand(t, nest.assignments[nest.reader(t)].loops, choices) for t in self._everything]
         loops = nest.assignments[-1].loops
         formats.append(self.result(loops, choices.out))
         workspaces = tuple(_workspace(nest, a.target, choices) for a in nest.assignments[:-1])

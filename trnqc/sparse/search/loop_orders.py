@@ -15,7 +15,7 @@ from trnqc.sparse.network.network import Indices
 from trnqc.sparse.network.tree import Tree, contractions
 from trnqc.sparse.search.cost import Access, CostModel, Enclosing
 from trnqc.sparse.search.estimate import Walk, over_list
-from trnqc.sparse.search.formats import Choices, Formats, sharing
+from trnqc.sparse.search.formats import FULL_ROWS, Choices, Formats, sharing
 from trnqc.sparse.search.fusion import Fusions, LoopFusion
 
 # Number of loops of an assignment up to which all orders are tried.
@@ -46,7 +46,7 @@ class Nests:
         optional = self.formats.optional()
         sets = dict.fromkeys([(), *((t,) for t in optional), optional])
         self.choices = [replace(choices, dense=frozenset(dense)) for dense in sets]
-        self._compressed: dict[frozenset[int], frozenset[str]] = {}
+        self._compressed: dict[Choices, frozenset[str]] = {}
         self._orders: dict[tuple[object, ...], tuple[Indices, ...]] = {}
 
     def fusions(self, limit: int, seconds: float) -> Iterator[LoopFusion]:
@@ -65,6 +65,17 @@ class Nests:
         nest = self._assigned(fusion)
         for choices in self.choices:
             yield from self._ordered(self.formats.lay_out(nest, choices), choices)
+
+    def skipping(self, nest: Nest) -> Iterator[Nest]:
+        """Yield the best nests with the shared loops of a nest of which levels store no empty coordinates.
+
+        There are none if it has no levels that are dense although only a part of their coordinates is stored.
+        """
+        dense = frozenset(t for t, layout in enumerate(nest.formats[:-1]) if not layout.sparse)
+        choices = replace(self.choices[0], dense=dense, rows=FULL_ROWS)
+        other = self.formats.lay_out(nest, choices)
+        if other.formats != nest.formats:
+            yield from self._ordered(other, choices)
 
     def _assigned(self, fusion: LoopFusion) -> Nest:
         """Return the assignments in sequence, each with its shared loops outermost and the others in any order."""
@@ -126,6 +137,7 @@ class Nests:
             rest,
             own,
             choices.dense & set(own) if workspace else choices.dense,
+            choices.rows,
             tuple(map(walk.outer, spaces)),
             workspace,
             barred,
@@ -165,14 +177,13 @@ class Nests:
 
     def _scattered(self, choices: Choices) -> frozenset[str]:
         """Return the indices that operands store compressed, with levels in the order of their subscripts."""
-        if choices.dense not in self._compressed:
+        if choices not in self._compressed:
             inputs = enumerate(self.formats.network.inputs)
-            formats = [self.formats.operand(t, labels, t in choices.dense) for t, labels in inputs]
-            self._compressed[choices.dense] = scattered(formats)
-        return self._compressed[choices.dense]
+            self._compressed[choices] = scattered([self.formats.operand(t, labels, choices) for t, labels in inputs])
+        return self._compressed[choices]
 
     def _stored(self, operand: int, loops: Indices, choices: Choices) -> Access:
-        layout = self.formats.operand(operand, loops, operand in choices.dense)
+        layout = self.formats.operand(operand, loops, choices)
         return Access((operand,), layout.order, layout.kinds)
 
 

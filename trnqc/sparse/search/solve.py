@@ -11,7 +11,7 @@ the best nest so far.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from trnqc.sparse.network.nest import Nest
@@ -101,23 +101,34 @@ def candidates(
     model, formats = CostModel(statistics, rates), Formats(statistics)
     choices = Choices(out=out, dense_workspace=dense_workspace)
     compared: dict[Nest, Candidate] = {}
+    searches: dict[Tree, Nests] = {}
+
+    def best() -> list[Candidate]:
+        return sorted(compared.values(), key=lambda candidate: candidate.rank)
+
+    def compare(nests: Iterable[Nest], tree: Tree) -> None:
+        for nest in nests:
+            if nest not in compared:
+                compared[nest] = Candidate(nest, tree, estimate(nest, model))
+
     left = FUSIONS
     for each, lowest in _trees(statistics, tree, rates):
         if compared and (not left or lowest > PATIENCE * min(c.estimate.seconds for c in compared.values())):
             break
-        search = Nests(model, formats, each, choices)
+        search = searches[each] = Nests(model, formats, each, choices)
         for fusion in search.fusions(min(left, OF_A_TREE), seconds_left()):
             left -= 1
-            for nest in search.of(fusion):
-                if nest not in compared:
-                    compared[nest] = Candidate(nest, each, estimate(nest, model))
+            compare(search.of(fusion), each)
             if seconds_left() < 0:
                 left = 0
                 break
-    for best in sorted(compared.values(), key=lambda candidate: candidate.rank)[:LISTED]:
-        for nest in listed(best.nest):
-            compared[nest] = Candidate(nest, best.tree, estimate(nest, model))
-    return tuple(sorted(compared.values(), key=lambda candidate: candidate.rank))
+    # Estimates tell the kinds of a level apart better than nests that share other loops, so that these are not ranked
+    # again by nests that skip empty coordinates.
+    for found in best()[:1]:
+        compare(searches[found.tree].skipping(found.nest), found.tree)
+    for found in best()[:LISTED]:
+        compare(listed(found.nest), found.tree)
+    return tuple(best())
 
 
 def _trees(statistics: Statistics, tree: Tree | None, rates: WorkRates) -> list[tuple[Tree, float]]:
