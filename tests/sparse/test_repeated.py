@@ -115,9 +115,14 @@ def test_sparse_results_of_arrays_and_of_more_modes_are_kept(monkeypatch):
 
 
 @pytest.mark.parametrize("out", ["dense", "sparse"])
-def test_results_are_not_changed_by_later_calls(out):
+@pytest.mark.parametrize("size", [20, 400])
+def test_results_are_not_changed_by_later_calls(monkeypatch, size, out):
     rng = np.random.default_rng(10)
-    a, b = small(rng), small(rng)
+    a, b = small(rng, (size, size), 2 * size), small(rng, (size, size), 2 * size)
+    # The arrays of a dense result of the larger size are not used again.
+    assert 8 * 20**2 < repeated.KEPT < 8 * 400**2
+    check("ij,jk->ik", a, b, out=out)
+    assert is_kept(monkeypatch, "ij,jk->ik", a, b, out=out)
     results = [contract("ij,jk->ik", n * a, b, out=out) for n in range(1, 5)]
     for n, result in enumerate(results, 1):
         np.testing.assert_allclose(as_dense(result), (n * a @ b).toarray(), rtol=1e-14, atol=0)

@@ -126,18 +126,19 @@ class NestKernel:
     def bound(self, operands: Sequence[SparseTensor]) -> BoundNest | None:
         """Bind all that does not depend on values, for operands packed in the formats of the nest.
 
-        None is returned for nests with hash tables, with workspaces that several functions share, with large sparse
-        results, and with sparse results to which several functions append.
+        None is returned for nests with hash tables, with functions that run over lists, with large sparse results, and
+        with sparse results to which several functions append.
         """
         nest, tensors, appended = self.program.nest, self.program.tensors, self.program.tensors.appended
-        if any(w.kept or w.hashed for w in tensors.workspaces.values()):
+        listed = any(piece.over == "list" for piece in self.program.pieces)
+        if listed or any(w.hashed for w in tensors.workspaces.values()):
             return None
         call = _Call(self, operands, self._operands(operands), threads=1)
         capacity = 0
         if appended:
             # The bound holds for all values. Rows are appended only if there is room for the whole of them.
             capacity = most_elements(nest, operands)[0] + call.shape[-1]
-            if capacity > LARGEST_BOUND or len(self.program.pieces) != 1:
+            if capacity > LARGEST_BOUND or sum(piece.appends for piece in self.program.pieces) != 1:
                 return None
             parents = math.prod(call.shape[: appended.first])
             cleared = [

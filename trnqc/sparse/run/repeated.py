@@ -28,8 +28,8 @@ from trnqc.sparse.tensors.storage import FLOAT64, SparseTensor, rounded
 LARGEST = 2**12
 # Estimated seconds of a plan up to which its calls are kept. They run on one thread.
 LONGEST = 1e-3
-# Bytes of the arrays of a call up to which they are used again.
-KEPT = 2**20
+# Bytes of the arrays of a call up to which they are used again, and those of an entry of a sparse result.
+KEPT, ENTRY = 2**20, 16
 # The types of elements that are kept. Others may be refused, or stand for a 0/1 map, which conversions decide.
 TYPES = frozenset(map(np.dtype, (np.float64, np.float32, np.int64, np.int32)))
 
@@ -133,6 +133,7 @@ class _Memory:
         nest = call.nest
         arguments: dict[str, Any] = {name: np.zeros(size, dtype) for name, size, dtype in nest.cleared}
         self._cleared = list(arguments.values())
+        self._part: ResultPart | None = None
         if nest.appended:
             parents = arguments[nest.appended.counts(nest.appended.first).name]
             (self._part,) = ResultPart.empty(nest.appended, [nest.capacity], parents)
@@ -147,7 +148,13 @@ class _Memory:
         self._functions = [
             function.bind(**{name: arguments[name] for name in names}) for function, names in nest.functions
         ]
-        self.bytes = sum(array.nbytes for array in arguments.values() if isinstance(array, np.ndarray))
+        self._bytes = sum(array.nbytes for array in self._cleared) + sum(8 * x.size for x in call.values)
+
+    @property
+    def bytes(self) -> int:
+        """The memory that is occupied: entries of a sparse result that were only reserved are not."""
+        entries = self._part.used(self._part.appended.last) if self._part else 0
+        return self._bytes + ENTRY * entries
 
     def run(self, operands: Sequence[Any]) -> None:
         """Compute the result of operands."""
@@ -167,6 +174,7 @@ class _Memory:
 
     def appended(self, shape: tuple[int, ...], modes: tuple[int, ...]) -> SparseTensor:
         """Return a sparse result in memory of its own."""
+        assert self._part is not None
         return joined(shape, modes, [self._part], copy=True)
 
 
