@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -22,18 +24,19 @@ def as_dense(x):
     return x.toarray() if scipy.sparse.issparse(x) else np.asarray(x)
 
 
-def check(subscripts, *operands):
-    result, arrays = contract(subscripts, *operands), [as_dense(x).astype(np.float64) for x in operands]
+def check(subscripts, *operands, out="auto"):
+    arrays = [as_dense(x).astype(np.float64) for x in operands]
+    result = contract(subscripts, *operands, out=out)
     np.testing.assert_allclose(as_dense(result), np.einsum(subscripts, *arrays), rtol=1e-6, atol=1e-6)
     return result
 
 
-def is_kept(monkeypatch, subscripts, *operands):
+def is_kept(monkeypatch, subscripts, *operands, out="auto"):
     """Whether another call does without a plan."""
     with monkeypatch.context() as patched:
         patched.setattr(api, "plan", lambda *_, **__: pytest.fail("planned"))
         try:
-            check(subscripts, *operands)
+            check(subscripts, *operands, out=out)
         except pytest.fail.Exception:
             return False
     return True
@@ -59,15 +62,15 @@ def calls(draw):
 
 # Most examples have a plan and a kernel of their own, which take longer than the calls.
 @settings(max_examples=12, deadline=None)
-@given(calls())
-def test_other_values_at_the_same_places(call):
+@given(calls(), st.sampled_from(("auto", "sparse")))
+def test_other_values_at_the_same_places(call, out):
     subscripts, first, second = call
-    a = check(subscripts, *first)
-    b = check(subscripts, *first)
+    a = check(subscripts, *first, out=out)
+    b = check(subscripts, *first, out=out)
     np.testing.assert_array_equal(as_dense(a), as_dense(b))
     assert type(a) is type(b) and a.dtype == b.dtype
-    check(subscripts, *second)
-    check(subscripts, *first)
+    check(subscripts, *second, out=out)
+    check(subscripts, *first, out=out)
 
 
 def small(rng, shape=(20, 20), nonzeros=40):
@@ -86,6 +89,53 @@ def test_calls_on_small_operands_are_kept(monkeypatch, kind):
     large = rng.random((20, 1 + repeated.LARGEST // 20))
     check("ij,jk->ik", a, large)
     assert not is_kept(monkeypatch, "ij,jk->ik", a, large)
+
+
+@pytest.mark.parametrize("kind", [scipy.sparse.csr_array, scipy.sparse.csc_array, scipy.sparse.csr_matrix])
+def test_calls_with_a_sparse_result_are_kept(monkeypatch, kind):
+    rng = np.random.default_rng(8)
+    a, b = kind(small(rng, (31, 47), 60)), kind(small(rng, (47, 23), 60))
+    for subscripts in ("ij,jk->ik", "ij,jk->ki"):
+        first = check(subscripts, a, b, out="sparse")
+        assert is_kept(monkeypatch, subscripts, -2 * a, b, out="sparse")
+        second = contract(subscripts, a, b, out="sparse")
+        assert type(second) is type(first) and second.format == first.format
+        assert second.has_canonical_format and second.indices.dtype == (a @ b).indices.dtype
+        assert (first != second).nnz == 0 and first.nnz == (a @ b).nnz
+
+
+def test_sparse_results_of_arrays_and_of_more_modes_are_kept(monkeypatch):
+    rng = np.random.default_rng(9)
+    a, b, c = ((rng.random(shape) < 0.2) * rng.random(shape) for shape in ((7, 5), (5, 6), (6, 3)))
+    for subscripts, operands in (("ij,jk->ik", (a, b)), ("ij,jk,kl->ikl", (a, b, c)), ("ij,ij->i", (a, a.copy()))):
+        first = check(subscripts, *operands, out="sparse")
+        assert isinstance(first, SparseTensor)
+        assert is_kept(monkeypatch, subscripts, *(3 * x for x in operands), out="sparse")
+        assert contract(subscripts, *operands, out="sparse").check().nnz == first.nnz
+
+
+@pytest.mark.parametrize("out", ["dense", "sparse"])
+@pytest.mark.parametrize("size", [20, 400])
+def test_results_are_not_changed_by_later_calls(monkeypatch, size, out):
+    rng = np.random.default_rng(10)
+    a, b = small(rng, (size, size), 2 * size), small(rng, (size, size), 2 * size)
+    # The arrays of a dense result of the larger size are not used again.
+    assert 8 * 20**2 < repeated.KEPT < 8 * 400**2
+    check("ij,jk->ik", a, b, out=out)
+    assert is_kept(monkeypatch, "ij,jk->ik", a, b, out=out)
+    results = [contract("ij,jk->ik", n * a, b, out=out) for n in range(1, 5)]
+    for n, result in enumerate(results, 1):
+        np.testing.assert_allclose(as_dense(result), (n * a @ b).toarray(), rtol=1e-14, atol=0)
+
+
+def test_threads_do_not_share_memory():
+    rng = np.random.default_rng(11)
+    a, b = small(rng, (60, 60), 900), rng.random((60, 9))
+    contract("ij,jk->ik", a, b)
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda n: contract("ij,jk->ik", n * a, b), range(200)))
+    for n, result in enumerate(results):
+        np.testing.assert_allclose(result, n * a @ b, rtol=1e-13)
 
 
 def test_long_calls_are_not_kept(monkeypatch):

@@ -25,6 +25,7 @@ from trnqc.host.threads import in_parallel, parts_of
 from trnqc.jit import NUMPY, Library, Recipe, find_compiler, library
 from trnqc.jit.compile import Compilation, c_library
 from trnqc.jit.load import CompiledFunction
+from trnqc.sparse.lower.append import CAPACITY, Appended
 from trnqc.sparse.lower.pieces import NestProgram, Piece
 from trnqc.sparse.lower.program import nest_program
 from trnqc.sparse.lower.tensors import OUT
@@ -45,10 +46,30 @@ LARGEST_SPARE = 2**16
 # Factor by which hash tables and sparse results grow, and the number of elements beyond which they do not.
 GROWTH, MOST = 4, 2**36
 
+# Most entries of a sparse result for which its memory is bound to functions.
+LARGEST_BOUND = 2**21
+
 Arguments = dict[str, Any]
-# Functions with the names of the arguments that a call still passes, and the names, lengths and types of the arrays
-# among these that are zero when it begins.
-Bound = tuple[tuple[tuple[CompiledFunction, tuple[str, ...]], ...], tuple[tuple[str, int, str], ...]]
+
+
+@dataclass(frozen=True)
+class BoundNest:
+    """The functions of a nest with all arguments bound that do not depend on values.
+
+    Attributes
+    ----------
+    functions
+        In order, with the names of the arguments that a call still passes: arrays of values and those of this class.
+    cleared
+        Names, lengths and types of arrays that are zero when a call begins.
+    appended, capacity
+        The levels of a sparse result, and entries that are enough for it.
+    """
+
+    functions: tuple[tuple[CompiledFunction, tuple[str, ...]], ...]
+    cleared: tuple[tuple[str, int, str], ...]
+    appended: Appended | None = None
+    capacity: int = 0
 
 
 @cache
@@ -102,28 +123,42 @@ class NestKernel:
         except MemoryError as error:
             raise MemoryLimit(f"{self.program.nest.network} does not fit in memory: {error}") from error
 
-    def bound(self, operands: Sequence[SparseTensor]) -> Bound | None:
+    def bound(self, operands: Sequence[SparseTensor]) -> BoundNest | None:
         """Bind all that does not depend on values, for operands packed in the formats of the nest.
 
-        None is returned for a sparse result, and for nests with hash tables, or with workspaces that several functions
-        share.
+        None is returned for nests with hash tables, with functions that run over lists, with large sparse results, and
+        with sparse results to which several functions append.
         """
-        nest, tensors = self.program.nest, self.program.tensors
-        if tensors.appended or any(w.kept or w.hashed for w in tensors.workspaces.values()):
+        nest, tensors, appended = self.program.nest, self.program.tensors, self.program.tensors.appended
+        listed = any(piece.over == "list" for piece in self.program.pieces)
+        if listed or any(w.hashed for w in tensors.workspaces.values()):
             return None
-        arrays = [(OUT.name, math.prod(nest.network.shape(nest.formats[-1].order)), NUMPY[OUT.dtype])]
+        call = _Call(self, operands, self._operands(operands), threads=1)
+        capacity = 0
+        if appended:
+            # The bound holds for all values. Rows are appended only if there is room for the whole of them.
+            capacity = most_elements(nest, operands)[0] + call.shape[-1]
+            if capacity > LARGEST_BOUND or sum(piece.appends for piece in self.program.pieces) != 1:
+                return None
+            parents = math.prod(call.shape[: appended.first])
+            cleared = [
+                (STATUS.name, tensors.result + 1, "int64"),
+                (appended.counts(appended.first).name, parents, "int64"),
+            ]
+        else:
+            cleared = [(OUT.name, math.prod(call.shape), NUMPY[OUT.dtype])]
         for w in tensors.workspaces.values():
             size = max(1, math.prod(nest.network.shape(w.spec.order)))
-            arrays += [(x.name, 1 if x == w.counts else size, NUMPY[x.dtype]) for x in w.arrays]
-        call = _Call(self, operands, self._operands(operands), threads=1)
-        later = {name for name, *_ in arrays} | {operand.values.name for operand in tensors.operands}
+            cleared += [(x.name, 1 if x == w.counts else size, NUMPY[x.dtype]) for x in w.arrays]
+        later = {name for name, *_ in cleared} | {operand.values.name for operand in tensors.operands}
+        later |= {x.name for x in appended.arrays} if appended else set()
         functions = []
         for piece in self.program.pieces:
             function = getattr(self.library, piece.function.name)
-            own = call.common | {"groups_begin": 0, "groups_end": call.groups(piece)}
+            own = call.common | {"groups_begin": 0, "groups_end": call.groups(piece), CAPACITY.attr: capacity}
             bound = function.bind(**{name: own[name] for name in function.signature.names if name not in later})
             functions.append((bound, tuple(name for name in function.signature.names if name in later)))
-        return tuple(functions), tuple(arrays)
+        return BoundNest(tuple(functions), tuple(cleared), appended, capacity)
 
     def _operands(self, operands: Sequence[SparseTensor]) -> Arguments:
         network, tensors = self.program.nest.network, self.program.tensors

@@ -89,10 +89,12 @@ class ResultPart:
         return self.arguments[name][: self.used(level)]
 
 
-def joined(shape: tuple[int, ...], modes: tuple[int, ...], parts: Sequence[ResultPart]) -> SparseTensor:
+def joined(
+    shape: tuple[int, ...], modes: tuple[int, ...], parts: Sequence[ResultPart], copy: bool = False
+) -> SparseTensor:
     """Return the tensor of consecutive parts, which are in the order of the outermost coordinates.
 
-    `modes` has the mode of each level, outermost first.
+    `modes` has the mode of each level, outermost first. With `copy` the tensor has memory of its own.
     """
     appended = parts[0].appended
     levels: list[Level] = []
@@ -106,15 +108,19 @@ def joined(shape: tuple[int, ...], modes: tuple[int, ...], parts: Sequence[Resul
         elif level == appended.first:
             counts = parts[0].arguments[name]
         else:
-            counts = _concatenated([part.entries(name, level - 1) for part in parts])
+            counts = _concatenated([part.entries(name, level - 1) for part in parts], copy)
         coordinates = [part.entries(appended.coordinates(level).name, level) for part in parts]
-        levels.append(Compressed(np.concatenate([[0], np.cumsum(counts)]), _concatenated(coordinates)))
-    values = _concatenated([part.entries(VALUES.name, appended.last) for part in parts])
+        positions = np.zeros(len(counts) + 1, np.int64)
+        np.cumsum(counts, out=positions[1:])
+        levels.append(Compressed(positions, _concatenated(coordinates, copy)))
+    values = _concatenated([part.entries(VALUES.name, appended.last) for part in parts], copy)
     return SparseTensor(shape, modes, tuple(levels), values)
 
 
-def _concatenated(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Join arrays: as a view if they have no gaps and fill most of their memory, else as a copy."""
+def _concatenated(parts: Sequence[np.ndarray], copy: bool) -> np.ndarray:
+    """Join arrays: as a view if they have no gaps and fill most of their memory, else or with `copy` as a copy."""
+    if copy:
+        return np.concatenate(parts)
     whole, size = parts[0].base, sum(part.size for part in parts)
     ends = [part.ctypes.data + part.nbytes for part in parts]
     gapless = all(end == part.ctypes.data for end, part in zip(ends, parts[1:]))

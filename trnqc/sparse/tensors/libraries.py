@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from trnqc.arrays import is_pydata
-from trnqc.sparse.tensors.storage import SparseTensor
+from trnqc.sparse.tensors.levels import Compressed
+from trnqc.sparse.tensors.storage import SparseTensor, rounded
 
 
 def is_scipy(x: Any) -> bool:
@@ -54,10 +55,19 @@ def as_operands_are(result: SparseTensor | np.ndarray, operands: Sequence[Any]) 
 
 
 def _of_scipy(result: SparseTensor, operands: Sequence[Any]) -> Any:
-    coo = result.to_scipy()
-    if coo.ndim != 2:
-        return coo
-    made = coo.asformat("csc" if all(x.format == "csc" for x in operands) else "csr")
+    if result.ndim != 2:
+        return result.to_scipy()
+    wanted = "csc" if all(x.format == "csc" for x in operands) else "csr"
     scipy = sys.modules["scipy.sparse"]
-    is_matrix = all(isinstance(x, scipy.spmatrix) for x in operands)
-    return getattr(scipy, f"{made.format}_matrix")(made) if is_matrix else made
+    kind = "matrix" if all(isinstance(x, scipy.spmatrix) for x in operands) else "array"
+    if result.kinds != ("dense", "compressed") or result.values is None:
+        return getattr(scipy, f"{wanted}_{kind}")(result.to_scipy())
+    rows = result.levels[1]
+    assert isinstance(rows, Compressed)
+    values = rounded(result.values, result.dtype)
+    values = values.astype(np.float32) if values.dtype == np.float16 else values
+    # SciPy takes twice the memory where one of its two index arrays is int64.
+    fits = len(values) <= np.iinfo(np.int32).max
+    positions = rows.positions.astype(rows.coordinates.dtype, copy=False) if fits else rows.positions
+    made = getattr(scipy, f"csr_{kind}" if result.order == (0, 1) else f"csc_{kind}")
+    return made((values, rows.coordinates, positions), shape=result.shape).asformat(wanted)
