@@ -141,6 +141,12 @@ def densities(mf: Any, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
     return dm1, dm2
 
 
+def dipole_moment(mf: Any, dm1: np.ndarray) -> np.ndarray:
+    """The dipole moment of nuclei and a density over spatial orbitals, in e bohr."""
+    moment: np.ndarray = mf.dip_moment(dm=mf.mo_coeff @ dm1 @ mf.mo_coeff.T, unit="AU", verbose=0)
+    return moment
+
+
 def _antisymmetric_product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """x_pr y_qs - x_ps y_qr."""
     direct = np.multiply.outer(x, y).transpose(0, 2, 1, 3)
@@ -160,7 +166,7 @@ def main(arguments: list[str] | None = None) -> int:
     energy, _, arrays = ccsd.iterate(mf, threshold=1e-12, change_threshold=1e-11, progress=lambda line: None)
     arrays |= fock(mf)
     dm1, dm2 = densities(mf, arrays | solve_lambda(arrays))
-    dipole = mf.dip_moment(dm=mf.mo_coeff @ dm1 @ mf.mo_coeff.T, unit="AU", verbose=0)
+    dipole = dipole_moment(mf, dm1)
     theirs = cc.CCSD(mf).run(conv_tol=1e-12, conv_tol_normt=1e-11)
     theirs.solve_lambda()
     print(f"E(CCSD) correlation      {energy:.10f} Hartree, PySCF {theirs.e_corr:.10f}")

@@ -48,6 +48,19 @@ def test_densities_are_those_of_pyscf(name):
     assert dm2.shape == (n,) * 4 and np.trace(dm1) == pytest.approx(mf.mol.nelectron, abs=1e-10)
 
 
+def test_the_dipole_moment_is_that_of_pyscf():
+    """Its electronic part by PySCF's density and integrals; the correlation changes it by more than the tolerance."""
+    mf, arrays = solved("bent water")
+    dm1, _ = ccsd_properties.densities(mf, arrays | ccsd_properties.solve_lambda(arrays))
+    theirs = cc.CCSD(mf).run(conv_tol=1e-13, conv_tol_normt=1e-11)
+    theirs.solve_lambda()
+    electrons = np.einsum("xij,ij->x", mf.mol.intor("int1e_r"), theirs.make_rdm1(ao_repr=True))
+    expected = mf.mol.atom_charges() @ mf.mol.atom_coords() - electrons
+    moment = ccsd_properties.dipole_moment(mf, dm1)
+    np.testing.assert_allclose(moment, expected, rtol=0, atol=1e-8)
+    assert np.abs(moment - mf.dip_moment(unit="AU", verbose=0)).max() > 1e-3
+
+
 def test_densities_are_derivatives_of_the_energy(water):
     """In a field that adds to the Fock matrix, with orbitals fixed and amplitudes solved for, by finite differences."""
     _, arrays = water
