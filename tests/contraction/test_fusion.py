@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise, product
 from math import prod
 
 import pytest
@@ -25,6 +26,7 @@ from trnqc.contraction.cost.counts import MonomialSum
 from trnqc.contraction.memory import fusion as search
 from trnqc.contraction.memory.fusion import fusion_front, least_memory
 from trnqc.contraction.memory.fusion_graph import FusedTree
+from trnqc.contraction.memory.loop_blocks import upward
 from trnqc.contraction.tree import Tree, TreeNode
 from trnqc.errors import InputError
 
@@ -150,31 +152,45 @@ def test_a_function_that_stands_twice_is_made_twice():
     assert least_memory(tree).memory == 100 + 1
 
 
-@pytest.mark.parametrize("width", [5, 70, 200])
-def test_what_dominates_is_found_among_many(width):
-    """Nestings of one to four words of bits, more than are compared at a time, against the definition."""
-    rng = random.Random(width)
-    places = rng.sample(range(width), 5)
-    partials = [
-        search.Partial(
-            "T", 0, (), sum(1 << k for k in rng.sample(places, 2)), rng.randrange(40), 10 ** rng.randrange(30), ()
-        )
-        for _ in range(300)
-    ]
-    expected = [
-        one
-        for one in partials
+def nested(blocks, loops):
+    """The pairs of loops (outer, inner) that blocks require, by the definition."""
+    levels = [[i for i in range(loops) if block >> i & 1] for block in blocks]
+    levels.append([i for i in range(loops) if not sum(blocks) >> i & 1])
+    return {(i, j) for k, outer in enumerate(levels) for inner in levels[k + 1 :] for i in outer for j in inner}
+
+
+@pytest.mark.parametrize("loops", [1, 3, 5])
+def test_what_dominates_is_found_among_many(loops):
+    """Nestings of random blocks, some of them of all loops, against the definition."""
+    rng = random.Random(loops)
+    partials = []
+    for _ in range(300):
+        places = rng.sample(range(loops), rng.randint(0, loops))
+        cuts = sorted({0, len(places), *rng.choices(range(len(places) + 1), k=2)})
+        blocks = tuple(sum(1 << i for i in places[i:j]) for i, j in pairwise(cuts))
+        partials.append(search.Partial("T", 0, blocks, rng.randrange(40), 10 ** rng.randrange(30), ()))
+    pairs = [frozenset(nested(one.blocks, loops)) for one in partials]
+    expected = {
+        (one.memory, one.work, mine)
+        for one, mine in zip(partials, pairs)
         if not any(
-            (p.memory, p.work, p.order) != (one.memory, one.work, one.order)
+            (p.memory, p.work, other) != (one.memory, one.work, mine)
             and p.memory <= one.memory
             and p.work <= one.work
-            and not p.order & ~one.order
-            for p in partials
+            and other <= mine
+            for p, other in zip(partials, pairs)
         )
-    ]
-    best = search._best(partials)
-    assert {(p.memory, p.work, p.order) for p in best} == {(p.memory, p.work, p.order) for p in expected}
-    assert len({(p.memory, p.work, p.order) for p in best}) == len(best) < 300
+    }
+    best = search._best(partials, (1 << loops) - 1)
+    assert {(p.memory, p.work, frozenset(nested(p.blocks, loops))) for p in best} == expected
+    assert len(expected) == len(best) < 300
+
+
+def test_loops_that_must_go_on_to_the_consumer():
+    for merged, allowed, needed in product([(0b1, 0b110), (0b11, 0b100), ()], [0b11110, 0b11111, 0b101], range(8)):
+        if not needed & ~sum(merged):
+            every = [blocks for blocks in upward(merged, allowed) if not needed & ~sum(blocks)]
+            assert list(upward(merged, allowed, needed)) == every
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as some
 
 from tests.contraction.test_loops import by_einsum, operands_of
-from tests.contraction.workloads import a3a, four_factors, four_index, ladder, small_workloads, trees
+from tests.contraction.workloads import a3a, batched_chain, four_factors, four_index, ladder, small_workloads, trees
 from trnqc.contraction.lower.lowering import lower
+from trnqc.contraction.memory.arena import ArenaPacking
 from trnqc.contraction.memory.fusion import fusion_front
 from trnqc.contraction.memory.fusion_graph import FusedTree
 from trnqc.contraction.memory.schedule import schedule, schedule_within
@@ -107,10 +108,67 @@ def test_a_roomy_limit_shares_fewer_loops():
     room = sum(tree.size(node.indices) for node in tree.temporaries) // 3
     forms = [TiledLoops(fusion) for fusion in fusion_front(tree, recompute=True).fusions]
     tight = min(best_tiles(form.extents, form.within(room, "time"))[1] for form in forms)
-    fitted = schedule(tree, room)
+    assert estimated_time(schedule(tree, room)) < tight
+
+
+def estimated_time(fitted):
+    """The time of a schedule in the model by which it was chosen."""
     fused = {name: labels for name, labels in fitted.fusion.fused.items() if labels}
-    form = TiledLoops(FusedTree(tree, fused))
-    assert form.time(np.array([[fitted.fusion.tile(label) for label in form.extents]]))[0] < tight
+    form = TiledLoops(FusedTree(fitted.fusion.tree, fused))
+    return form.time(np.array([[fitted.fusion.tile(label) for label in form.extents]]))[0]
+
+
+@pytest.mark.parametrize(
+    ("batch", "extents", "shares"),
+    [
+        (20, [32] * 13, (0.5, 1.0, 1.5)),
+        (7, [50] * 13, (0.5, 1.5)),
+        (23, [31, 1, 29, 17, 13, 7, 37, 11, 5, 19, 3, 23, 29], (0.6, 1.1)),
+    ],
+    ids=["long batch", "short batch", "primes"],
+)
+def test_loops_of_a_batched_chain_are_no_worse_than_the_best_tile_of_the_batch(batch, extents, shares):
+    """A search that keeps loops of one turn finds a shorter tile: their temporaries live longer."""
+    tree = batched_chain(batch, *extents)
+    form = TiledLoops(FusedTree(tree, {node.name: frozenset("n") for node in tree.temporaries}))
+    tiles = np.arange(1, batch + 1)[:, None]
+    for share in shares:
+        room = int(share * max(tree.size(node.indices) for node in tree.temporaries))
+        fitted = schedule(tree, room)
+        assert fitted.memory <= room
+        assert estimated_time(fitted) <= form.within(room, "time")(tiles).min() < np.inf
+
+
+def first_fit(order, sizes, lives):
+    """Offsets of arrays that take the lowest free range in turn, by trying every element."""
+    offsets = {}
+    for k in order:
+        meet = [j for j in offsets if lives[j][0] <= lives[k][1] and lives[k][0] <= lives[j][1]]
+        offsets[k] = next(
+            at
+            for at in range(sum(sizes) + 1)
+            if all(at >= offsets[j] + sizes[j] or at + sizes[k] <= offsets[j] for j in meet)
+        )
+    return offsets
+
+
+@settings(max_examples=60, deadline=None)
+@given(some.data(), some.integers(0, 6))
+def test_arenas_of_many_sizes(data, arrays):
+    moments = data.draw(some.permutations(range(2 * arrays)))
+    lives = [tuple(sorted(moments[2 * k : 2 * k + 2])) for k in range(arrays)]
+    table = [data.draw(some.lists(some.integers(0, 6), min_size=arrays, max_size=arrays)) for _ in range(4)]
+    arena = ArenaPacking(lives)
+    rows = np.array(table, float).reshape(4, arrays)
+    ends = []
+    for sizes, offsets in zip(table, arena.offsets(rows)):
+        orders = range(arrays), sorted(range(arrays), key=lambda k: -sizes[k])
+        tries = [first_fit(order, sizes, lives) for order in orders]
+        ends.append(min(max((at + sizes[k] for k, at in places.items()), default=0) for places in tries))
+        assert max(offsets + sizes, default=0) == ends[-1]
+    assert arena.elements(rows).tolist() == ends
+    for room in (0, 5, 12):
+        assert arena.fits(rows, room).tolist() == [end <= room for end in ends]
 
 
 @settings(max_examples=40, deadline=None)
@@ -132,6 +190,7 @@ def test_tiles_of_a_separable_cost(extents, seed, cap):
 
 def test_no_tiles_where_nothing_fits():
     assert best_tiles({"a": 4}, one_by_one("a", lambda tiles: None)) is None
+    assert best_tiles({}, one_by_one("", lambda tiles: 3.0)) == ({}, 3.0)
     assert doublings(1) == [1] and doublings(8) == [1, 2, 4, 8] and doublings(9) == [1, 2, 4, 8, 9]
 
 

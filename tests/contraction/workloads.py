@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 from math import ceil, prod
 
 from hypothesis import strategies as some
@@ -60,6 +60,17 @@ def ladder(occupied: int = 30, virtual: int = 300, auxiliary: int = 1000) -> Tre
         TreeNode("R", tuple("abij"), (w, leaf("t", "efij", 1))),
         indices(O=("ij", occupied), V=("abef", virtual), K=("Q", auxiliary)),
     )
+
+
+def batched_chain(batch: int, *extents: int) -> Tree:
+    """R_nam = sum A_nab B_nbc .. for each n, from the right, with the extents of a, b, .., m."""
+    labels = "abcdefghijklm"[: len(extents)]
+    matrices = [leaf(x.upper(), f"n{x}{y}", k) for k, (x, y) in enumerate(pairwise(labels))]
+    step: Leaf | TreeNode = matrices.pop()
+    for k, matrix in enumerate(reversed(matrices), 1):
+        step = TreeNode(f"T{k}" if k < len(matrices) else "R", ("n", matrix.indices[1], labels[-1]), (matrix, step))
+    assert isinstance(step, TreeNode)
+    return Tree(step, indices(N=("n", batch)) | {x: Index(x, n, x) for x, n in zip(labels, extents)})
 
 
 def small_workloads() -> dict[str, Tree]:

@@ -294,6 +294,18 @@ class _Parser:
         if self.here.text == "P" and self.tokens[self.position + 1].text == "(":
             swaps.append(self._antisymmetriser())
             return Sum((Term(Fraction(1), ()),))
+        if self.here.kind == "name" and self.tokens[self.position + 1].text == "(":
+            raise self._call(self.here)
         factor, places = self._reference()
         self._point(places, lambda: check_factor(factor, self.labels, self.shapes))
         return Sum((Term(Fraction(1), (factor,)),))
+
+    def _call(self, name: Token) -> ExpressionError:
+        """Return the error of a name before a parenthesis."""
+        if name.text in self.shapes:
+            return self.error(f"indices of {name.text} stand in brackets: {name.text}[..]; found {name.text}(", name)
+        return self.error(
+            f"a program has sums, products and quotients of tensors, and no functions; found {name.text}(..): compute "
+            f"{name.text} of the array before, declare the result as a tensor and pass it as an input",
+            name,
+        )

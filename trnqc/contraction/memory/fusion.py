@@ -8,34 +8,34 @@ no nesting that the other does not require and spends no more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache, partial, reduce
 from itertools import product
-
-import numpy as np
+from math import prod
+from typing import NamedTuple
 
 from trnqc.contraction.memory.fusion_graph import ComputedArray, FusedTree, arrays_of, fusible
-from trnqc.contraction.memory.loop_blocks import Blocks, merge, upward
+from trnqc.contraction.memory.loop_blocks import Blocks, Nestings, merge, upward
 from trnqc.contraction.order.network import bits
 from trnqc.contraction.time_limit import FUSION, out_of_time
 from trnqc.contraction.tree import Tree
 
-# Partial solutions that are compared with all others at a time, and the bits of a word.
-ROWS, WORD = 128, (1 << 64) - 1
+# Whether so many elements and multiply-adds cannot be part of a better solution.
+Hopeless = Callable[[int, int], bool]
+# Partial solutions that are formed or compared between two looks at the clock.
+ROWS = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Partial:
+class Partial(NamedTuple):
     """Choices for one array and everything below it: fused indices as bits, and in blocks, outermost first.
 
-    Bit i * n + j of `order` is set if loop j must lie inside loop i. `memory` counts elements, `work` multiply-adds.
+    `memory` counts elements, `work` multiply-adds.
     """
 
     name: str
     mask: int
     blocks: Blocks
-    order: int
     memory: int
     work: int
     inputs: tuple[Partial, ...]
@@ -104,7 +104,9 @@ class _Search:
         self.start = _Search(tree, False, tiles, keep).solve() if recompute else []
         self.exact = True
         self.labels = list(tree.indices)
-        self.outer: dict[int, int] = {}
+        self.everything = (1 << len(self.labels)) - 1
+        # The inputs' solutions and the array's own solutions in the last round, by array.
+        self.solved: dict[str, tuple[list[list[Partial]], list[Partial]]] = {}
         self.arrays: dict[str, ComputedArray] = {array.name: array for array in arrays_of(tree)}
         tile = [min(tiles.get(label, 1), tree.extent(label)) for label in self.labels]
         self.extent = [tree.extent(label) for label in self.labels]
@@ -112,15 +114,11 @@ class _Search:
         self.turns = [-(-n // t) for n, t in zip(self.extent, tile)]
         # A loop with a single turn changes nothing.
         several = self.mask(label for label, turns in zip(self.labels, self.turns) if turns > 1)
-        # The axes of each array, the loops of its step as bits, and the multiply-adds of the step.
-        self.own = {
-            name: (
-                [self.labels.index(label) for label in array.indices],
-                self.mask(array.loops),
-                array.cost * tree.size(array.loops),
-            )
-            for name, array in self.arrays.items()
-        }
+        self.axes = {name: self.mask(array.indices) for name, array in self.arrays.items()}
+        self.loops = {name: self.mask(array.loops) for name, array in self.arrays.items()}
+        # Elements held by the loops over axes of an array, and multiply-adds by the other loops around its step.
+        self.held: dict[str, dict[int, int]] = {name: {} for name in self.arrays}
+        self.worked: dict[str, dict[int, int]] = {name: {} for name in self.arrays}
         self.allowed = {name: self.mask(fusible(self.arrays, name, recompute)) & several for name in self.arrays}
 
     def mask(self, labels: Iterable[str]) -> int:
@@ -137,7 +135,7 @@ class _Search:
         for width in (4, 32, self.keep):
             self.exact = True
             try:
-                finals = _best([*finals, *self._round(width, finals)])
+                finals = _best([*finals, *self._round(width, finals)], self.everything)
             except _OutOfTime:
                 self.exact = False
                 break
@@ -157,33 +155,47 @@ class _Search:
     def _solve(self, array: ComputedArray, inputs: list[list[Partial]], finals: list[Partial]) -> list[Partial]:
         """Return the partial solutions of one array from its inputs' solutions; `finals` are complete, as bounds."""
         rest_space, rest_work = self._least_elsewhere(array)
+        # A complete solution of more memory takes less work, so that one of them decides.
+        complete = [f.memory for f in finals], [f.work for f in finals]
 
         def hopeless(memory: int, work: int) -> bool:
-            return any(f.memory <= memory + rest_space and f.work <= work + rest_work for f in finals)
+            smaller = bisect_right(complete[0], memory + rest_space)
+            return smaller > 0 and complete[1][smaller - 1] <= work + rest_work
 
+        # If nothing is new below, the solutions of the last round are the best, but some have become hopeless.
+        before, partials = self.solved.get(array.name, (None, []))
+        if before == inputs:
+            partials = [one for one in partials if not hopeless(one.memory, one.work)]
+        else:
+            partials = self._carried(array, self._merged(array, inputs, hopeless), hopeless)
+        self.solved[array.name] = inputs, partials
+        return partials
+
+    def _merged(self, array: ComputedArray, inputs: list[list[Partial]], hopeless: Hopeless) -> list[Partial]:
+        """Return the choices of loops around the step of an array."""
         merged = []
         for below in product(*inputs):
             _in_time()
             memory, work = sum(p.memory for p in below), sum(p.work for p in below)
             blocks = None if hopeless(memory, work) else merge([p.blocks for p in below])
             if blocks is not None:
-                merged.append(Partial(array.name, 0, blocks, self._order(blocks), memory, work, below))
-        allowed = self.allowed[array.name]
-        _, own, _ = self.own[array.name]
-        spent = cache(partial(self._spent, array))
+                merged.append(Partial(array.name, 0, blocks, memory, work, below))
+        return _best(merged, self.everything)
+
+    def _carried(self, array: ComputedArray, merged: list[Partial], hopeless: Hopeless) -> list[Partial]:
+        """Return the choices of loops that the array shares with its consumer."""
+        allowed, own = self.allowed[array.name], self.loops[array.name]
         carried = []
-        for one in _best(merged):
-            _in_time()
-            foreign = sum(one.blocks) & ~own
-            for blocks in upward(one.blocks, allowed):
+        for one in merged:
+            # A loop over an index that this step does not have would sum the step again if it ended here.
+            for number, blocks in enumerate(upward(one.blocks, allowed, sum(one.blocks) & ~own)):
+                if not number % ROWS:
+                    _in_time()
                 mask = sum(blocks)
-                if foreign & ~mask:
-                    continue  # A loop over an index that this step does not have would sum the step again.
-                space, again = spent(mask)
-                memory, work = one.memory + space, one.work + again
+                memory, work = one.memory + self._space(array, mask), one.work + self._work(array, mask)
                 if not hopeless(memory, work):
-                    carried.append(Partial(array.name, mask, blocks, self._order(blocks), memory, work, one.inputs))
-        return _best(carried)
+                    carried.append(Partial(array.name, mask, blocks, memory, work, one.inputs))
+        return _best(carried, self.everything)
 
     def _least_elsewhere(self, array: ComputedArray) -> tuple[int, int]:
         """Return the least (elements, multiply-adds) of the arrays that are neither below nor at this one."""
@@ -192,34 +204,23 @@ class _Search:
             below.add(name := stack.pop())
             stack += self.arrays[name].inputs
         others = [other for name, other in self.arrays.items() if name not in below]
-        least = [(self._spent(other, self.allowed[other.name])[0], self._spent(other, 0)[1]) for other in others]
+        least = [(self._space(other, self.allowed[other.name]), self._work(other, 0)) for other in others]
         return sum(space for space, _ in least), sum(work for _, work in least)
 
-    def _spent(self, array: ComputedArray, mask: int) -> tuple[int, int]:
-        """Return (elements held, multiply-adds) of the array itself; the result of the tree needs no memory."""
-        axes, own, work = self.own[array.name]
-        space = 0 if array.name == self.tree.root.name else 1
-        for i in axes:
-            space *= self.tile[i] if mask >> i & 1 else self.extent[i]
-        for i in bits(mask & ~own):
-            work *= self.turns[i]
-        return space, work
+    def _space(self, array: ComputedArray, mask: int) -> int:
+        """Return the elements that are held of the array; the result of the tree needs no memory."""
+        held, key = self.held[array.name], mask & self.axes[array.name]
+        if key not in held:
+            lengths = (self.tile[i] if key >> i & 1 else self.extent[i] for i in bits(self.axes[array.name]))
+            held[key] = 0 if array.name == self.tree.root.name else prod(lengths)
+        return held[key]
 
-    def _order(self, blocks: Blocks) -> int:
-        """Return the pairs (outer, inner) that the blocks require; unfused loops lie inside all fused ones."""
-        inside = (1 << len(self.labels)) - 1
-        order = 0
-        for block in blocks:
-            inside &= ~block
-            # A product puts the inner loops behind each of the outer ones.
-            order |= inside * self._outer(block)
-        return order
-
-    def _outer(self, block: int) -> int:
-        """Return the positions in an order of the first pairs of the loops of a block."""
-        if block not in self.outer:
-            self.outer[block] = sum(1 << i * len(self.labels) for i in bits(block))
-        return self.outer[block]
+    def _work(self, array: ComputedArray, mask: int) -> int:
+        """Return the multiply-adds of the step of the array itself."""
+        worked, key = self.worked[array.name], mask & ~self.loops[array.name]
+        if key not in worked:
+            worked[key] = array.cost * self.tree.size(array.loops) * prod(self.turns[i] for i in bits(key))
+        return worked[key]
 
     def choices(self, final: Partial) -> dict[str, frozenset[str]]:
         """Return the fused indices of every array."""
@@ -229,35 +230,30 @@ class _Search:
         return {name: fused for name, fused in labels.items() if fused}
 
 
-def _best(partials: Iterable[Partial]) -> list[Partial]:
-    """Return the partial solutions that none dominates, least memory first; of equals that with fewest fused loops."""
-    ranked = sorted(partials, key=lambda p: (p.memory, p.work, p.mask.bit_count(), p.order.bit_count(), p.mask))
-    # Among those that need no more memory, one with no more work and no other nesting dominates.
-    ranks = {work: rank for rank, work in enumerate(sorted({p.work for p in ranked}))}
-    work = np.array([ranks[p.work] for p in ranked])
-    words = _words([p.order for p in ranked])
+def _best(partials: Iterable[Partial], loops: int) -> list[Partial]:
+    """Return the partial solutions that none dominates, least memory first; of equals that with fewest fused loops.
+
+    `loops` are all loops as bits: those that are not fused lie inside all fused ones.
+    """
+
+    def nesting(one: Partial) -> Blocks:
+        rest = loops & ~sum(one.blocks)
+        return (*one.blocks, rest) if rest else one.blocks
+
+    def rank(entry: tuple[Partial, Blocks]) -> tuple[int, ...]:
+        one, blocks = entry
+        return one.memory, one.work, one.mask.bit_count(), len(blocks), one.mask
+
     kept: list[Partial] = []
-    for start in range(0, len(ranked), ROWS):
-        _in_time()
-        stop = min(start + ROWS, len(ranked))
-        # Few pairs pass the first word, so that the other tests are of these pairs only.
-        i, j = np.nonzero((words[0][start:stop, None] & words[0][:stop]) == words[0][:stop])
-        i += start
-        pairs = j < i
-        i, j = i[pairs], j[pairs]
-        for word in words[1:]:
-            pairs = (word[i] & word[j]) == word[j]
-            i, j = i[pairs], j[pairs]
-        dominated = set(i[work[j] <= work[i]].tolist())
-        kept += [ranked[k] for k in range(start, stop) if k not in dominated]
+    earlier = Nestings()
+    for number, (one, blocks) in enumerate(sorted(((one, nesting(one)) for one in partials), key=rank)):
+        if not number % ROWS:
+            _in_time()
+        # Those before need no more memory.
+        if not earlier.dominates(blocks, one.work):
+            earlier.add(blocks, one.work)
+            kept.append(one)
     return kept
-
-
-def _words(masks: list[int]) -> list[np.ndarray]:
-    """Return bit masks as arrays of 64 bits each, those in which most bits differ first."""
-    either, both = reduce(int.__or__, masks, 0), reduce(int.__and__, masks, masks[0] if masks else 0)
-    starts = sorted(range(0, max(either.bit_length(), 1), 64), key=lambda s: -((either ^ both) >> s & WORD).bit_count())
-    return [np.array([mask >> start & WORD for mask in masks], np.uint64) for start in starts]
 
 
 def _few(partials: list[Partial], width: int) -> list[Partial]:

@@ -6,6 +6,7 @@ Sets of indices are bit masks, since the search of `fusion` compares many thousa
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 
 # One bit mask for each block, outermost first.
 Blocks = tuple[int, ...]
@@ -31,14 +32,20 @@ def merge(orders: list[Blocks]) -> Blocks | None:
     return (*merged, *one, *two)
 
 
-def upward(merged: Blocks, allowed: int) -> Iterator[Blocks]:
-    """Yield the ways to extend loops to the consumer: an outer part of them, or all of them and further loops."""
+def upward(merged: Blocks, allowed: int, needed: int = 0) -> Iterator[Blocks]:
+    """Yield the ways to extend loops to the consumer: an outer part of them, or all of them and further loops.
+
+    Every way has the loops `needed`, which are among those of `merged`.
+    """
     for depth, block in enumerate(merged):
-        for part in subsets(block & allowed):
-            if part != block:
-                yield (*merged[:depth], part) if part else merged[:depth]
+        if not needed & ~(block & allowed):
+            for part in subsets(block & allowed & ~needed):
+                outer = part | needed
+                if outer != block:
+                    yield (*merged[:depth], outer) if outer else merged[:depth]
         if block & ~allowed:
             return
+        needed &= ~block
     for extra in subsets(allowed & ~sum(merged)):
         yield (*merged, extra) if extra else merged
 
@@ -51,3 +58,37 @@ def subsets(mask: int) -> Iterator[int]:
         if part == mask:
             return
         part = (part - mask) & mask
+
+
+class Nestings:
+    """The least work by nesting: a tree with a level for each block of loops, outermost first."""
+
+    __slots__ = ("inner", "work")
+
+    def __init__(self) -> None:
+        self.inner: dict[int, Nestings] = {}
+        self.work: float = inf
+
+    def add(self, nesting: Blocks, work: int) -> None:
+        """Add a solution."""
+        node = self
+        for block in nesting:
+            if block not in node.inner:
+                node.inner[block] = Nestings()
+            node = node.inner[block]
+        node.work = min(node.work, work)
+
+    def dominates(self, nesting: Blocks, work: int) -> bool:
+        """Return whether a solution takes no more work and requires no nesting that this one does not require.
+
+        Such a solution has the same blocks, or some that stand side by side are one block.
+        """
+        if not nesting:
+            return self.work <= work
+        outer = 0
+        for depth, block in enumerate(nesting, 1):
+            outer |= block
+            inner = self.inner.get(outer)
+            if inner is not None and inner.dominates(nesting[depth:], work):
+                return True
+        return False

@@ -202,22 +202,37 @@ class _Search:
         return min((self.loosened(form) for form in forms), key=lambda tiled: tiled.value)
 
     def loosened(self, form: TiledLoops) -> _Tiled:
-        """Return the best loops reached from one candidate."""
+        """Return the best loops reached from one candidate.
+
+        Loops of one turn are left out first. That may already be better than to share one loop less, so the search goes
+        on as long as it gets to better loops than those from which it left them out.
+        """
         inside = form.nest.inside
-        best = self.tiled(form.fusion.fused, inside)
-        assert best is not None
+        here = self.tiled(form.fusion.fused, inside)
+        assert here is not None
+        best = here
         while not out_of_time("loops that fewer steps share"):
-            fused = {name: self.looped(best, labels) for name, labels in best.form.fusion.fused.items()}
+            worst = here.value
+            here, fused = self.without_single_turns(here)
             around = [
-                self.tiled({**fused, name: labels - {label}}, inside)
+                trial
                 for name, labels in fused.items()
                 for label in labels
+                if (trial := self.tiled({**fused, name: labels - {label}}, inside))
             ]
-            next_best = min((trial for trial in around if trial), key=lambda tiled: tiled.value, default=best)
-            if next_best.value >= best.value:
-                return best
-            best = next_best
+            best = min([best, here, *around], key=lambda tiled: tiled.value)
+            here = min(around, key=lambda tiled: tiled.value, default=here)
+            if not around or here.value >= worst:
+                break
         return best
+
+    def without_single_turns(self, tiled: _Tiled) -> tuple[_Tiled, Mapping[str, frozenset[str]]]:
+        """Return loops that are no worse without those of one turn, and the fused indices without all of these."""
+        fused = {name: self.looped(tiled, labels) for name, labels in tiled.form.fusion.fused.items()}
+        fewer = self.tiled(fused, tiled.form.nest.inside)
+        if fewer is None or fewer is tiled or fewer.value > tiled.value:
+            return tiled, fused
+        return self.without_single_turns(fewer)
 
     @staticmethod
     def looped(tiled: _Tiled, labels: frozenset[str]) -> frozenset[str]:

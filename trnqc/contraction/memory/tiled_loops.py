@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from trnqc.contraction.memory.arena import arenas, together
+from trnqc.contraction.memory.arena import ArenaPacking
 from trnqc.contraction.memory.fusion_graph import ComputedArray, FusedTree
 from trnqc.contraction.memory.loop_nest import FusedNest, nest_of
 from trnqc.contraction.memory.tiles import Cost
@@ -43,7 +43,7 @@ class TiledLoops:
         self.blocks = 2 * self.tree.size(fusion.arrays[inside].indices) / scratch if inside else 0.0
         fused = {label for labels in fusion.fused.values() for label in labels}
         self.extents = {label: self.tree.extent(label) for label in self.tree.indices if label in fused}
-        self.meet = together([self.nest.lives[name] for name in self.nest.temporaries])
+        self.packing = ArenaPacking([self.nest.lives[name] for name in self.nest.temporaries])
 
     def uniform(self, *sizes: int) -> np.ndarray:
         """Return rows with all tiles of one size, as far as the indices are that long."""
@@ -51,11 +51,15 @@ class TiledLoops:
 
     def arena(self, trials: np.ndarray) -> np.ndarray:
         """Return the elements that hold all temporaries."""
+        return self.packing.elements(self._sizes(trials))
+
+    def _sizes(self, trials: np.ndarray) -> np.ndarray:
+        """Return the elements that are held of each temporary, [trials, temporaries]."""
         tile = self._tiles(trials)
-        held = np.empty((len(trials), len(self.meet)))
+        sizes = np.empty((len(trials), len(self.nest.temporaries)))
         for k, name in enumerate(self.nest.temporaries):
-            held[:, k] = self._held(name, tile)
-        return arenas(held, self.meet)
+            sizes[:, k] = self._held(name, tile)
+        return sizes
 
     def _tiles(self, trials: np.ndarray) -> dict[str, np.ndarray]:
         """Return the tile sizes of each label."""
@@ -125,7 +129,15 @@ class TiledLoops:
     def within(self, room: int, goal: Goal) -> Cost:
         """Return the cost of tile sizes, infinite where they do not fit into so many elements."""
         cost = self.time if goal == "time" else self.work
-        return lambda trials: np.where(self.arena(trials) <= room, cost(trials), np.inf)
+
+        def within(trials: np.ndarray) -> np.ndarray:
+            costs = np.full(len(trials), np.inf)
+            fits = self.packing.fits(self._sizes(trials), room)
+            if fits.any():
+                costs[fits] = cost(trials[fits])
+            return costs
+
+        return within
 
     def guess(self, room: int, goal: Goal) -> float:
         """Return the least cost of tiles of one size."""

@@ -136,11 +136,10 @@ def _climb(best: Best, around: Callable[[np.ndarray], np.ndarray], cost: Cost) -
 
 def _grid(grids: Sequence[Sequence[int]]) -> np.ndarray:
     """Return all combinations of one size from each grid."""
-    lengths = [*map(len, grids)]
-    choices = np.empty((prod(lengths), len(grids)), int)
+    choices = np.empty((*map(len, grids), len(grids)), int)
     for k, grid in enumerate(grids):
-        choices[:, k] = np.tile(np.repeat(grid, prod(lengths[k + 1 :])), prod(lengths[:k]))
-    return choices
+        choices[..., k] = np.array(grid).reshape(-1, *[1] * (len(grids) - 1 - k))
+    return choices.reshape(prod(map(len, grids)), len(grids))
 
 
 def _with(sizes: np.ndarray, columns: Sequence[int], choices: np.ndarray) -> np.ndarray:
