@@ -1,11 +1,14 @@
 #!/usr/bin/env python
-"""Excitation energies of coupled cluster (EOM-EE-CCSD), as eigenvalues of the Jacobian of its residuals.
+"""Excited, ionised and electron-attached states of coupled cluster, as eigenvalues of the Jacobian of its residuals.
 
     python -m examples.eom_ccsd water --basis 6-31g --roots 4
+    python -m examples.eom_ccsd water --states ip
 
 The residuals are those of examples/ccsd.txt with the Fock matrix of examples/ccsd_lagrangian.txt. Their derivative
-along a vector of amplitudes is a program too, and Davidson's method finds the lowest eigenvalues from such products.
-No equation of excited states is written by hand. The output has PySCF's energies for comparison.
+along a vector of amplitudes is a program too, and Davidson's method finds the lowest eigenvalues from such products
+(EOM-EE-CCSD). An electron is removed by an excitation into an additional virtual orbital that has neither energy nor
+interaction, and attached by one out of such an occupied orbital (EOM-IP-CCSD, EOM-EA-CCSD). No equation of these states
+is written by hand. The output has PySCF's energies for comparison.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +29,21 @@ from pyscf.data.nist import HARTREE2EV
 import trnqc
 from examples import ccsd, ccsd_properties
 from examples.ccsd_properties import packed, unpacked
-from trnqc.contraction import Tensor, einsum_plan, tangent
+from trnqc.contraction import Tensor, einsum_plan, parse, tangent
 from trnqc.errors import NotConverged
 
 Arrays = Mapping[str, np.ndarray]
 Vectors = list[np.ndarray]
+
+PYSCF = {
+    "ee": (eom_rccsd.EOMEESinglet, eom_rccsd.EOMEETriplet),
+    "ip": (eom_rccsd.EOMIP,),
+    "ea": (eom_rccsd.EOMEA,),
+}
+# The space that has an additional orbital, which takes the removed electron or has had the attached one.
+ADDITIONAL = {"ee": None, "ip": "v", "ea": "o"}
+# Its block, after those of both spins. Blocks of even number have alpha spin.
+FREE = 2
 
 
 class Jacobian:
@@ -38,23 +53,32 @@ class Jacobian:
     ----------
     arrays : mapping
         Integrals, Fock matrix and solved amplitudes by name.
+    states : {"ee", "ip", "ea"}
+        Excited states, or those with an alpha electron less or more.
 
     Attributes
     ----------
     gaps : numpy.ndarray
         Differences of orbital energies of the elements of a vector in Hartree: first singles, then doubles with i < j
-        and a < b. Elements that change the spin are left out.
+        and a < b, without those that are zero by spin. If an electron is removed, one of a and b is the last virtual
+        orbital; if one is attached, one of i and j is the last occupied orbital.
     singles : int
         Number of singles.
     """
 
-    def __init__(self, arrays: Arrays) -> None:
-        program = tangent(ccsd_properties.sized(arrays), ("r1", "r2"), ("t1", "t2"))
-        self._arrays = dict(arrays)
+    def __init__(self, arrays: Arrays, states: str = "ee") -> None:
+        blocks: dict[str, tuple[int, ...]] = {space: (n // 2, n // 2) for space, n in zip("ov", arrays["t1"].shape)}
+        if additional := ADDITIONAL[states]:
+            blocks[additional] += (1,)
+        program = tangent(parse(ccsd_properties.LAGRANGIAN), ("r1", "r2"), ("t1", "t2")).sized(**blocks)
+        if additional:
+            program = replace(program, tensors=tuple(map(with_free_orbital, program.tensors)))
         self._plan = einsum_plan(program, outputs=("dr1", "dr2"))
-        masks = [where_allowed(tensor) for tensor in program.tensors if tensor.name in ("dt1", "dt2")]
+        tensors = {tensor.name: tensor for tensor in program.tensors}
+        self._arrays = {name: enlarged(arrays[name], tensors[name]) for name in program.inputs if name in arrays}
+        masks = [where_allowed(tensors[name]) for name in ("dt1", "dt2")]
         self._kept = packed(*masks)
-        d1 = np.diag(arrays["foo"])[:, None] - np.diag(arrays["fvv"])
+        d1 = np.diag(self._arrays["foo"])[:, None] - np.diag(self._arrays["fvv"])
         self.gaps = -packed(d1, d1[:, None, :, None] + d1[None, :, None, :])[self._kept]
         self.singles = int(masks[0].sum())
 
@@ -69,6 +93,29 @@ class Jacobian:
         dt1, dt2 = self.amplitudes(x)
         values = self._plan.run({**self._arrays, "dt1": dt1, "dt2": dt2})
         return packed(values["dr1"], values["dr2"])[self._kept]
+
+
+def with_free_orbital(tensor: Tensor) -> Tensor:
+    """The tensor with the blocks of a space that has an additional alpha orbital, in the block `FREE`.
+
+    A direction has this orbital once and conserves the spin. All other tensors are zero there.
+    """
+    if tensor.conserving is None:
+        return tensor
+    times = 1 if tensor.name in ("dt1", "dt2") else 0
+    left, right = tensor.conserving
+    blocks = frozenset(
+        numbers
+        for numbers in product(*(range(len(space.blocks)) for space in tensor.spaces))
+        if numbers.count(FREE) == times
+        and sum(numbers[axis] % 2 for axis in left) == sum(numbers[axis] % 2 for axis in right)
+    )
+    return replace(tensor, conserving=None, blocks=blocks)
+
+
+def enlarged(array: np.ndarray, tensor: Tensor) -> np.ndarray:
+    """The array with zeros for orbitals that it lacks."""
+    return np.pad(array, [(0, (space.extent or n) - n) for space, n in zip(tensor.spaces, array.shape)])
 
 
 def where_allowed(tensor: Tensor) -> np.ndarray:
@@ -98,14 +145,18 @@ def lowest(jacobian: Jacobian, roots: int, threshold: float = 1e-8, most: int = 
     NotConverged
         If a residual stays above the threshold.
     ValueError
-        If there are fewer singles than roots.
+        If there are fewer amplitudes than roots.
     """
-    if not 1 <= roots <= jacobian.singles:
-        raise ValueError(f"roots must be from 1 to {jacobian.singles}, the number of singles; found {roots}")
     size = jacobian.gaps.size
-    # More singles than roots to begin with: the order of the states is not that of the differences of orbital energies,
-    # and a state of a symmetry that no vector of the beginning has would not be found.
-    start = np.argsort(jacobian.gaps[: jacobian.singles], kind="stable")[: 4 * roots + 12]
+    if not 1 <= roots <= size:
+        raise ValueError(f"roots must be from 1 to {size}, the number of amplitudes; found {roots}")
+    # The order of the states is not that of the differences of orbital energies, and a state of a symmetry that no
+    # vector of the start has would not be found. The start has more vectors than roots and doubles among them, and more
+    # roots are followed.
+    order = np.argsort(jacobian.gaps, kind="stable")
+    single = order < jacobian.singles
+    start = np.concatenate([part[: 4 * roots + 12] for part in (order[single], order[~single])])
+    followed = min(roots + 4, start.size)
     _, energies, vectors = lib.davidson_nosym1(
         lambda xs: [jacobian @ x for x in xs],
         [np.eye(1, size, k).ravel() for k in start],
@@ -114,35 +165,44 @@ def lowest(jacobian: Jacobian, roots: int, threshold: float = 1e-8, most: int = 
         tol_residual=0.1 * threshold,
         lindep=0.01 * threshold**2,  # Residuals with a smaller square are not followed.
         max_cycle=most,
-        max_space=start.size + 12 * roots,
-        nroots=roots,
+        max_space=start.size + 12 * followed,
+        nroots=followed,
         verbose=0,
     )
-    order = np.argsort(energies)
-    vectors = [vectors[k] / np.linalg.norm(vectors[k]) for k in order]
-    errors = [np.linalg.norm(jacobian @ x - energy * x) for energy, x in zip(energies[order], vectors)]
+    found = np.argsort(energies)[:roots]
+    vectors = [vectors[k] / np.linalg.norm(vectors[k]) for k in found]
+    errors = [np.linalg.norm(jacobian @ x - energy * x) for energy, x in zip(energies[found], vectors)]
     if not max(errors) <= threshold:
         raise NotConverged(
             f"the largest residual of {roots} states is {max(errors):.1e} Hartree after at most {most} iterations, "
             f"above {threshold:.1e}: allow more iterations, or ask for another number of states"
         )
-    return energies[order], vectors
+    return energies[found], vectors
 
 
-def spin_parity(singles: np.ndarray) -> float:
-    """1 for singlets and -1 for triplets: overlap of singles [i, a] with those of exchanged spins, if the norm is 1."""
-    nocc, nvir = singles.shape
-    exchanged = np.roll(singles, (nocc // 2, nvir // 2), axis=(0, 1))
-    return float(np.vdot(exchanged, singles) / np.vdot(singles, singles))
+def multiplicity(states: str, dt1: np.ndarray, dt2: np.ndarray) -> str:
+    """The name of the multiplicity of amplitudes of norm 1 (`Jacobian.amplitudes`).
+
+    Singlets keep their singles if all spins are exchanged, triplets change their sign; quintets count as singlets.
+    Of ions only quartets have a state of spin 3/2 along the axis, which the ladder operator of the spin makes of them.
+    """
+    if states == "ee":
+        exchanged = np.roll(dt1, [n // 2 for n in dt1.shape], axis=(0, 1))
+        return "singlet" if np.vdot(exchanged, dt1) > 0 else "triplet"
+    # Two orbitals of one kind, then one of the other.
+    r = dt2[:, :, :-1, -1] if states == "ip" else dt2[-1, :-1].transpose(1, 2, 0)
+    pair, other = r.shape[0] // 2, r.shape[2] // 2
+    raised = r[:pair, :pair, :other] - r[pair:, :pair, other:] - r[:pair, pair:, other:]
+    return "quartet" if np.linalg.norm(raised) > 0.1 else "doublet"
 
 
-def of_pyscf(mf: Any, roots: int) -> np.ndarray:
-    """The lowest energies of PySCF's singlets and triplets."""
+def of_pyscf(mf: Any, states: str, roots: int) -> np.ndarray:
+    """The lowest energies of PySCF's classes of these states, which lack quartets."""
     theirs = cc.CCSD(mf).run(conv_tol=1e-12, conv_tol_normt=1e-10)
     found: list[float] = []
-    for kind in (eom_rccsd.EOMEESinglet, eom_rccsd.EOMEETriplet):
+    for kind in PYSCF[states]:
         eom = kind(theirs).set(conv_tol=1e-13, max_cycle=100)
-        energies, _ = eom.kernel(nroots=roots)
+        energies = eom.kernel(nroots=roots)[0]
         if not np.all(eom.converged):
             raise NotConverged(f"PySCF's {kind.__name__} has not converged for {roots} states")
         found.extend(np.atleast_1d(energies))
@@ -159,6 +219,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("molecule", nargs="?", default="water", help="name in examples/molecules, or an xyz file")
     parser.add_argument("--basis", default="6-31g")
+    parser.add_argument("--states", choices=ADDITIONAL, default="ee", help="excited, ionised or electron-attached")
     parser.add_argument("--roots", type=int, default=4, help="number of states")
     options = parser.parse_args(arguments)
     path = Path(options.molecule)
@@ -166,12 +227,15 @@ def main(arguments: list[str] | None = None) -> int:
     mf = trnqc.accelerate(scf.RHF(gto.M(atom=atoms, basis=options.basis, verbose=0))).run(
         conv_tol=1e-13, conv_tol_grad=1e-9
     )
-    jacobian = Jacobian(solved(mf))
+    jacobian = Jacobian(solved(mf), options.states)
     energies, vectors = lowest(jacobian, options.roots)
-    print("state     Hartree           eV        PySCF")
-    for energy, x, theirs in zip(energies, vectors, of_pyscf(mf, options.roots)):
-        name = "singlet" if spin_parity(jacobian.amplitudes(x)[0]) > 0 else "triplet"
-        print(f"{name}  {energy:.10f}  {energy * HARTREE2EV:8.4f}  {theirs:.10f}  difference {energy - theirs:.1e}")
+    theirs = iter(of_pyscf(mf, options.states, options.roots))
+    print("state    Hartree             eV      PySCF")
+    for energy, x in zip(energies, vectors):
+        name = multiplicity(options.states, *jacobian.amplitudes(x))
+        peer = None if name == "quartet" else next(theirs)
+        beside = "doublets only" if peer is None else f"{peer:13.10f}  difference {energy - peer:.1e}"
+        print(f"{name} {energy:13.10f}  {energy * HARTREE2EV:8.4f}  {beside}")
     return 0
 
 

@@ -48,9 +48,9 @@ def test_excitations_are_all_of_the_jacobian_of_pyscf(water, excitation):
     singlets, triplets = spectrum(eom_rccsd.EOMEESinglet(theirs)), spectrum(eom_rccsd.EOMEETriplet(theirs))
     energies, vectors = eom_ccsd.lowest(excitation, 8)
     np.testing.assert_allclose(energies, np.sort([*singlets, *triplets])[:8], rtol=0, atol=1e-9)
-    parities = [eom_ccsd.spin_parity(excitation.amplitudes(x)[0]) for x in vectors]
-    np.testing.assert_allclose(np.abs(parities), 1, rtol=0, atol=1e-7)
-    assert [parity > 0 for parity in parities] == [min(abs(singlets - energy)) < 1e-8 for energy in energies]
+    names = [eom_ccsd.multiplicity("ee", *excitation.amplitudes(x)) for x in vectors]
+    assert [name == "singlet" for name in names] == [min(abs(singlets - energy)) < 1e-8 for energy in energies]
+    assert {"singlet", "triplet"} == set(names)
     # Every singlet and triplet is among the states without a change of spin; quintets are there besides.
     every = np.linalg.eigvals(dense(excitation.__matmul__, excitation.gaps.size)).real
     distances = np.abs(every[:, None] - np.concatenate([singlets, triplets])).min(axis=0)
@@ -61,7 +61,32 @@ def test_water_in_a_split_basis():
     mf = reference(str(eom_ccsd.ccsd.HERE / "molecules" / "water.xyz"), "6-31g")
     energies, _ = eom_ccsd.lowest(eom_ccsd.Jacobian(eom_ccsd.solved(mf)), 4)
     # PySCF stops at residuals of 1e-7 Hartree.
-    np.testing.assert_allclose(energies, eom_ccsd.of_pyscf(mf, 4), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(energies, eom_ccsd.of_pyscf(mf, "ee", 4), rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("states, kind", [("ip", eom_rccsd.EOMIP), ("ea", eom_rccsd.EOMEA)])
+def test_ions_are_all_of_the_jacobian_of_pyscf(water, states, kind):
+    doublets = spectrum(kind(of_pyscf(water[0])))
+    jacobian = eom_ccsd.Jacobian(water[1], states)
+    free = {"ip": 5, "ea": 2}[states]  # orbitals from which an alpha electron is removed, or to which it is attached
+    assert jacobian.singles == free
+    # Every doublet is among the states; quartets are there besides.
+    every = np.linalg.eigvals(dense(jacobian.__matmul__, jacobian.gaps.size)).real
+    assert np.abs(every[:, None] - doublets).min(axis=0).max() < 1e-8 and every.size > doublets.size
+    energies, vectors = eom_ccsd.lowest(jacobian, 8)
+    np.testing.assert_allclose(energies, np.sort(every)[:8], rtol=0, atol=1e-9)
+    names = [eom_ccsd.multiplicity(states, *jacobian.amplitudes(x)) for x in vectors]
+    assert [name == "doublet" for name in names] == [min(abs(doublets - energy)) < 1e-8 for energy in energies]
+    assert {"doublet", "quartet"} == set(names)
+
+
+@pytest.mark.parametrize("states", ["ip", "ea"])
+def test_ions_of_water_in_a_split_basis(states):
+    mf = reference(str(eom_ccsd.ccsd.HERE / "molecules" / "water.xyz"), "6-31g")
+    jacobian = eom_ccsd.Jacobian(eom_ccsd.solved(mf), states)
+    energies, _ = eom_ccsd.lowest(jacobian, 3)
+    # PySCF stops at residuals of 1e-7 Hartree.
+    np.testing.assert_allclose(energies, eom_ccsd.of_pyscf(mf, states, 3), rtol=0, atol=1e-8)
 
 
 def test_the_product_is_the_derivative_of_the_residuals(water, excitation):
@@ -83,10 +108,12 @@ def test_the_product_is_the_derivative_of_the_residuals(water, excitation):
 def test_states_that_are_not_found_are_an_error(excitation):
     with pytest.raises(NotConverged, match=r"residual of 3 states is \S+ Hartree after at most 2 iterations"):
         eom_ccsd.lowest(excitation, 3, most=2)
-    with pytest.raises(ValueError, match="from 1 to 20, the number of singles; found 21"):
-        eom_ccsd.lowest(excitation, 21)
+    with pytest.raises(ValueError, match="from 1 to 140, the number of amplitudes; found 141"):
+        eom_ccsd.lowest(excitation, 141)
 
 
 def test_the_script_runs(capsys):
     assert eom_ccsd.main(["water", "--basis", "sto-3g", "--roots", "1"]) == 0
     assert "triplet" in capsys.readouterr().out
+    assert eom_ccsd.main(["water", "--basis", "sto-3g", "--roots", "2", "--states", "ip"]) == 0
+    assert capsys.readouterr().out.count("doublet") == 2
