@@ -20,6 +20,17 @@ PATIENCE = 4
 STEPS = ("get_fock", "get_grad", "get_hcore", "get_veff", "get_jk", "get_j", "get_k", "make_rdm1", "energy_elec")
 
 
+def why_unjudged(mf: Any) -> str:
+    """Return why the orbital gradient does not say how far an SCF is from its end, or ""."""
+    if callable(mf.check_convergence) or not scf.hf.TIGHT_GRAD_CONV_TOL:
+        return "the SCF has its own criterion of convergence"
+    if mf.max_cycle <= 1:
+        return "no cycle is before the last one"
+    if users := users_method(mf, *STEPS):
+        return f"{users} is the user's"
+    return ""
+
+
 def why_not(mf: Any, dm0: Any) -> str:
     """Return why no cycle of an SCF is an early one, or "".
 
@@ -27,12 +38,8 @@ def why_not(mf: Any, dm0: Any) -> str:
     """
     if dm0 is not None or mf.mo_coeff is not None or mf.init_guess == "chkfile":
         return "the SCF starts from orbitals or a density that may have converged already"
-    if callable(mf.check_convergence) or not scf.hf.TIGHT_GRAD_CONV_TOL:
-        return "the SCF has its own criterion of convergence"
-    if mf.max_cycle <= 1:
-        return "no cycle is before the last one"
-    if users := users_method(mf, *STEPS):
-        return f"{users} is the user's"
+    if reason := why_unjudged(mf):
+        return reason
     for name in ("get_fock", "get_grad"):
         if not getattr(type(mf), name).__module__.startswith("pyscf.scf."):
             return f"{name} is not that of Hartree-Fock"

@@ -17,11 +17,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from pyscf import lib, scf
+from pyscf import lib
 from pyscf.lib import logger
 
-from trnqc.host.overrides import users_method
-from trnqc.pyscf.early.gradient import PATIENCE, STEP, STEPS
+from trnqc.pyscf.early.gradient import PATIENCE, STEP, why_unjudged
 
 # The size of the error of an uncorrected potential, as an orbital gradient: at most about this times the square root of
 # the number of atoms, Hartree.
@@ -56,13 +55,7 @@ def why_not(mf: Any) -> str:
 
     if type(mf._numint) is not NumInt or not is_accelerated(mf.grids):
         return "the quadrature is the user's"
-    if callable(mf.check_convergence) or not scf.hf.TIGHT_GRAD_CONV_TOL:
-        return "the SCF has its own criterion of convergence"
-    if mf.max_cycle <= 1:
-        return "no cycle is before the last one"
-    if users := users_method(mf, *STEPS):
-        return f"{users} is the user's"
-    return ""
+    return why_unjudged(mf)
 
 
 def _saves(mf: Any, dm: Any) -> bool:
