@@ -1,6 +1,6 @@
 """Write the list of tests that `./run test` leaves out because they are long, from a report of pytest.
 
-    ./run test all --durations 0 | tee report.txt
+    ./run test -m "not slow" --numprocesses auto --dist loadfile --durations 0 | tee report.txt
     python -m scripts.changed.long report.txt [--seconds 1]
 
 The times of set-up and call count. A report of a busy machine takes a larger limit.
