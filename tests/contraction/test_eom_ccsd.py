@@ -57,6 +57,7 @@ def test_excitations_are_all_of_the_jacobian_of_pyscf(water, excitation):
     assert distances.max() < 1e-8 and every.size > singlets.size
 
 
+@pytest.mark.slow
 def test_water_in_a_split_basis():
     mf = reference(str(eom_ccsd.ccsd.HERE / "molecules" / "water.xyz"), "6-31g")
     energies, _ = eom_ccsd.lowest(eom_ccsd.Jacobian(eom_ccsd.solved(mf)), 4)
@@ -80,6 +81,7 @@ def test_ions_are_all_of_the_jacobian_of_pyscf(water, states, kind):
     assert {"doublet", "quartet"} == set(names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("states", ["ip", "ea"])
 def test_ions_of_water_in_a_split_basis(states):
     mf = reference(str(eom_ccsd.ccsd.HERE / "molecules" / "water.xyz"), "6-31g")

@@ -30,8 +30,9 @@ def test_the_guide_has_a_line_for_every_module():
             named |= {f"{folder}/{module}".lstrip("/") for module in modules}
     room = ROOT / "trnqc/eri"
     files = {str(path.relative_to(room).with_suffix("")) for path in room.rglob("*.py") if path.stem != "__init__"}
-    objects = (ROOT / "trnqc/pyscf").glob("*.py")
-    files |= {f"trnqc.pyscf/{path.stem}" for path in objects if path.stem != "__init__"}
+    for folder in ("pyscf", "pyscf/early"):
+        objects = (ROOT / "trnqc" / folder).glob("*.py")
+        files |= {f"trnqc.{folder}/{path.stem}" for path in objects if path.stem != "__init__"}
     assert named == files
 
 

@@ -88,9 +88,9 @@ def test_derivatives_of_the_potential(charge: int, xc: str) -> None:
         (0, "lda,vwn", False),
         (0, "m062x", False),
         (0, "camb3lyp", False),
-        (0, "pbe", True),
+        pytest.param(0, "pbe", True, marks=pytest.mark.slow),
         (1, "r2scan", False),
-        (1, "camb3lyp", True),
+        pytest.param(1, "camb3lyp", True, marks=pytest.mark.slow),
         (1, "m062x", True),
     ],
 )
