@@ -305,9 +305,9 @@ class _Accelerated(CoulombExchange):
             self.mo_coeff, self.mo_occ = orbitals
         return self._iterated(dm0, None, **options)
 
-    def _iterated(self, dm0: Any, quadrature: EarlyQuadrature | None, **options: Any) -> Any:
+    def _iterated(self, dm0: Any, coarse: EarlyQuadrature | None, **options: Any) -> Any:
         early, self.reduced_cycles, self.loose_cycles = None, [], []
-        self.coarse_cycles = quadrature.coarse if quadrature else []
+        self.coarse_cycles = coarse.coarse if coarse else []
         few = self.mol.nao_nr() < FEW_FUNCTIONS
         with self.timings.measure("SCF"), single_threaded() if few else nullcontext(), ExitStack() as run:
             if self._may_round(dm0):
@@ -316,8 +316,8 @@ class _Accelerated(CoulombExchange):
             if self._may_leave_out(dm0):
                 self._screening = EarlyScreening(self, self.early_direct_scf_tol)
                 self.loose_cycles = self._screening.loose
-            if quadrature:
-                self._quadrature = run.enter_context(quadrature)
+            if coarse:
+                self._quadrature = run.enter_context(coarse)
             if self._on_grid(self.mol) and exchange_methods.EarlyGrid.suits(self, dm0):
                 self._early_grid = exchange_methods.EarlyGrid(self.max_cycle)
             try:

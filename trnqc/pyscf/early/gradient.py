@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,28 @@ def why_not(mf: Any, dm0: Any) -> str:
     return ""
 
 
+class EarlyPotentials:
+    """Counts the potentials of one SCF: 0 is that of the initial guess, and another follows each cycle."""
+
+    def __init__(self, mf: Any) -> None:
+        self.mf = mf
+        self._next, self._final = 0, mf.max_cycle - 1
+
+    def is_step(self, last: Any) -> bool:
+        """Return whether a potential is that of a cycle: its density follows `last`, or is the initial guess."""
+        return last is not None or not self._next
+
+    def _number(self) -> int:
+        """Return the number of the potential that is computed now."""
+        self._next += 1
+        return self._next - 1
+
+
+def stalls(norms: Sequence[float]) -> bool:
+    """Return whether the gradient has not become smaller in the last PATIENCE cycles."""
+    return len(norms) > PATIENCE and min(norms[-PATIENCE:]) >= min(norms[:-PATIENCE])
+
+
 class GradientWatch:
     """Judges the orbital gradients of early cycles. `ended`: why the next cycle is no early one, or ""."""
 
@@ -71,6 +94,6 @@ class GradientWatch:
         self._norms.append(norm)
         if norm < STEP * least:
             self.ended = f"the orbital gradient is {norm:.1e}, its error up to {least / safety:.1e}"
-        elif len(self._norms) > PATIENCE and min(self._norms[-PATIENCE:]) >= min(self._norms[:-PATIENCE]):
+        elif stalls(self._norms):
             self.ended = f"the orbital gradient has not become smaller in {PATIENCE} cycles"
         return norm >= least

@@ -26,7 +26,7 @@ from trnqc.errors import MemoryLimit, UnsupportedError
 from trnqc.fitted.memory import memory_left
 from trnqc.pyscf.density_fitting import DF
 from trnqc.pyscf.early import gradient
-from trnqc.pyscf.early.gradient import GradientWatch
+from trnqc.pyscf.early.gradient import EarlyPotentials, GradientWatch
 
 # The error of the orbital gradient in units of the rounding error of a number and of `gradient_scale`. Measured errors
 # in single precision were 0.4 to 1.3 times this in all cycles of benzene, its cation, aspirin and caffeine with
@@ -71,7 +71,7 @@ def check_device(mf: Any, backend: str, precision: str, exchange: str | None) ->
     on_device.check(backend, precision)
 
 
-class EarlyCycles:
+class EarlyCycles(EarlyPotentials):
     """Decides the precision of each cycle of one SCF. A context: at its end the rounded integrals are freed.
 
     `mf.with_df` is ours. `backend` computes J and K in reduced precision: "cpu", or one of `on_device.BACKENDS` in
@@ -81,9 +81,9 @@ class EarlyCycles:
     """
 
     def __init__(self, mf: Any, backend: str, precision: str) -> None:
-        self.mf, self.cycles, self.words = mf, 0, ""
+        super().__init__(mf)
+        self.cycles, self.words = 0, ""
         self.reduced: list[int] = []
-        self._number, self._final = 0, mf.max_cycle - 1
         self._device = (backend, precision) if backend in on_device.BACKENDS else None
         self._watch = GradientWatch(mf)
         self._single = ExitStack()
@@ -96,10 +96,6 @@ class EarlyCycles:
     def __exit__(self, *error: object) -> None:
         self._close()
 
-    def is_step(self, last: Any) -> bool:
-        """Return whether a potential is that of a cycle: its density follows `last`, or is the initial guess."""
-        return last is not None or not self._number
-
     def veff(self, dm: Any, compute: Callable[[], Any]) -> Any:
         """Return the potential of the next cycle, in reduced precision if that is accurate enough.
 
@@ -109,7 +105,7 @@ class EarlyCycles:
             self._rounded = self._single.enter_context(self._reduced())
             self._active = self._rounded is not None
             self.mf.with_df.rounded = None  # Until a potential is computed.
-        number, self._number = self._number, self._number + 1
+        number = self._number()
         if self._active and number >= self._final:
             self._end("the last cycle comes next")
         if not self._active or getattr(dm, "mo_coeff", None) is None:

@@ -20,7 +20,7 @@ import numpy as np
 from pyscf import lib
 from pyscf.lib import logger
 
-from trnqc.pyscf.early.gradient import PATIENCE, STEP, why_unjudged
+from trnqc.pyscf.early.gradient import STEP, EarlyPotentials, stalls, why_unjudged
 
 # The size of the error of an uncorrected potential, as an orbital gradient: at most about this times the square root of
 # the number of atoms, Hartree.
@@ -67,7 +67,7 @@ def _saves(mf: Any, dm: Any) -> bool:
     return mf.mol.nao_nr() * mf.grids.size >= SMALLEST and is_worth(mf.grids)
 
 
-class EarlyQuadrature:
+class EarlyQuadrature(EarlyPotentials):
     """Decides the grid of each cycle of one SCF. A context: at its end the full grids serve.
 
     `coarse` are the numbers of the cycles after which the potential was one of coarse grids; 0 is the initial guess.
@@ -77,13 +77,13 @@ class EarlyQuadrature:
     def __init__(self, mf: Any, dm0: Any) -> None:
         from trnqc.xc.coarse import CoarseIntegrals
 
-        self.mf, self.coarse = mf, list[int]()
+        super().__init__(mf)
+        self.coarse: list[int] = []
         self._numint, self._integrals = mf._numint, CoarseIntegrals()
         self._guess = dm0 is None and mf.mo_coeff is None and mf.init_guess != "chkfile"
         threshold = mf.conv_tol_grad
         self._threshold = np.sqrt(mf.conv_tol) if threshold is None else threshold
         self._least, self._scale = MARGIN * self._threshold, np.sqrt(mf.mol.natm)
-        self._number, self._final = 0, mf.max_cycle - 1
         # `_full`: a coarse grid would save nothing in this SCF. `_ended`: the full grid serves until convergence.
         self._full = self._ended = False
         self._norms: list[float] = []
@@ -97,10 +97,6 @@ class EarlyQuadrature:
     def __exit__(self, *error: object) -> None:
         del self._numint.coarse
 
-    def is_step(self, last: Any) -> bool:
-        """Return whether a potential is that of a cycle: its density follows `last`, or is the initial guess."""
-        return last is not None or not self._number
-
     def veff(self, dm: Any, compute: Callable[[], Any]) -> Any:
         """Return the potential of the next cycle.
 
@@ -108,7 +104,7 @@ class EarlyQuadrature:
 
         Raises WrongGrid if the coarse grid turns out to be of no use.
         """
-        number, self._number = self._number, self._number + 1
+        number = self._number()
         if not number:
             self._full = not _saves(self.mf, dm)
         orbitals = getattr(dm, "mo_coeff", None) is not None
@@ -144,9 +140,9 @@ class EarlyQuadrature:
             error = self._error(dm)
         else:
             error = SAFETY * UNCORRECTED * self._scale
-        stalls = len(self._norms) > PATIENCE and min(self._norms[-PATIENCE:]) >= min(self._norms[:-PATIENCE])
-        self._ended = stalls or norm < STEP * self._least
-        return norm >= max(self._least, error) and not stalls
+        stalled = stalls(self._norms)
+        self._ended = stalled or norm < STEP * self._least
+        return norm >= max(self._least, error) and not stalled
 
     def _is_exact(self, dm: Any) -> bool:
         """Return whether a density is so close to one with a correction that the error does not matter."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from pyscf.lib import logger
 
-from trnqc.pyscf.early.gradient import GradientWatch
+from trnqc.pyscf.early.gradient import EarlyPotentials, GradientWatch
 
 # The error of the orbital gradient in units of the tolerance and of the number of functions. Measured errors were 2 to
 # 8 times the product for 10 and 20 waters, benzene, aspirin and caffeine with def2-SVP, cc-pVDZ, def2-TZVP and cc-pVTZ,
@@ -27,23 +27,19 @@ SAFETY = 5.0
 SMALLEST = 200
 
 
-class EarlyScreening:
+class EarlyScreening(EarlyPotentials):
     """Decides which integrals J and K of each cycle of one SCF leave out.
 
     `loose` are the cycles after which the potential was one of `tolerance`; 0 is the initial guess.
     """
 
     def __init__(self, mf: Any, tolerance: float) -> None:
-        self.mf, self.loose = mf, list[int]()
+        super().__init__(mf)
+        self.loose: list[int] = []
         self._tolerance, self._error = tolerance, GROWTH * tolerance * mf.mol.nao_nr()
         self._watch = GradientWatch(mf)
-        self._number, self._final = 0, mf.max_cycle - 1
         # Whether J and K that are computed now are those of an early cycle, and whether the last potential has such.
         self._early = self._left_out = False
-
-    def is_step(self, last: Any) -> bool:
-        """Return whether a potential is that of a cycle: its density follows `last`, or is the initial guess."""
-        return last is not None or not self._number
 
     def take(self) -> float | None:
         """Return the tolerance of the direct J and K that are computed now; None for that of the SCF."""
@@ -55,7 +51,7 @@ class EarlyScreening:
 
         of_change, of_whole: return the potential of `dm`, from the last one and the change of the density, or anew.
         """
-        number, self._number = self._number, self._number + 1
+        number = self._number()
         orbitals = getattr(dm, "mo_coeff", None) is not None
         if not self._watch.ended and (number >= self._final or (number and not orbitals)):
             self._watch.ended = "the last cycle comes next"
@@ -77,5 +73,5 @@ class EarlyScreening:
         norm = self._watch.norm(dm, potential)
         accepted = not norm or self._watch.accepts(norm, SAFETY, self._error)
         if self._watch.ended:
-            logger.info(self.mf, "all integrals after cycle %d: %s", self._number - 1, self._watch.ended)
+            logger.info(self.mf, "all integrals after cycle %d: %s", self._next - 1, self._watch.ended)
         return accepted
