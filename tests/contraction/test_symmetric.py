@@ -331,3 +331,18 @@ def test_elements_that_are_not_finite_are_found_in_the_result():
     operands[2][:] = operands[4][:] = 1e300
     with pytest.warns(RuntimeWarning):
         assert not np.isfinite(einsum(TRANSFORMATION, *operands, symmetries={0: REAL})).all()
+
+
+@pytest.mark.parametrize("at", [(1, 3, 5, 2), (3, 1, 5, 2), (5, 2, 3, 1), (2, 5, 1, 3)])
+def test_elements_that_no_step_reads_have_to_be_finite_too(at):
+    """Of (pq|rs) with r < s only one of two equal elements is read."""
+    rng, n, o = np.random.default_rng(11), 64, 12
+    A, C = rng.random((n,) * 4), rng.random((n, n))
+    for exchanged in ("qprs", "pqsr", "rspq"):
+        A = A + np.einsum(f"pqrs->{exchanged}", A)
+    operands = A, C[:, :o], C[:, o:], C[:, :o], C[:, o:]
+    options = {"symmetries": {0: ["pqrs = qprs = pqsr", "pqrs = rspq"]}}
+    assert "in turns over" in str(einsum_plan("pqrs,pi,qa,rj,sb->iajb", *operands, **options))
+    A[at] = np.nan
+    with pytest.raises(InputError, match="1 elements that are not finite"):
+        einsum("pqrs,pi,qa,rj,sb->iajb", *operands, **options)

@@ -71,11 +71,6 @@ def check_elements(plan: Computation, library: ModuleType, name: str, array: Arr
     require_finite(library, array, name)
     if name in plan.divisors:
         require_divisors(array, name)
-    check_exchanges(plan, library, name, array)
-
-
-def check_exchanges(plan: Computation, library: ModuleType, name: str, array: Array) -> None:
-    """Raise InputError if elements lack a declared symmetry."""
     for declared, exchanges in plan.exchanges:
         for exchange in exchanges if declared == name else ():
             require_exchange(library, array, name, exchange.order(array.ndim), exchange.sign)
