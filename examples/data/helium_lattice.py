@@ -86,6 +86,11 @@ def lattice(side: int) -> Lattice:
     """Tensors of side x side atoms, from the cache when they are there."""
     key = key_of(Path(__file__).read_text(encoding="utf-8"), pyscf.__version__, str(side))
     path = library_cache().get(f"dlpno-{side}-{key}", lambda out: write(generate(side), out), ".h5")
+    return read(side, path)
+
+
+def read(side: int, path: Path) -> Lattice:
+    """The tensors of a file of `write`."""
     with h5py.File(path) as file:
         flat, values, shape = file["flat"][:], file["values"][:], tuple(file.attrs["shape"])
         I = from_coo(shape, np.array(np.unravel_index(flat, shape)), values)
