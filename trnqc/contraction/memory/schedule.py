@@ -204,15 +204,15 @@ class _Search:
     def loosened(self, form: TiledLoops) -> _Tiled:
         """Return the best loops reached from one candidate.
 
-        Loops of one turn are left out first. That may already be better than to share one loop less, so the search goes
-        on as long as it gets to better loops than those from which it left them out.
+        Each step leaves out loops of one turn, and then shares one loop less. The second part alone may make loops
+        worse, so that a step is compared with the loops before it as a whole.
         """
         inside = form.nest.inside
         here = self.tiled(form.fusion.fused, inside)
         assert here is not None
         best = here
         while not out_of_time("loops that fewer steps share"):
-            worst = here.value
+            before = here.value
             here, fused = self.without_single_turns(here)
             around = [
                 trial
@@ -222,7 +222,7 @@ class _Search:
             ]
             best = min([best, here, *around], key=lambda tiled: tiled.value)
             here = min(around, key=lambda tiled: tiled.value, default=here)
-            if not around or here.value >= worst:
+            if not around or here.value >= before:
                 break
         return best
 

@@ -14,7 +14,8 @@ from trnqc.sparse.network.network import Indices, Network
 from trnqc.sparse.network.tree import Tree, contractions
 
 # Seconds that a call takes longer than one of a compiled nest, beside its arithmetic: dense copies of operands, setting
-# the threads of the BLAS. Calls of small nests are kept, see `run.repeated`, and those of matrices are not.
+# the threads of the BLAS. Calls of small nests are kept, see `run.repeated`, and those of matrices are not. Measured
+# with matrices of 10 x 10 on an EPYC: a kept call takes 8 microseconds, `run` of a plan with form="dense" 50.
 CALL_SECONDS = 5e-5
 
 Labelled = tuple[Indices, np.ndarray]
