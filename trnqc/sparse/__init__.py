@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trnqc.sparse.decompose.cp import cp_als, nonneg_cp
     from trnqc.sparse.decompose.tensor_train import tensor_train
     from trnqc.sparse.decompose.tucker import tucker_hooi
+    from trnqc.sparse.run.device import DevicePlan
     from trnqc.sparse.run.plan import Plan
     from trnqc.sparse.tensors.convert import from_pydata, from_scipy, from_torch, read_tns
     from trnqc.sparse.tensors.storage import SparseTensor, from_coo, from_dense
@@ -26,6 +27,7 @@ __all__ = [
     "BlockCharges",
     "BlockPlan",
     "BlockTensor",
+    "DevicePlan",
     "Plan",
     "SparseTensor",
     "contract",
@@ -50,6 +52,7 @@ _HOMES = {
     "BlockCharges": "trnqc.sparse.blocks.charges",
     "BlockPlan": "trnqc.sparse.blocks.plan",
     "BlockTensor": "trnqc.sparse.blocks.tensor",
+    "DevicePlan": "trnqc.sparse.run.device",
     "Plan": "trnqc.sparse.run.plan",
     "SparseTensor": "trnqc.sparse.tensors.storage",
     "contract": "trnqc.sparse.api",

@@ -31,7 +31,7 @@ from trnqc.sparse.network.loops import NestLeaf, NestLoop, Node, loops, ordered
 from trnqc.sparse.network.nest import Nest
 
 
-def nest_program(nest: Nest, lanes: int = 8) -> NestProgram:
+def nest_program(nest: Nest, lanes: int = 8, concurrent: bool = False) -> NestProgram:
     """Return the program of a nest.
 
     Parameters
@@ -40,13 +40,15 @@ def nest_program(nest: Nest, lanes: int = 8) -> NestProgram:
         The nest.
     lanes
         Number of doubles of a vector.
+    concurrent
+        Whether turns of an outermost loop run at the same time in the same arrays, see `ProgramTensors`.
 
     Raises
     ------
     ProgramError
         If the nest does not compute its network.
     """
-    tensors = tensors_of(ordered(nest.check()), lanes)
+    tensors = tensors_of(ordered(nest.check()), lanes, concurrent)
     pieces = (_Lowering(tensors).piece(f"part{n}", node) for n, node in enumerate(loops(tensors.nest)))
     return NestProgram(tensors, tuple(pieces))
 

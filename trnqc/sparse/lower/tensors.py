@@ -21,7 +21,8 @@ class ProgramTensors:
     """The tensors of a program.
 
     The nest computes the result in its stored order; `lanes` are the doubles of a vector, `workspaces` are by number of
-    tensor, and `appended` is None for a dense result.
+    tensor, and `appended` is None for a dense result. If turns of an outermost loop are `concurrent`, as on a GPU, they
+    add to tensors of all turns by operations that no other turn can interrupt.
     """
 
     nest: Nest
@@ -30,6 +31,7 @@ class ProgramTensors:
     operands: tuple[OperandArrays, ...]
     workspaces: Mapping[int, WorkspaceArrays]
     appended: Appended | None
+    concurrent: bool = False
 
     @property
     def result(self) -> int:
@@ -66,6 +68,10 @@ class ProgramTensors:
             return self.workspaces[tensor].array
         return self.operands[tensor].values if tensor < len(self.operands) else OUT
 
+    def of_all_turns(self, tensor: int) -> bool:
+        """Whether concurrent turns add to the tensor, which is the result or a workspace of several functions."""
+        return self.concurrent and (tensor == self.result or self.workspaces[tensor].kept)
+
     def element(self, tensor: int, bound: Mapping[str, Value]) -> Value:
         """Return an element of a tensor of which all elements are stored. bound: values of the indices."""
         return self.array(tensor)[self.extents.offset(self.order(tensor), bound)]
@@ -78,7 +84,7 @@ class ProgramTensors:
         return self.array(tensor), position * self.extents.value(index) + at if level else at
 
 
-def tensors_of(nest: Nest, lanes: int) -> ProgramTensors:
+def tensors_of(nest: Nest, lanes: int, concurrent: bool = False) -> ProgramTensors:
     """Return the tensors of a nest that computes its result in stored order."""
     extents = Extents(nest.network.extents, _innermost(nest))
     count = len(nest.network.inputs)
@@ -88,7 +94,7 @@ def tensors_of(nest: Nest, lanes: int) -> ProgramTensors:
     }
     result = count + len(nest.workspaces)
     appended = Appended(extents, result, stored(nest)) if nest.formats[-1].sparse else None
-    return ProgramTensors(nest, lanes, extents, operands, workspaces, appended)
+    return ProgramTensors(nest, lanes, extents, operands, workspaces, appended, concurrent)
 
 
 def _innermost(nest: Nest) -> frozenset[str]:

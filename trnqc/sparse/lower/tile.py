@@ -17,7 +17,7 @@ from operator import mul
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
-from trnqc.gen.values import both, eq, fma, invert
+from trnqc.gen.values import both, eq, fma, invert, lane, lt
 from trnqc.sparse.lower.state import LoweringState, RowLoops, RowTile
 from trnqc.sparse.lower.tensors import ProgramTensors
 from trnqc.sparse.network.loops import NestLoop, Node
@@ -126,6 +126,10 @@ def _write_tile(b: Builder, tensors: ProgramTensors, tile: RowTile, state: Lower
         for vector in range(tile.vectors):
             n, lanes = row * tile.vectors + vector, tile.lanes(vector, tensors.lanes)
             at = tensors.extents.offset(tensors.order(target), _bound(tensors, tile, state, row, vector))
+            if tensors.of_all_turns(target):
+                where = None if lanes == tensors.lanes else lt(lane(), lanes)
+                b.add(st.accumulate(array[at + lane()], registers[n], where))
+                continue
             if not tile.loops.once:
                 b.store(registers[n], registers[n] + _vector(b, f"old{target}", array, at, lanes))
             b.add(st.Pack(array, at, registers, const(n, "i64"), 1, 1, lanes))

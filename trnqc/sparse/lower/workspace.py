@@ -97,7 +97,7 @@ class WorkspaceArrays:
         return self.array[0] if self.kept else Var(f"w{self.tensor}")
 
     @property
-    def _size(self) -> Value:
+    def size(self) -> Value:
         return reduce(lambda a, b: a * b, map(self.extents.value, self.spec.order))
 
     def clear(self, b: Builder) -> None:
@@ -107,7 +107,7 @@ class WorkspaceArrays:
         if self.counted:
             b.declare(self.count, ZERO)
         elif self.spec.order:
-            with b.loop("j", self._size) as j:
+            with b.loop("j", self.size) as j:
                 b.store(self.array[j], 0.0)
 
     def finish(self, b: Builder) -> None:
@@ -122,7 +122,10 @@ class WorkspaceArrays:
     def add(self, b: Builder, state: LoweringState, value: Value) -> None:
         """Add a value to the element at the present values of the indices."""
         if not self.spec.order:
-            _set(b, self.scalar, self.scalar + value)
+            if self.kept:
+                b.accumulate(self.scalar, value)
+            else:
+                b.assign(self.scalar, self.scalar + value)
             if self.counted:
                 _set(b, self.count, ONE)
             return
@@ -178,10 +181,10 @@ class WorkspaceArrays:
         if self.hashed:
             b.call(heapsort(by_key=True), self.touched, self.keys, self.count)
             return
-        with b.when(lt(self._size, self.count * CROWDED)):
+        with b.when(lt(self.size, self.count * CROWDED)):
             # Each position is stored, and the next one overwrites it unless it is marked.
             n = b.declare("n", ZERO)
-            with b.loop("j", self._size) as j:
+            with b.loop("j", self.size) as j:
                 b.store(self.touched[n], j)
                 b.assign(n, n + cast(self.mark[j], "i64"))
         with b.otherwise():

@@ -14,11 +14,10 @@ import queue
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Any
 
 import numpy as np
 
-from trnqc.errors import MemoryLimit, OperandError
+from trnqc.errors import MemoryLimit
 from trnqc.gen import Array
 from trnqc.host.memory import require_memory
 from trnqc.host.threads import in_parallel, parts_of
@@ -30,10 +29,9 @@ from trnqc.sparse.lower.pieces import NestProgram, Piece
 from trnqc.sparse.lower.program import nest_program
 from trnqc.sparse.lower.tensors import OUT
 from trnqc.sparse.lower.workspace import FREE, STATUS, WorkspaceArrays
-from trnqc.sparse.network.nest import Format, Nest
-from trnqc.sparse.network.network import Indices
+from trnqc.sparse.network.nest import Nest
+from trnqc.sparse.run.arguments import Arguments, arguments_of
 from trnqc.sparse.run.results import ResultPart, joined, most_elements, positions_under
-from trnqc.sparse.tensors.levels import Compressed
 from trnqc.sparse.tensors.storage import SparseTensor
 
 # Slots of a hash table in the first call. If they are too few, the call is repeated with more.
@@ -48,8 +46,6 @@ GROWTH, MOST = 4, 2**36
 
 # Most entries of a sparse result for which its memory is bound to functions.
 LARGEST_BOUND = 2**21
-
-Arguments = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -112,7 +108,7 @@ class NestKernel:
         Raises OperandError for operands of other shapes or formats, MemoryLimit if a workspace or the result exceeds
         the memory.
         """
-        arguments = self._operands(operands)
+        arguments = arguments_of(self.program.tensors, operands)
         try:
             while True:
                 call = _Call(self, operands, arguments, threads)
@@ -133,7 +129,7 @@ class NestKernel:
         listed = any(piece.over == "list" for piece in self.program.pieces)
         if listed or any(w.hashed for w in tensors.workspaces.values()):
             return None
-        call = _Call(self, operands, self._operands(operands), threads=1)
+        call = _Call(self, operands, arguments_of(self.program.tensors, operands), threads=1)
         capacity = 0
         if appended:
             # The bound holds for all values. Rows are appended only if there is room for the whole of them.
@@ -160,20 +156,6 @@ class NestKernel:
             functions.append((bound, tuple(name for name in function.signature.names if name in later)))
         return BoundNest(tuple(functions), tuple(cleared), appended, capacity)
 
-    def _operands(self, operands: Sequence[SparseTensor]) -> Arguments:
-        network, tensors = self.program.nest.network, self.program.tensors
-        if len(operands) != len(tensors.operands):
-            raise OperandError(f"{network} has {len(tensors.operands)} operands; found {len(operands)}")
-        arguments: Arguments = {tensors.extents.argument(index): extent for index, extent in network.sizes}
-        for operand, tensor, labels in zip(tensors.operands, operands, network.inputs):
-            _check(operand.number, tensor, operand.format, labels, network.shape(labels))
-            for (positions, coordinates), level in zip(operand.level_names, tensor.levels):
-                if isinstance(level, Compressed):
-                    arguments[positions], arguments[coordinates] = level.positions, level.coordinates
-            if tensor.values is not None:
-                arguments[operand.values.name] = tensor.values
-        return arguments
-
     def size(self, tensor: int, first: int) -> int:
         """Return the size of a hash table or of a sparse result in elements, which is `first` in the first call."""
         return self._sizes.setdefault(tensor, first)
@@ -186,16 +168,6 @@ class NestKernel:
                 f"tensor {tensor} of {self.program.nest.network} needs more than {size // GROWTH} elements: choose "
                 "another tree or other loops"
             )
-
-
-def _check(t: int, tensor: SparseTensor, wanted: Format, labels: Indices, shape: tuple[int, ...]) -> None:
-    order = tuple(labels[mode] for mode in tensor.order)
-    if tensor.shape != shape:
-        raise OperandError(f"operand {t} ({''.join(labels)}) must have the shape {shape}; found {tensor.shape}")
-    if order != wanted.order or tensor.kinds != wanted.kinds:
-        raise OperandError(f"operand {t} must be packed as {wanted}; found {Format(order, tensor.kinds)}: repack it")
-    if tensor.values is None and not wanted.ones:
-        raise OperandError(f"operand {t} needs values; found a 0/1 map")
 
 
 class _Call:
