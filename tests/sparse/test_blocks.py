@@ -341,3 +341,18 @@ def test_the_callers_array_stays_writable():
     pattern, values = BlockTensor.from_dense(np.ones((2, 3)), [(2,), (1, 2)]).pattern, np.ones(6)
     tensor = BlockTensor(pattern, values)
     assert values.flags.writeable and not tensor.values.flags.writeable
+
+
+def test_a_remembered_plan_takes_new_values():
+    """Packed copies belong to the operands of one plan, not to all operands of the same pattern."""
+    draw = np.random.default_rng(3)
+    sizes = [(3, 2, 4, 1), (5, 1, 3, 2)]
+    where = [(0, 0), (0, 2), (1, 1), (2, 0), (2, 3), (3, 1), (3, 2)]
+    for out in ("auto", "dense", "auto"):
+        blocks = {at: draw.random((sizes[0][at[0]], sizes[1][at[1]])) for at in where}
+        x = BlockTensor.from_blocks(blocks, sizes)
+        found = plan("ij,kj->ik", x, x, out=out)
+        result = found.run()
+        assert found.packed
+        dense = result if isinstance(result, np.ndarray) else result.to_dense()
+        assert np.allclose(dense, x.to_dense() @ x.to_dense().T)

@@ -5,6 +5,8 @@ pair -> grouping of least time -> homes in packed operands, stacks, homes of the
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import scipy.sparse
 
@@ -32,9 +34,9 @@ def block_product(pair: BlockPair, left: BlockHomes, right: BlockHomes) -> Block
     joined = groupings(pair, meetings)
     seconds = {way: groups.seconds(pair.result) for way, groups in joined.items()}
     way = min(seconds, key=lambda way: seconds[way])
-    if meetings.seconds(pair) < seconds[way]:
-        return added(pair, meetings, left, right)
-    return stacked(pair, way, joined[way], left, right)
+    if (alone := meetings.seconds(pair)) < seconds[way]:
+        return replace(added(pair, meetings, left, right), seconds=alone)
+    return replace(stacked(pair, way, joined[way], left, right), seconds=seconds[way])
 
 
 def stacked(pair: BlockPair, way: str, groups: BlockGroups, left: BlockHomes, right: BlockHomes) -> BlockProduct:

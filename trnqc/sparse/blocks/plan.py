@@ -52,8 +52,8 @@ class BlockPlan:
         The stored blocks of each operand.
     steps
         Pairwise products.
-    arranged
-        The copy of the last product's blocks to the order of the result.
+    arranged, spread
+        The copies of the last product's blocks to a block tensor, and to an array.
     result
         The stored blocks of the result.
     ones
@@ -71,6 +71,7 @@ class BlockPlan:
     patterns: tuple[BlockPattern, ...]
     steps: tuple[BlockStep, ...]
     arranged: BlockCopy
+    spread: BlockCopy
     result: BlockPattern
     ones: tuple[int, ...]
     dense: bool = False
@@ -83,9 +84,14 @@ class BlockPlan:
         return sum(step.product.pair.flops for step in self.steps)
 
     @property
+    def seconds(self) -> float:
+        """The estimated time on one thread."""
+        return sum(step.product.seconds for step in self.steps)
+
+    @property
     def bytes(self) -> int:
         """Memory of all packed operands and products in float64, and of the places of elements."""
-        return self.arranged.bytes + sum(step.product.bytes for step in self.steps)
+        return (self.spread if self.dense else self.arranged).bytes + sum(step.product.bytes for step in self.steps)
 
     def run(self, *operands: Any, threads: int = 1) -> BlockTensor | np.ndarray:
         """Compute the result, with modes in the order of the output's indices.
@@ -124,8 +130,9 @@ class BlockPlan:
                 left = self._packed(product.left, values[a], a in own)
                 right = self._packed(product.right, values[b], b in own)
                 values.append(product.run(left, right))
-        result = BlockTensor(self.result, self.arranged.run(values[-1]).astype(common, copy=False))
-        return result.to_dense() if self.dense else result
+        if self.dense:
+            return self.spread.run(values[-1]).astype(common, copy=False).reshape(self.result.shape)
+        return BlockTensor(self.result, self.arranged.run(values[-1]).astype(common, copy=False))
 
     def _packed(self, copy: BlockCopy, values: np.ndarray, own: bool) -> np.ndarray:
         """Return packed values; those of the plan's own block tensors are kept, because they never change."""

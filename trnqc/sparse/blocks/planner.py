@@ -5,6 +5,7 @@ subscripts, patterns -> sums over indices of one operand -> order of least work 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from threading import Lock
@@ -54,6 +55,7 @@ def plan_blocks(
     patterns = tuple(x.pattern if isinstance(x, BlockTensor) else None for x in operands)
     chosen = _chosen.get((net, patterns, tree)) or _planned(net, patterns, tree)
     limit = installed_memory() if memory_limit is None else memory_limit
+    chosen = replace(chosen, dense=out == "dense")
     if chosen.bytes > limit:
         raise MemoryLimit(f"the products of blocks of {net} take {chosen.bytes} B; the limit is {limit} B")
     if chosen.bytes <= SMALL:
@@ -61,7 +63,7 @@ def plan_blocks(
             while len(_chosen) >= REMEMBERED:
                 del _chosen[next(iter(_chosen))]
             _chosen[net, patterns, tree] = chosen
-    return replace(chosen, dense=out == "dense", arguments=tuple(operands), packed={})
+    return replace(chosen, arguments=tuple(operands), packed={})
 
 
 def _planned(net: Network, given: tuple[BlockPattern | None, ...], tree: Tree | None) -> BlockPlan:
@@ -78,10 +80,12 @@ def _planned(net: Network, given: tuple[BlockPattern | None, ...], tree: Tree | 
         raise ExpressionError(f"a tree must contain each of the operands 0 .. {len(given) - 1} once; found {tree}")
     products.build(tree)
     last = products.steps[-1].product
-    copied = BlockCopy(last.result, plain_homes(last.pair.result), last.pair.result.size)
-    result = replace(last.pair.result, charges=charges)
+    made = last.pair.result
+    arranged = BlockCopy(last.result, plain_homes(made), made.size)
+    spread = BlockCopy(last.result, dense_homes(made), math.prod(made.shape))
+    result = replace(made, charges=charges)
     stored = tuple(pattern if own is None else own for pattern, own in zip(patterns, given))
-    return BlockPlan(net, tree, stored, tuple(products.steps), copied, result, tuple(products.ones))
+    return BlockPlan(net, tree, stored, tuple(products.steps), arranged, spread, result, tuple(products.ones))
 
 
 class _Products:

@@ -111,6 +111,8 @@ class BlockProduct:
         A matrix of ones that adds up the products to the result, if an element has more than one.
     result
         Where the blocks of the result lie among the products, or among their sums.
+    seconds
+        The estimated time on one thread, copies included.
     """
 
     pair: BlockPair
@@ -120,6 +122,7 @@ class BlockProduct:
     products: StackedProducts | AddedProducts
     added: scipy.sparse.csr_array | None
     result: BlockHomes
+    seconds: float = 0.0
 
     def run(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Return the products of packed operands, or their sums if `added`."""

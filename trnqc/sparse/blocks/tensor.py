@@ -18,6 +18,7 @@ import numpy as np
 from trnqc.errors import OperandError
 from trnqc.host.memory import require_memory
 from trnqc.sparse.blocks.charges import BlockCharges
+from trnqc.sparse.blocks.homes import BlockCopy, dense_homes, plain_homes
 from trnqc.sparse.blocks.pattern import BlockPattern, Sizes, every_block
 from trnqc.sparse.tensors.checks import plain_array
 
@@ -196,9 +197,10 @@ class BlockTensor:
         """Return the array in C order, with zeros for blocks that are not stored. Raises MemoryLimit."""
         extents = math.prod(self.shape)
         require_memory(extents * self.dtype.itemsize, f"the dense array of shape {self.shape}")
-        dense = np.zeros(extents, self.dtype)
-        dense[self.pattern.in_dense()] = self.values
-        return dense.reshape(self.shape)
+        copied = BlockCopy(plain_homes(self.pattern), dense_homes(self.pattern), extents)
+        made = copied.run(self.values)
+        # A copy that moves nothing gives the values themselves.
+        return (made.copy() if copied.nothing else made).reshape(self.shape)
 
     def conj(self) -> BlockTensor:
         """Return the complex conjugate, with the directions of all quantum numbers reversed."""
