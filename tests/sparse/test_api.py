@@ -60,14 +60,14 @@ def slow_if(label, more):
     return [pytest.mark.slow] if more and label in ALIKE else []
 
 
-# "auto" runs as another one of the forms.
+# "auto" runs as another one of the forms. These operands have no blocks; test_found_blocks.py has some that do.
 @pytest.mark.parametrize(
     ("label", "form"),
     [
         pytest.param(x, form, marks=slow_if(x, form not in ("fused", "dense")))
         for x in CASES
         for form in FORMS
-        if form != "auto" or x in FEW
+        if form != "blocks" and (form != "auto" or x in FEW)
     ],
 )
 def test_forms(label, form):

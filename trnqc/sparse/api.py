@@ -15,7 +15,9 @@ from typing import Any
 from trnqc.arrays import is_dynamo_there
 from trnqc.errors import InputError, MemoryLimit
 from trnqc.host.memory import installed_memory
-from trnqc.sparse.blocks.planner import plan_blocks
+from trnqc.sparse.blocks.find import FEWEST, found_blocks
+from trnqc.sparse.blocks.plan import BlockPlan
+from trnqc.sparse.blocks.planner import plan_blocks, plan_patterns
 from trnqc.sparse.blocks.tensor import BlockTensor
 from trnqc.sparse.network.nest import Nest
 from trnqc.sparse.network.network import Indices, Network, network
@@ -40,12 +42,14 @@ from trnqc.sparse.tensors.diagonals import viewed
 from trnqc.sparse.tensors.fingerprint import fingerprint
 
 OUTS = ("auto", "sparse", "dense")
-FORMS = ("auto", "fused", "dense", *named_nests.NAMES)
+FORMS = ("auto", "fused", "dense", "blocks", *named_nests.NAMES)
 # Number of operands up to which all trees of pairs are compared for dense products.
 ALL_TREES = 5
+# Estimated seconds from which blocks of the operands are looked for, which takes longer itself.
+LONG_FOR_BLOCKS = 2e-4
 # Number of plans and of calls that are remembered, and what is kept of a plan: everything but the operands.
 REMEMBERED = 256
-_KEPT = ("network", "form", "tree", "steps", "dense", "estimate", "notes")
+_KEPT = ("network", "form", "tree", "steps", "dense", "estimate", "blocks", "notes")
 _chosen: dict[Any, dict[str, Any]] = {}
 # Calls on small operands; None for those that are not kept.
 _calls: dict[Any, repeated.RepeatedCall | None] = {}
@@ -152,8 +156,9 @@ def plan(
         The order of contractions as nested numbers of operands, such as ``((0, 1), 2)``. By default it is searched for.
     form
         ``"auto"`` for the form that is estimated to be fastest, ``"fused"`` for the best fused nest, ``"dense"`` for
-        products of dense matrices, ``"nary"``, ``"unfused"`` and ``"unfused-rows"`` for the forms of other compilers
-        (see `search.named_nests`), or a `Nest` of your own.
+        products of dense matrices, ``"blocks"`` for products of blocks that the stored elements form, ``"nary"``,
+        ``"unfused"`` and ``"unfused-rows"`` for the forms of other compilers (see `search.named_nests`), or a `Nest` of
+        your own.
     memory_limit
         Bytes for workspaces and dense copies, by default the machine's memory.
     time_limit
@@ -215,6 +220,8 @@ def _chosen_plan(
         return _plan_of_nest(form, operands, statistics, out)
     if form in named_nests.NAMES:
         return _plan_of_name(form, operands, statistics, tree, out)
+    if form == "blocks":
+        return _plan_of_blocks(operands, statistics, tree, out, limit)
     if form == "dense":
         return _plan_of_matrices(operands, statistics, tree, out, limit)
     return _fastest_plan(form, operands, statistics, tree, out, limit, seconds)
@@ -250,16 +257,29 @@ def _fastest_plan(
     notes = [f"nests compared: {len(compared)} in {elapsed:.2g} s; order of the best: {best.nest.order}"]
     notes.append(f"rates: {rates.source}")
     dense = not best.nest.formats[-1].sparse and out != "sparse"
-    if form == "auto" and dense:
+    steps = (NestStep(best.nest, tuple(range(len(operands.tensors)))),)
+    fused = Plan(net, "fused", best.tree, steps, dense, operands, best.estimate, tuple(notes))
+    return fused if form == "fused" else _fastest_form(fused, best.estimate.seconds, operands, tree, limit)
+
+
+def _fastest_form(nest: Plan, seconds: float, operands: NetworkOperands, tree: Tree | None, limit: int) -> Plan:
+    """Return the nest, or products of dense matrices or of blocks if they are estimated to be faster."""
+    net, chosen, notes = operands.network, nest, list(nest.notes)
+    if nest.dense:
         product = _dense_tree(net) if tree is None else tree
         if bytes_of_matrices(net, product) <= limit:
-            matrices = CALL_SECONDS + multiply_adds(net, product) * rates.matrix_product
+            matrices = CALL_SECONDS + multiply_adds(net, product) * machine_rates().matrix_product
             notes.append(f"as dense matrices: {matrices * 1e3:.3g} ms")
-            if matrices < best.estimate.seconds:
-                notes.append(f"nest: {best.estimate}")
-                return Plan(net, "dense", product, (), True, operands, notes=tuple(notes))
-    steps = (NestStep(best.nest, tuple(range(len(operands.tensors)))),)
-    return Plan(net, "fused", best.tree, steps, dense, operands, best.estimate, tuple(notes))
+            if matrices < seconds:
+                chosen, seconds = Plan(net, "dense", product, (), True, operands), matrices
+    if seconds > LONG_FOR_BLOCKS:
+        blocks = _blocks(operands, tree, nest.dense, limit)
+        notes += [f"as blocks: {blocks.seconds * 1e3:.3g} ms"] if blocks else []
+        if blocks and blocks.seconds < seconds:
+            chosen = replace(nest, form="blocks", tree=blocks.tree, estimate=None, blocks=blocks)
+    if chosen is not nest:
+        notes.append(f"nest: {nest.estimate}")
+    return replace(chosen, notes=tuple(notes))
 
 
 def _plan_of_nest(nest: Nest, operands: NetworkOperands, statistics: Statistics, out: Out) -> Plan:
@@ -286,6 +306,29 @@ def _plan_of_matrices(
     dense = out == "dense" or (out == "auto" and not Formats(statistics).result(net.output, out).sparse)
     notes = (f"as dense matrices: {multiply_adds(net, product):.3g} multiply-adds",)
     return Plan(net, "dense", product, (), dense, operands, notes=notes)
+
+
+def _blocks(operands: NetworkOperands, tree: Tree | None, dense: bool, limit: int) -> BlockPlan | None:
+    """Return the products of blocks if the operands consist of some, and their memory is within the limit."""
+    net = operands.network
+    tensors = [operands.tensors[first] for first in net.same]
+    patterns = found_blocks(net, tensors)
+    if patterns is None:
+        return None
+    found = plan_patterns(net, patterns, tree, dense)
+    return found if found.bytes <= limit else None
+
+
+def _plan_of_blocks(operands: NetworkOperands, statistics: Statistics, tree: Tree | None, out: Out, limit: int) -> Plan:
+    net = operands.network
+    dense = out == "dense" or (out == "auto" and not Formats(statistics).result(net.output, out).sparse)
+    blocks = _blocks(operands, tree, dense, limit)
+    if blocks is None:
+        raise InputError(
+            f"form='blocks' needs operands whose stored elements are blocks of at least {FEWEST} elements in the mean, "
+            f"and products of at most {limit} B; those of {net} are not: use form='auto'"
+        )
+    return Plan(net, "blocks", blocks.tree, (), dense, operands, blocks=blocks)
 
 
 def _dense_tree(net: Network) -> Tree:

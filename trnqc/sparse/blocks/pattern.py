@@ -62,6 +62,11 @@ class BlockPattern:
         """For each mode the first element of each block."""
         return tuple((0, *accumulate(mode))[:-1] for mode in self.sizes)
 
+    @property
+    def whole(self) -> bool:
+        """Whether all blocks are stored."""
+        return len(self) == math.prod(map(len, self.sizes))
+
     @cached_property
     def block_shapes(self) -> np.ndarray:
         """The shape of each stored block, int64 [blocks, ndim]."""

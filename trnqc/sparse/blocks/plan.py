@@ -15,7 +15,7 @@ import numpy as np
 
 from trnqc.errors import InputError, OperandError
 from trnqc.host.blas import blas_threads
-from trnqc.sparse.blocks.homes import BlockCopy
+from trnqc.sparse.blocks.homes import BlockCopy, copy_seconds
 from trnqc.sparse.blocks.pattern import BlockPattern
 from trnqc.sparse.blocks.product import BlockProduct, StackedProducts
 from trnqc.sparse.blocks.tensor import BlockTensor, block_dtype
@@ -61,7 +61,7 @@ class BlockPlan:
     dense
         Whether the result is an array.
     arguments
-        The operands for which the plan was made.
+        The operands for which the plan was made, if it was made for some.
     packed
         Packed copies of block tensors among them, which are made at the first run.
     """
@@ -86,7 +86,8 @@ class BlockPlan:
     @property
     def seconds(self) -> float:
         """The estimated time on one thread."""
-        return sum(step.product.seconds for step in self.steps)
+        elements = self.spread.size if self.dense else self.result.size
+        return sum(step.product.seconds for step in self.steps) + copy_seconds(elements, len(self.result))
 
     @property
     def bytes(self) -> int:
@@ -123,7 +124,7 @@ class BlockPlan:
         common = np.result_type(*given)
         work = np.result_type(common, np.float64)
         values = [x.astype(work, copy=False) for x in given] + [np.ones(n, work) for n in self.ones]
-        own = {t for t, x in enumerate(arguments) if isinstance(x, BlockTensor) and x is self.arguments[t]}
+        own = {t for t, (x, y) in enumerate(zip(arguments, self.arguments)) if isinstance(x, BlockTensor) and x is y}
         with blas_threads(threads) if self.flops > SHARED else nullcontext():
             for step in self.steps:
                 product, (a, b) = step.product, step.operands
@@ -185,7 +186,7 @@ def _values(number: int, operand: Any, pattern: BlockPattern) -> np.ndarray:
             )
         return operand.values
     array = plain_array(operand, f"operand {number}")
-    if array.shape != pattern.shape or len(pattern) != math.prod(map(len, pattern.sizes)):
+    if array.shape != pattern.shape or not pattern.whole:
         raise OperandError(f"operand {number} of the plan has {extent(pattern)}; found an array {array.shape}")
     flat = array.reshape(-1)
     return flat.astype(block_dtype(array.dtype), copy=False)

@@ -53,7 +53,7 @@ def plan_blocks(
             )
     net = network(subscripts, [x.shape for x in operands])
     patterns = tuple(x.pattern if isinstance(x, BlockTensor) else None for x in operands)
-    chosen = _chosen.get((net, patterns, tree)) or _planned(net, patterns, tree)
+    chosen = _chosen.get((net, patterns, tree)) or plan_patterns(net, patterns, tree)
     limit = installed_memory() if memory_limit is None else memory_limit
     chosen = replace(chosen, dense=out == "dense")
     if chosen.bytes > limit:
@@ -66,8 +66,29 @@ def plan_blocks(
     return replace(chosen, arguments=tuple(operands), packed={})
 
 
-def _planned(net: Network, given: tuple[BlockPattern | None, ...], tree: Tree | None) -> BlockPlan:
-    """Return a plan for block tensors of these patterns; where there is None, for an array."""
+def plan_patterns(
+    net: Network, given: tuple[BlockPattern | None, ...], tree: Tree | None = None, dense: bool = False
+) -> BlockPlan:
+    """Return a plan for block tensors of these patterns, and for arrays where there is None.
+
+    Parameters
+    ----------
+    net
+        The network.
+    given
+        The patterns of its operands.
+    tree
+        The order of contractions; by default that of the least work on stored blocks.
+    dense
+        Whether the result is an array.
+
+    Raises
+    ------
+    OperandError
+        If sizes of blocks or quantum numbers do not match.
+    ExpressionError
+        If the tree is not one of these operands.
+    """
     charges = of_product(net.inputs, net.output, [None if own is None else own.charges for own in given])
     sizes = _sizes(net, given)
     patterns = tuple(
@@ -85,7 +106,7 @@ def _planned(net: Network, given: tuple[BlockPattern | None, ...], tree: Tree | 
     spread = BlockCopy(last.result, dense_homes(made), math.prod(made.shape))
     result = replace(made, charges=charges)
     stored = tuple(pattern if own is None else own for pattern, own in zip(patterns, given))
-    return BlockPlan(net, tree, stored, tuple(products.steps), arranged, spread, result, tuple(products.ones))
+    return BlockPlan(net, tree, stored, tuple(products.steps), arranged, spread, result, tuple(products.ones), dense)
 
 
 class _Products:

@@ -14,7 +14,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from trnqc.errors import OperandError
-from trnqc.sparse.network.nest import Format
+from trnqc.sparse.blocks.find import to_blocks
+from trnqc.sparse.blocks.pattern import BlockPattern
+from trnqc.sparse.blocks.tensor import BlockTensor
+from trnqc.sparse.network.nest import Format, Kind
 from trnqc.sparse.network.network import Indices, Network
 from trnqc.sparse.tensors.checks import is_complex
 from trnqc.sparse.tensors.storage import SparseTensor
@@ -39,7 +42,7 @@ class NetworkOperands:
         self.repacked = 0
         self.seconds = 0.0
         self.bytes = 0
-        self._kept: WeakKeyDictionary[SparseTensor, dict[Any, SparseTensor]] = WeakKeyDictionary()
+        self._kept: WeakKeyDictionary[SparseTensor, dict[Any, Any]] = WeakKeyDictionary()
 
     def exchanged(self, tensors: Sequence[SparseTensor]) -> NetworkOperands:
         """Return operands of the same network with other tensors. Both share the copies that they keep."""
@@ -63,7 +66,25 @@ class NetworkOperands:
                 self.bytes += copy.bytes
             self.seconds += time.perf_counter() - start
             kept[key] = copy
-        return kept[key]
+        found: SparseTensor = kept[key]
+        return found
+
+    def as_blocks(self, number: int, pattern: BlockPattern) -> BlockTensor | np.ndarray | None:
+        """Return operand `number` as a block tensor of this pattern, or as an array if all of its blocks are stored.
+
+        It is the same object for the same tensor, and None if elements are stored outside of the blocks.
+        """
+        labels, first = self.network.inputs[number], self.network.same[number]
+        if pattern.whole:
+            kinds: list[Kind] = ["dense"] * len(labels)
+            values = self.packed(number, Format(labels, tuple(kinds))).values
+            assert values is not None
+            return values.reshape(self.network.shape(labels))
+        kept = self._kept.setdefault(self.tensors[first], {})
+        if pattern not in kept:
+            kept[pattern] = to_blocks(self.tensors[first], pattern)
+        blocks: BlockTensor | None = kept[pattern]
+        return blocks
 
     def for_nest(self, formats: Sequence[Format]) -> tuple[SparseTensor, ...]:
         """Return all operands in the formats of a nest, whose last format belongs to the result."""

@@ -15,6 +15,9 @@ from trnqc.arrays import is_dynamo_there, is_tensor
 from trnqc.errors import InputError, OperandError
 from trnqc.host.blas import blas_threads
 from trnqc.jit import lacks_compiler
+from trnqc.sparse.blocks.find import to_elements
+from trnqc.sparse.blocks.plan import BlockPlan
+from trnqc.sparse.blocks.tensor import BlockTensor
 from trnqc.sparse.network.nest import Format, Kind
 from trnqc.sparse.network.network import Network
 from trnqc.sparse.network.notation import layouts, listing, notation
@@ -49,7 +52,8 @@ class Plan:
     tree
         The order of contractions.
     steps
-        Nests that run one after the other; none for ``"dense"``, whose contractions are products of matrices.
+        Nests that run one after the other; none for ``"dense"``, whose contractions are products of matrices. For
+        ``"blocks"``, the nest that computes operands whose stored elements are no such blocks.
     dense
         Whether the result is dense.
     operands
@@ -58,6 +62,8 @@ class Plan:
         The cost of a plan of one nest.
     notes
         Other decisions, for the printed plan.
+    blocks
+        The products of blocks of ``"blocks"``.
     arguments
         The operands as the caller passed them to `plan`.
     views
@@ -76,6 +82,7 @@ class Plan:
     operands: NetworkOperands
     estimate: Estimate | None = None
     notes: tuple[str, ...] = ()
+    blocks: BlockPlan | None = None
     arguments: tuple[Any, ...] = ()
     views: tuple[OperandView, ...] = ()
     planner: Callable[..., Plan] | None = field(default=None, repr=False)
@@ -146,18 +153,30 @@ class Plan:
 
     def computed(self, operands: NetworkOperands, threads: int) -> SparseTensor | np.ndarray:
         """Compute the result in float64: an array if `dense`, else a sparse tensor."""
-        reason = lacks_compiler() if self.steps else ""
+        reason = lacks_compiler() if self.steps and not self.blocks else ""
         if reason:
             say_no_compiler(reason)
             result: SparseTensor | np.ndarray = by_coordinates(
                 self.network, self.tree, [operands.tensors[first] for first in self.network.same]
             )
         else:
-            result = self._nests(operands, threads) if self.steps else self._matrices(operands, threads)
+            result = self._computed(operands, threads)
         if self.dense:
             return np.asarray(result.to_dense() if isinstance(result, SparseTensor) else result)
         tensor = as_tensor(result)
         return tensor if tensor.ndim == 0 or "compressed" in tensor.kinds else _compressed(tensor)
+
+    def _computed(self, operands: NetworkOperands, threads: int) -> SparseTensor | np.ndarray:
+        if self.blocks is not None:
+            inputs = [operands.as_blocks(t, pattern) for t, pattern in enumerate(self.blocks.patterns)]
+            if not any(x is None for x in inputs):
+                result = self.blocks.run(*inputs, threads=threads)
+                return to_elements(result) if isinstance(result, BlockTensor) else result
+            if not self.steps:
+                raise OperandError(
+                    f"an operand of {self.network} has elements outside of the blocks of its plan: plan anew"
+                )
+        return self._nests(operands, threads) if self.steps else self._matrices(operands, threads)
 
     def _nests(self, operands: NetworkOperands, threads: int) -> SparseTensor | np.ndarray:
         results: list[SparseTensor | np.ndarray] = list(operands.tensors)
@@ -199,7 +218,7 @@ class Plan:
 
     @property
     def source(self) -> str:
-        """The C source of all kernels; empty for products of dense matrices."""
+        """The C source of all kernels; empty for products of matrices."""
         return "\n".join(kernel.source for kernel in self.kernels())
 
     def __str__(self) -> str:
@@ -210,6 +229,8 @@ class Plan:
             if len(self.steps) > 1:
                 lines.append(f"step {number}: {step.nest.network}, operands {step.operands}")
             lines += [layouts(step.nest), listing(step.nest), str(notation(step.nest))]
+        if self.blocks:
+            lines.insert(1, str(self.blocks))
         if count := sum(map(is_complex, self.arguments)):
             lines.append(f"complex operands: {2**count} runs with their real and imaginary parts")
         return "\n".join([*lines, f"operands: {self.operands}"])
