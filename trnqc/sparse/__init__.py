@@ -11,6 +11,7 @@ from trnqc.lazy import lazy_names
 
 if TYPE_CHECKING:
     from trnqc.sparse.api import contract, plan
+    from trnqc.sparse.blocks.block2 import from_block2
     from trnqc.sparse.blocks.charges import BlockCharges
     from trnqc.sparse.blocks.convert import from_itensor, from_symmray, to_symmray
     from trnqc.sparse.blocks.plan import BlockPlan
@@ -32,6 +33,7 @@ __all__ = [
     "SparseTensor",
     "contract",
     "cp_als",
+    "from_block2",
     "from_coo",
     "from_dense",
     "from_itensor",
@@ -57,6 +59,7 @@ _HOMES = {
     "SparseTensor": "trnqc.sparse.tensors.storage",
     "contract": "trnqc.sparse.api",
     "cp_als": "trnqc.sparse.decompose.cp",
+    "from_block2": "trnqc.sparse.blocks.block2",
     "from_coo": "trnqc.sparse.tensors.storage",
     "from_dense": "trnqc.sparse.tensors.storage",
     "from_pydata": "trnqc.sparse.tensors.convert",
