@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from functools import cache
 from itertools import permutations
 
@@ -9,9 +10,10 @@ import numpy as np
 import pytest
 from pyscf import cc, gto, scf
 
+from examples import rccsd_triples as example
 from trnqc.errors import InputError, MemoryLimit, NotConverged
 from trnqc.interfaces.triples import Operands, energy, rccsd_triples, triples_energy
-from trnqc.interfaces.triples.memory import block_size, needed
+from trnqc.interfaces.triples.memory import OVERHEAD, block_size, needed
 
 WATER = "O 0 0 0; H 0 0.757 0.587; H 0 -0.757 0.587"
 METHANE = "C 0 0 0; H .63 .63 .63; H -.63 -.63 .63; H -.63 .63 -.63; H .63 -.63 -.63"
@@ -114,6 +116,21 @@ def test_a_limit_that_is_too_small_names_one_that_does():
     triples_energy(operands, memory_limit=least, threads=2)
 
 
+def test_a_run_keeps_its_limit():
+    o, v = 7, 30
+    operands = random_operands(o, v)
+    triples_energy(operands, threads=1)  # loads the programs
+    limit = needed(o, v, 1, 3)
+    tracemalloc.start()
+    try:
+        triples_energy(operands, threads=1, memory_limit=limit)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # No array of this size comes from mmap, which is not traced. The limit is no vast bound either.
+    assert 0.5 * (limit - OVERHEAD) < peak < limit
+
+
 def test_an_error_of_a_thread_ends_the_others(monkeypatch):
     def fail(self, triple, orbitals):
         raise KeyboardInterrupt
@@ -156,3 +173,11 @@ def test_amplitudes_have_to_be_converged_or_passed():
     with pytest.raises(NotConverged, match="pass t1 and t2"):
         rccsd_triples(stopped)
     assert rccsd_triples(stopped, stopped.t1, stopped.t2) == pytest.approx(stopped.ccsd_t(), abs=1e-12)
+
+
+def test_the_example_prints_the_energies_of_pyscf(capsys):
+    assert example.main(["water", "--basis", "sto-3g", "--memory", "10M"]) == 0
+    *_, total = capsys.readouterr().out.split("E(CCSD(T))")
+    atoms = str(example.HERE / "molecules" / "water.xyz")
+    theirs = cc.CCSD(scf.RHF(gto.M(atom=atoms, basis="sto-3g", verbose=0)).run(conv_tol=1e-11)).run()
+    assert float(total.split()[0]) == pytest.approx(theirs.e_tot + theirs.ccsd_t(), abs=1e-8)

@@ -20,8 +20,14 @@ from trnqc.host.arrays import zeros
 from trnqc.interfaces.triples.amplitudes import Padded, tiles
 from trnqc.interfaces.triples.programs import TILE
 
-# Slices a whose operands are made together. They stay in the second level of the cache until they are multiplied.
-SLICES = 2
+# Bytes of the operands of slices a that are made together: half of a second level of the cache of 1 MB, in which they
+# stay until they are multiplied.
+OPERANDS = 1 << 19
+
+
+def operands_at_once(depth: int) -> int:
+    """The number of slices, of matrices of `depth` rows, whose operands are made together."""
+    return max(1, min(TILE, OPERANDS // (8 * depth**2)))
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,7 @@ class ConnectedTriples:
         side = n * TILE
         self._depth = side + 2 * m * TILE
         self._rows, self._columns = side, side + m * TILE
-        self._operand = zeros((SLICES, self._depth, self._depth))
+        self._operand = zeros((operands_at_once(self._depth), self._depth, self._depth))
         self._products, self._square = zeros((TILE, side, side)), zeros((side, side))
         sizes = {"tiles": n, "virtual": padded.v}
         self._operands = programs.operands.bind(**sizes, occupied=padded.o, occupied_tiles=m, operand=self._operand)
@@ -96,8 +102,8 @@ class ConnectedTriples:
 
     def _multiply(self, begin: int, count: int, doubles: np.ndarray, amplitudes: np.ndarray, orbital: Orbital) -> None:
         v = self._v
-        for s in range(0, count, SLICES):
-            n = min(SLICES, count - s)
+        for s in range(0, count, len(self._operand)):
+            n = min(len(self._operand), count - s)
             self._operands(
                 x=begin + s,
                 count=n,
