@@ -5,7 +5,7 @@ from __future__ import annotations
 from trnqc.errors import InputError, MemoryLimit
 from trnqc.host.memory import require_memory
 from trnqc.interfaces.triples.amplitudes import tiles
-from trnqc.interfaces.triples.products import operands_at_once
+from trnqc.interfaces.triples.products import slices
 from trnqc.interfaces.triples.programs import PAIRS, TILE
 
 # Bytes of the compiled programs, of Python's objects and of buffers of BLAS, which packs parts of operands.
@@ -45,5 +45,6 @@ def needed(o: int, v: int, threads: int, held: int) -> int:
     # Integrals of one orbital as they are read, packed and unpacked.
     reading = v**3 + v * v * (v + 1) // 2
     blocks, depth = 2 * side**3, side + 2 * columns
-    thread = blocks + (TILE + 1 + 2 * len(PAIRS)) * side**2 + operands_at_once(depth) * depth**2
+    made, added = slices(o, v)
+    thread = blocks + (added + 1 + 2 * len(PAIRS)) * side**2 + made * depth**2
     return 8 * (whole + held * orbital + reading + threads * thread) + OVERHEAD

@@ -25,9 +25,14 @@ from trnqc.interfaces.triples.programs import TILE
 OPERANDS = 1 << 19
 
 
-def operands_at_once(depth: int) -> int:
-    """The number of slices, of matrices of `depth` rows, whose operands are made together."""
-    return max(1, min(TILE, OPERANDS // (8 * depth**2)))
+def slices(o: int, v: int) -> tuple[int, int]:
+    """The numbers of slices a whose operands are made together, and whose products are added together.
+
+    At least a tile is added together, so that the calls take little time beside the work.
+    """
+    depth = (tiles(v) + 2 * tiles(o)) * TILE
+    made = max(1, min(v, OPERANDS // (8 * depth**2)))
+    return made, max(made, min(v, TILE))
 
 
 @dataclass(frozen=True)
@@ -70,10 +75,11 @@ class ConnectedTriples:
         self._padded, self._v = padded, padded.v
         n, m = tiles(padded.v), tiles(padded.o)
         side = n * TILE
-        self._depth = side + 2 * m * TILE
+        depth = side + 2 * m * TILE
+        made, self._added = slices(padded.o, padded.v)
         self._rows, self._columns = side, side + m * TILE
-        self._operand = zeros((operands_at_once(self._depth), self._depth, self._depth))
-        self._products, self._square = zeros((TILE, side, side)), zeros((side, side))
+        self._operand = zeros((made, depth, depth))
+        self._products, self._square = zeros((self._added, side, side)), zeros((side, side))
         sizes = {"tiles": n, "virtual": padded.v}
         self._operands = programs.operands.bind(**sizes, occupied=padded.o, occupied_tiles=m, operand=self._operand)
         self._adders = {
@@ -94,11 +100,11 @@ class ConnectedTriples:
         self._operand[:, self._rows : self._rows + o, :v] = p.ovoo[k, j]
         self._operand[:, :v, self._columns : self._columns + o] = p.ovoo[j, k].T
         np.matmul(doubles[:v, :v], doubles[:v, :v], out=self._square[:v, :v])
-        for tile in range(tiles(v)):
-            count = min(TILE, v - tile * TILE)
-            self._multiply(tile * TILE, count, doubles, amplitudes, orbital)
+        for begin in range(0, v, self._added):
+            count = min(self._added, v - begin)
+            self._multiply(begin, count, doubles, amplitudes, orbital)
             for name, target in adds:
-                self._adders[name](x=tile, count=count, squares=orbital.squares, target=target)
+                self._adders[name](x=begin, count=count, squares=orbital.squares, target=target)
 
     def _multiply(self, begin: int, count: int, doubles: np.ndarray, amplitudes: np.ndarray, orbital: Orbital) -> None:
         v = self._v

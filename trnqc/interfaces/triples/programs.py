@@ -70,7 +70,7 @@ def recipe() -> Recipe:
     operands
         operand[s] = [[M_a + T, G_a, .], [., ., .], [G_a^T, ., .]] for the slices a = x + s, s < count.
     first, add_first, add_second
-        X_a = products - squares - square for the slices a of tile x; U[a, ., .] = X_a, U[a, ., .] += X_a, and
+        X_a = products - squares - square for the slices a = x + s, s < count; U[a, ., .] = X_a, U[a, ., .] += X_a, and
         U[., a, .] += X_a.
     energy
         Adds to energy[0] the sum over all a, b, c of V R / D, see `energy.py`.
@@ -104,13 +104,17 @@ def _operands() -> Function:
 
 def _sums(name: str) -> Function:
     b = Builder()
-    with b.loop("s", _COUNT) as s, b.loop("tile", _N) as tile, b.loop("row", TILE) as row:
-        y = b.let("y", tile * TILE + row)
-        with b.loop("column", _N) as column:
-            value = _PRODUCTS[s, y, column] - _SQUARES[_X * TILE + s, y, column] - _SQUARE[y, column]
-            place = (tile, _X, column, row, s) if name == "add_second" else (_X, tile, column, s, row)
-            (b.store if name == "first" else b.accumulate)(_TARGET[place], value)
-    return b.function(name, _SUM_PARAMETERS, title="products of a tile, added to those of three occupied orbitals")
+    with b.loop("s", _COUNT) as s:
+        a = b.let("a", _X + s)
+        outer, inner = b.let("outer", a // TILE), b.let("inner", a % TILE)
+        with b.loop("tile", _N) as tile, b.loop("row", TILE) as row:
+            y = b.let("y", tile * TILE + row)
+            with b.loop("column", _N) as column:
+                value = _PRODUCTS[s, y, column] - _SQUARES[a, y, column] - _SQUARE[y, column]
+                second = name == "add_second"
+                place = (tile, outer, column, row, inner) if second else (outer, tile, column, inner, row)
+                (b.store if name == "first" else b.accumulate)(_TARGET[place], value)
+    return b.function(name, _SUM_PARAMETERS, title="products of slices, added to those of three occupied orbitals")
 
 
 def _energy() -> Function:
