@@ -1,6 +1,6 @@
 """How good are the plans of contractions, and how fast do they run?
 
-    python -m scripts.bench_contract [--sections orders random ccsd rccsd df_rccsd limit a3a tiles order einsum small]
+    python -m scripts.bench_contract [--sections orders random ccsd rccsd triples df_rccsd limit a3a tiles order einsum small]
                                      [--vectors avx2] [--out FILE]
 
     orders   multiply-adds of known workloads: ours, opt_einsum's dynamic programming, cotengra
@@ -10,6 +10,8 @@
     rccsd    one iteration of closed-shell coupled cluster from its text (examples/rccsd.txt) against PySCF's, also with
              half of the memory by which PySCF's iteration grows
     df_rccsd the same with fitted integrals (examples/df_rccsd.txt), and with two fifths of that memory
+    triples  the energy (T) of closed-shell coupled cluster against PySCF's, within two memory limits; peak memory of
+             both; with two threads too where the process has two CPUs
     disk     the four-index transformation from file to file in little memory: growth of the process measured
     limit    the fitted ladder, without and with its symmetry, and the four-index transformation under a tenth of their
              temporaries: peak memory measured, times beside the unlimited run; opt_einsum and cotengra at the same
@@ -43,6 +45,7 @@ SECTIONS = {
     "ccsd": "spin_orbitals:coupled_cluster",
     "rccsd": "coupled_cluster:closed_shells",
     "df_rccsd": "coupled_cluster:closed_shells_fitted",
+    "triples": "triples:triples",
     "disk": "disk:disk",
     "limit": "limit:limited",
     "a3a": "memory:a3a",
