@@ -1,6 +1,6 @@
 """How good are the plans of contractions, and how fast do they run?
 
-    python -m scripts.bench_contract [--sections orders random ccsd rccsd limit a3a tiles order einsum small]
+    python -m scripts.bench_contract [--sections orders random ccsd rccsd limit a3a tiles order einsum small ranks]
                                      [--vectors avx2] [--out FILE]
 
     orders   multiply-adds of known workloads: ours, opt_einsum's dynamic programming, cotengra
@@ -22,6 +22,8 @@
              clearly, by the rates of this machine, do so in that order
     einsum   single calls on large and small operands beside numpy.einsum and pyscf.lib.einsum
     small    programs of many small steps beside a loop over them in Python
+    ranks    the iteration of rccsd on one and on two ranks of one thread, with and without a memory limit: times,
+             efficiency, and bytes between ranks as planned
 
 Times are CPU seconds of one thread, medians of rounds in which the contestants take turns. A section takes the place of
 what the file holds of it, and leaves the others.
@@ -48,6 +50,7 @@ SECTIONS = {
     "order": "order:order",
     "einsum": "einsum:single_calls",
     "small": "small:small_steps",
+    "ranks": "ranks:shared_iterations",
 }
 
 
