@@ -1,7 +1,7 @@
 """How good are the plans of contractions, and how fast do they run?
 
-    python -m scripts.bench_contract [--sections orders random ccsd rccsd triples df_rccsd limit a3a tiles order einsum small]
-                                     [--vectors avx2] [--out FILE]
+    python -m scripts.bench_contract [--sections orders random ccsd rccsd df_rccsd triples limit a3a tiles order
+                                      einsum small ranks] [--vectors avx2] [--out FILE]
 
     orders   multiply-adds of known workloads: ours, opt_einsum's dynamic programming, cotengra
     random   the same on seeded random networks of 4 to 30 operands: how often each is as good as ours, ratios to ours
@@ -25,6 +25,8 @@
              clearly, by the rates of this machine, do so in that order
     einsum   single calls on large and small operands beside numpy.einsum and pyscf.lib.einsum
     small    programs of many small steps beside a loop over them in Python
+    ranks    the iteration of rccsd on one and on two ranks of one thread, with and without a memory limit: times,
+             efficiency, and bytes between ranks as planned
 
 Times are CPU seconds of one thread, medians of rounds in which the contestants take turns. A section takes the place of
 what the file holds of it, and leaves the others.
@@ -53,6 +55,7 @@ SECTIONS = {
     "order": "order:order",
     "einsum": "einsum:single_calls",
     "small": "small:small_steps",
+    "ranks": "ranks:shared_iterations",
 }
 
 

@@ -188,6 +188,19 @@ R[a,b,i,j] = g[a,b,i,j] - 1/2 * B[Q,a,e] * B[Q,b,f] * t[e,f,i,j]
 """
 
 
+@pytest.mark.parametrize("even", [False, True])
+@pytest.mark.parametrize("name", ["coupled cluster", "odd", "by themselves"])
+def test_shares_of_ranks_add_up(name, even):
+    """Each of three shares has some of the products of whole numbers, and their sum is the result."""
+    text, stated = CASES[name]
+    x, t = arrays(text, stated, extents(text, v=7, w=7), even)
+    loops = LadderLoops(ladder(text, stated, x, t, even)[1], 3, 3, True)
+    values = {loops.ladder.x.name: x, loops.ladder.t.name: t}
+    shares = [run_ladder(np, replace(loops, share=(part, 3)), values) for part in range(3)]
+    assert all(share.any() for share in shares)
+    np.testing.assert_array_equal(sum(shares), np.einsum(text, x, x, t, optimize=True))
+
+
 @pytest.mark.parametrize("share", [0.15, 0.2, 0.6])
 def test_a_limit_is_kept(share):
     v, o, q = 31, 5, 40

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from trnqc.contraction.computation import Computation
+from trnqc.contraction.computation import Computation, Part
 from trnqc.contraction.cost.rates import OperationRates
 from trnqc.contraction.lower.axis_orders import axis_orders
 from trnqc.contraction.lower.steps import LoweredStep, MatrixProduct, Packed, PairLoop
@@ -32,17 +32,21 @@ def plan_seconds(plan: Computation, rates: OperationRates) -> float:
     total = 0.0
     for assignment in plan.assignments:
         for number, part in enumerate(assignment.parts):
-            if part.loops:
-                total += part.loops.seconds(rates)
-            elif part.schedule:
-                total += nest_seconds(part.schedule.nest, part.schedule.scratch, rates)
-            else:
-                total += sum(step_seconds(part.tree, step, rates) for step in part.steps)
-                total += part.tree.function_cost * rates.multiply_add
+            total += part_seconds(part, rates)
             if number or part.coefficient != 1 or assignment.accumulate:
                 size = part.tree.size(assignment.labels)
                 total += rates.copy(size, 2 * size, turned=False)
     return total
+
+
+def part_seconds(part: Part, rates: OperationRates) -> float:
+    """Return the estimated time of a part without its coefficient."""
+    if part.loops:
+        return part.loops.seconds(rates)
+    if part.schedule:
+        return nest_seconds(part.schedule.nest, part.schedule.scratch, rates)
+    steps = sum(step_seconds(part.tree, step, rates) for step in part.steps)
+    return steps + part.tree.function_cost * rates.multiply_add
 
 
 def slowdown(plan: Computation, rates: OperationRates) -> float:

@@ -31,13 +31,15 @@ VIEW = 64
 class LadderLoops:
     """A ladder with tiles of length `upper` of a and b, `lower` of e and f.
 
-    All tiles of x are copied once and `held`, or else two are copied for each product.
+    All tiles of x are copied once and `held`, or else two are copied for each product. A run with `share` (n, m) forms
+    part n of m parts of the products, so that the results of all parts add up to R; counts and times are those of all.
     """
 
     ladder: Ladder
     upper: int
     lower: int
     held: bool
+    share: tuple[int, int] = (0, 1)
 
     @cached_property
     def cuts(self) -> tuple[tuple[slice, ...], tuple[slice, ...]]:

@@ -19,6 +19,7 @@ from trnqc.contraction.ladder.integrals import Arena, GivenIntegrals, LadderTile
 from trnqc.contraction.ladder.loops import LadderLoops
 from trnqc.contraction.ladder.pattern import HALVES, pairs
 from trnqc.contraction.products.arrays import Array, cast, require_no_transform, taken, transpose, vector
+from trnqc.ranks import balanced
 
 
 def run_ladder(library: ModuleType, loops: LadderLoops, operands: Mapping[str, Any], gemm: Gemm | None = None) -> Array:
@@ -40,7 +41,7 @@ def run_ladder(library: ModuleType, loops: LadderLoops, operands: Mapping[str, A
         _ordered(t, ladder.t.indices, (*ladder.lower, *ladder.free)),
         gemm,
     )
-    for splits in run.groups():
+    for splits in run.shared_groups():
         run.products(splits)
     run.combine_halves()
     labels = (*ladder.upper, *ladder.free)
@@ -161,6 +162,20 @@ class _Run:
         for d, c, b, a in combinations_with_replacement(range(len(self.above)), 4):
             splits = [((a, b), (c, d)), ((a, c), (b, d)), (max((a, d), (b, c)), min((a, d), (b, c)))]
             yield list(dict.fromkeys(splits))
+
+    def shared_groups(self) -> Iterator[list[tuple[Pair, Pair]]]:
+        """Yield the groups of the share of this run; shares have about equal numbers of multiply-adds."""
+        part, parts = self.loops.share
+        groups = list(self.groups())
+        owners = balanced([sum(self._work(*split) for split in splits) for splits in groups], parts)
+        yield from (splits for splits, owner in zip(groups, owners) if owner == part)
+
+    def _work(self, upper: Pair, lower: Pair) -> float:
+        """Return the relative number of multiply-adds with W± of two pairs of tiles."""
+        work = 1.0
+        for (one, two), cuts in ((upper, self.above), (lower, self.below)):
+            work *= long(cuts[one]) * long(cuts[two]) / (1 + (one == two))
+        return work * (1 + (self.loops.ladder.even and upper != lower))
 
     def products(self, splits: Sequence[tuple[Pair, Pair]]) -> None:
         """Compute all products of the W± of one group."""

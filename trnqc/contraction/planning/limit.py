@@ -52,7 +52,7 @@ def within_elements(plan: AnyComputation, limit: int | None) -> AnyComputation:
     failures: list[ElementLimit] = []
     for part, is_output, others in plan.parts_in_memory():
         try:
-            fitted[id(part)] = _fitted(part, is_output, others, limit)
+            fitted[id(part)] = fitted_part(part, is_output, others, limit)
         except ElementLimit as error:
             failures.append(error)
     if failures:
@@ -64,8 +64,11 @@ def within_elements(plan: AnyComputation, limit: int | None) -> AnyComputation:
     return replace(plan, assignments=assignments)
 
 
-def _fitted(part: Part, is_output: bool, others: int, limit: int | None) -> Part:
-    """Return the part with the loops that the limit requires, or that are faster than its steps and hold no more."""
+def fitted_part(part: Part, is_output: bool, others: int, limit: int | None) -> Part:
+    """Return the part with the loops that the limit requires, or that are faster than its steps and hold no more.
+
+    `others` are the elements of the limit that other arrays hold. Raises ElementLimit if no loops keep the limit.
+    """
     if limit is None and part.ladder is None:
         return part
     most = max(elements for _, elements in part.held(is_output))

@@ -1,4 +1,5 @@
-"""Plans on ranks: each processor of a grid holds a block of every array, and what moves between steps is sent.
+"""Plans on ranks: each holds ranges of arrays, and what moves between steps is sent.
 
 Distribution, DTensors -> distributed: checked -> rank_run: products of blocks, messages -> DTensors
+Plan, arrays -> program: agreement, shares of parts, exchange -> arrays on all ranks
 """

@@ -92,10 +92,13 @@ def _distribution(plan: Plan, grid: tuple[int, ...]) -> tuple[TreeDistribution, 
     if len(parts) != 1 or plan.blocked or plan.assignments[0].accumulate:
         what = "blocks" if plan.blocked else f"{len(parts)} products"
         raise UnsupportedError(
-            f"one product of whole tensors is distributed at once; this plan has {what}: run the plan's "
-            "`distributions` one after the other, and add their results"
+            f"one product of whole tensors is distributed at once; this plan has {what}: take "
+            "trnqc.contraction.ranks.program.over_ranks"
         )
     if parts[0].schedule:
-        raise UnsupportedError("distributed steps keep no memory limit; make the plan without memory_limit")
+        raise UnsupportedError(
+            "distributed steps keep no memory limit; make the plan without memory_limit, or take "
+            "trnqc.contraction.ranks.program.over_ranks"
+        )
     (distribution,) = (plan if plan.grid else replace(plan, grid=grid)).distributions
     return distribution, parts[0].coefficient

@@ -109,17 +109,28 @@ def _assigned(library: ModuleType, assignment: SumAssignment, values: Mapping[st
     """Return the sum of the parts, added to the target if the assignment accumulates."""
     total, is_new = (values[assignment.target] if assignment.accumulate else None), False
     for part in assignment.parts:
-        operands = {leaf.name: values[leaf.name] for leaf in part.tree.leaves}
-        term, term_is_new = EXECUTORS[_kind(part, operands)](library, part, operands, gemm)
-        if part.coefficient != 1:
-            term, term_is_new = _scaled(term, part.coefficient, term_is_new), True
-        if total is None:
-            total, is_new = term, term_is_new
-        elif is_new and total.dtype == term.dtype and not transform_of(term):
-            total += term
-        else:
-            total, is_new = total + term, True
+        term, term_is_new = run_part(library, part, values, gemm)
+        total, is_new = added(total, is_new, term, term_is_new)
     return total
+
+
+def run_part(
+    library: ModuleType, part: Part, values: Mapping[str, Any], gemm: Gemm | None = None
+) -> tuple[Array, bool]:
+    """Return coefficient * result of a part, and whether it is a new array; `values` are operands by name."""
+    operands = {leaf.name: values[leaf.name] for leaf in part.tree.leaves}
+    term, is_new = EXECUTORS[_kind(part, operands)](library, part, operands, gemm)
+    return (term, is_new) if part.coefficient == 1 else (_scaled(term, part.coefficient, is_new), True)
+
+
+def added(total: Array | None, total_is_new: bool, term: Array, term_is_new: bool) -> tuple[Array, bool]:
+    """Return total + term, and whether it is a new array; a new total is added to in place."""
+    if total is None:
+        return term, term_is_new
+    if total_is_new and total.dtype == term.dtype and total.ndim and not transform_of(term):
+        total += term
+        return total, True
+    return total + term, True
 
 
 def _kind(part: Part, operands: Mapping[str, Any]) -> str:
