@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trnqc.contraction.memory.fusion import fusion_front
 from trnqc.contraction.memory.fusion_graph import FusedTree, sliced
@@ -145,6 +145,12 @@ def schedule_within(tree: Tree, limit: int) -> TreeSchedule:
         # Some loops exist only with scratch, so that the least arena may differ between both attempts.
         least = min(error.needed, arena + max(arena - 1, 0) // 4)
         raise ElementLimit(error.name, least + min(max(least - 1, 0) // 3, BUFFERS), limit) from None
+
+
+def with_scratch(schedule: TreeSchedule, limit: int) -> TreeSchedule | None:
+    """Return the schedule with as much room for copies as the limit leaves, None if its temporaries do not fit."""
+    room = limit - _reserved(limit) - schedule.nest.arena
+    return None if room < SMALL_SCRATCH else replace(schedule, scratch=min(schedule.scratch, room))
 
 
 def _reserved(limit: int) -> int:
