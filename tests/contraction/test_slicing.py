@@ -30,7 +30,7 @@ def lattice(length, bond, sliced):
     """Inputs, result and extents of a square lattice, and cotengra's tree with so many sliced indices."""
     inputs, output, _, extents = cotengra.utils.lattice_equation([length, length], d_min=bond, d_max=bond)
     tree = cotengra.GreedyOptimizer().search(inputs, output, extents)
-    for label in sorted(extents)[:: max(1, len(extents) // sliced)][:sliced]:
+    for label in sorted(extents)[:: max(1, len(extents) // max(sliced, 1))][:sliced]:
         tree.remove_ind_(label)
     return inputs, output, extents, tree
 
@@ -119,7 +119,7 @@ def test_a_step_without_the_inner_index_is_computed_before_its_loop():
     text, shapes = "abx,bcx,cdy,aey,edz->xyz", [(6, 6, 2), (6, 6, 2), (6, 6, 2), (6, 6, 2), (6, 6, 2)]
     plan = trnqc.einsum_plan(text, *shapes, optimize=[(0, 1), (0, 1), (0, 1), (0, 1)])
     loops = sliced_loops(plan.trees[0], ["a", "e"])
-    every = [Slices(plan.trees[0], ["a", "e"]).executed(order) for order in ((0, 1), (1, 0))]
+    every = [Slices(plan.trees[0], ["a", "e"]).executed_in(order) for order in ((0, 1), (1, 0))]
     assert loops.work == min(every)
     assert not sliced_loops(plan.trees[0], ["b"]).fused  # no temporary has b
 
@@ -131,7 +131,7 @@ def test_a_loop_that_has_to_end_later_adds_partial_results_there():
     plan = trnqc.einsum_plan(text, *shapes, optimize=[(0, 1), (0, 2), (0, 1)])
     slices = Slices(plan.trees[0], ["a", "b"])
     numbers = [slices.fusion(order) for order in ((0, 1), (1, 0))]
-    assert {fusion.work for fusion in numbers} == {slices.executed(order) for order in ((0, 1), (1, 0))}
+    assert {fusion.work for fusion in numbers} == {slices.executed_in(order) for order in ((0, 1), (1, 0))}
     later = numbers[0]
     assert "a" in next(node for node in later.tree.nodes if node.name == "T2").indices
     operands = dict(zip("ABCD", arrays))
@@ -201,3 +201,31 @@ def test_axes_of_extent_one_are_spread_beside_a_tree():
     arrays = random_arrays([(3, 4), (1, 5), (5, 2)])
     found = trnqc.einsum("ab,bc,cd->ad", *arrays, optimize=tree)
     np.testing.assert_allclose(found, np.einsum("ab,bc,cd->ad", arrays[0], np.repeat(arrays[1], 4, 0), arrays[2]))
+
+
+@pytest.mark.filterwarnings("ignore::trnqc.errors.SlowPlanWarning")
+@pytest.mark.parametrize("fraction", [2, 4])
+def test_networks_of_many_operands_run_within_a_limit(fraction):
+    """More steps than the search for fusions follows: labels are sliced, and steps without them are not repeated."""
+    inputs, output, extents, _ = lattice(5, 2, 0)
+    arrays = random_arrays([tuple(extents[x] for x in labels) for labels in inputs])
+    operands = interleaved(inputs, output, arrays)
+    free = trnqc.einsum_plan(*operands)
+    limit = free.peak_bytes // fraction
+    plan = trnqc.einsum_plan(*operands, memory_limit=limit, max_slowdown=None)
+    assert plan.peak_bytes <= limit
+    assert plan.executed_multiply_adds < 3 * fraction * free.multiply_adds
+    np.testing.assert_allclose(plan.run(*arrays), opt_einsum.contract(*operands), rtol=1e-10)
+
+
+def test_larger_tiles_are_used_where_they_fit():
+    """Each of 20 matrices has a batch label of 16 elements; a limit of half of them leaves room for half a batch."""
+    text = ",".join(f"z{chr(97 + k)}{chr(98 + k)}" for k in range(20)) + "->za" + "u"
+    shapes = [(16, 4, 4)] * 20
+    free = trnqc.einsum_plan(text, *shapes)
+    plan = trnqc.einsum_plan(text, *shapes, memory_limit=free.peak_bytes * 3 // 5)
+    fusion = plan.parts[0].schedule.fusion
+    assert plan.executed_multiply_adds == free.multiply_adds
+    assert max(fusion.tile(label) for label in fusion.tiles) >= 2
+    arrays = random_arrays(shapes)
+    np.testing.assert_allclose(plan.run(*arrays), free.run(*arrays), rtol=1e-9, atol=1e-7)

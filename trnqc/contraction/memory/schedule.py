@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from trnqc.contraction.memory.fusion import fusion_front
 from trnqc.contraction.memory.fusion_graph import FusedTree, sliced
 from trnqc.contraction.memory.loop_nest import FusedNest, inner_operand, nest_of
+from trnqc.contraction.memory.slicer import sliced_within
 from trnqc.contraction.memory.tiled_loops import Goal, TiledLoops
 from trnqc.contraction.memory.tiles import Tiles, best_tiles
 from trnqc.contraction.products.slices import LEAST_SCRATCH
@@ -30,6 +31,8 @@ FOLLOWED = 100
 LARGE_SCRATCH, SMALL_SCRATCH = 2**20, 64
 # Elements set aside for three buffers of 8192 elements, through which NumPy casts, and for Python objects.
 BUFFERS = 2**16
+# Number of steps above which slices are searched for in place of fusions, whose number grows too fast.
+MANY = 16
 # Number of fusions whose tiles are searched, the best guess first.
 CANDIDATES = 4
 
@@ -102,6 +105,10 @@ def schedule(tree: Tree, limit: int | None = None, scratch: int = 0, goal: Goal 
     if limit is None or plain.arena + scratch <= limit:
         return TreeSchedule(plain, scratch)
     room = limit - scratch
+    if len(tree.nodes) > MANY and not any(leaf.cost for leaf in tree.leaves):
+        nest = sliced_within(tree, room)
+        if nest is not None:
+            return TreeSchedule(nest, scratch)
     forms = _forms(tree, scratch)
     if out_of_time("loops that steps share", FUSION):
         forms.append(TiledLoops(sliced(tree)))

@@ -11,13 +11,13 @@ the label is summed there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
-
-import numpy as np
+from math import prod
 
 from trnqc.contraction.memory.fusion_graph import FusedTree
+from trnqc.contraction.order.network import bits
 from trnqc.contraction.tree import Tree, TreeNode
 
 # Number of sliced labels up to which all orders of their loops are tried; more are exchanged one by one.
@@ -34,50 +34,75 @@ def sliced_loops(tree: Tree, labels: Sequence[str]) -> FusedTree:
 
 
 class Slices:
-    """The loops over sliced labels of one tree; sets of steps are rows of booleans, in the order of `tree.nodes`."""
+    """The loops over sliced labels of one tree; sets of steps are bits, in the order of `tree.nodes`."""
 
     def __init__(self, tree: Tree, labels: Sequence[str]) -> None:
         self.tree = tree
         held = {label for node in tree.temporaries for label in node.indices}
         self.labels = [label for label in dict.fromkeys(labels) if label in held]
         self.extents = [tree.extent(label) for label in self.labels]
-        # Steps that have each label, [labels, steps]; the last of them sums over it or is the root.
-        self.having = np.array([[label in node.loops for node in tree.nodes] for label in self.labels], bool)
-        self.work = np.array([tree.size(node.loops) for node in tree.nodes], float)
+        # Steps that have each label, of which the last sums over it or is the root, and those whose results have it.
+        self.having = [_bits(label in node.loops for node in tree.nodes) for label in self.labels]
+        self.carried = [_bits(label in node.indices for node in tree.nodes) for label in self.labels]
+        self.sizes = [tree.size(node.indices) for node in tree.nodes]
+        self.work = [tree.size(node.loops) for node in tree.nodes]
+        self.least = sum(self.work)
 
-    def scopes(self, order: Sequence[int]) -> dict[int, np.ndarray]:
+    def scopes(self, order: Sequence[int]) -> dict[int, int]:
         """Return the steps inside the loop over each label; `order` has the numbers of the labels, outermost first.
 
         A loop that has a step in common with one further inside holds all steps of that one.
         """
-        scopes: dict[int, np.ndarray] = {}
+        scopes: dict[int, int] = {}
         for number in reversed(order):
-            scope, inside = self.having[number], list(scopes.values())
-            while meeting := [other for other in inside if (other & scope).any()]:
-                scope = np.logical_or.reduce([scope, *meeting])
-                inside = [other for other in inside if not any(other is one for one in meeting)]
+            scope, before = self.having[number], 0
+            while scope != before:
+                before = scope
+                for other in scopes.values():
+                    if other & scope:
+                        scope |= other
             scopes[number] = scope
         return scopes
 
-    def executed(self, order: Sequence[int]) -> float:
+    def executed(self, scopes: Mapping[int, int]) -> int:
         """Return the multiply-adds, with each step counted as often as it is computed."""
-        work = self.work.copy()
-        for number, scope in self.scopes(order).items():
-            work[scope & ~self.having[number]] *= self.extents[number]
-        return float(work.sum())
+        again = {number: scope & ~self.having[number] for number, scope in scopes.items()}
+        every, total = 0, self.least
+        for repeated in again.values():
+            every |= repeated
+        for place in bits(every):
+            turns = prod(self.extents[number] for number, repeated in again.items() if repeated >> place & 1)
+            total += self.work[place] * (turns - 1)
+        return total
+
+    def held(self, scopes: Mapping[int, int], places: Iterable[int]) -> int:
+        """Return the elements that are held of the results of these steps together."""
+        total = 0
+        for place in places:
+            size = self.sizes[place]
+            for number, scope in scopes.items():
+                # The last step of a scope ends the loop.
+                if scope >> place > 1 and self.carried[number] >> place & 1 and scope >> place & 1:
+                    size //= self.extents[number]
+            total += size
+        return total
+
+    def executed_in(self, order: Sequence[int]) -> int:
+        """Return the multiply-adds with loops in this order."""
+        return self.executed(self.scopes(order))
 
     def best_order(self) -> tuple[int, ...]:
         """Return the numbers of the labels, outermost loop first, in the order of least work that is found."""
         numbers = range(len(self.labels))
         if len(numbers) <= EVERY_ORDER:
-            return min(permutations(numbers), key=self.executed)
+            return min(permutations(numbers), key=self.executed_in)
         # The steps that a label does not reach are computed again in its loop unless it is an inner one.
-        start = sorted(numbers, key=lambda number: -float(self.work[self.having[number]].sum()))
+        start = sorted(numbers, key=lambda number: -sum(self.work[place] for place in bits(self.having[number])))
         return self.exchanged(tuple(start))
 
     def exchanged(self, order: tuple[int, ...]) -> tuple[int, ...]:
         """Return the order after moves of single loops, as long as one takes less work."""
-        best, least = order, self.executed(order)
+        best, least = order, self.executed_in(order)
         improved = True
         while improved:
             improved = False
@@ -85,25 +110,30 @@ class Slices:
                 rest = [other for other in best if other != number]
                 for place in range(len(order)):
                     trial = (*rest[:place], number, *rest[place:])
-                    if (work := self.executed(trial)) < least:
+                    if (work := self.executed_in(trial)) < least:
                         best, least, improved = trial, work, True
         return best
 
     def fusion(self, order: Sequence[int]) -> FusedTree:
         """Return the loops in this order as fused loops over single elements."""
-        scopes = self.scopes(order)
-        nodes = self.tree.nodes
-        # The last step of a scope ends the loop.
-        last = {number: int(np.flatnonzero(scope)[-1]) for number, scope in scopes.items()}
+        scopes, nodes = self.scopes(order), self.tree.nodes
         fused = {
-            node.name: frozenset(self.labels[i] for i, scope in scopes.items() if scope[place] and place < last[i])
+            node.name: frozenset(
+                self.labels[number] for number, scope in scopes.items() if scope >> place & 1 and scope >> place > 1
+            )
             for place, node in enumerate(nodes)
         }
         late = {
-            self.labels[i]: {nodes[k].name for k in range(int(np.flatnonzero(self.having[i])[-1]), last[i])}
-            for i in scopes
+            self.labels[number]: {
+                node.name for node in nodes[self.having[number].bit_length() - 1 : scope.bit_length() - 1]
+            }
+            for number, scope in scopes.items()
         }
         return FusedTree(_summed_later(self.tree, late), {name: labels for name, labels in fused.items() if labels})
+
+
+def _bits(flags: Iterable[bool]) -> int:
+    return sum(1 << place for place, flag in enumerate(flags) if flag)
 
 
 def _summed_later(tree: Tree, late: dict[str, set[str]]) -> Tree:
