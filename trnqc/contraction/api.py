@@ -18,7 +18,8 @@ from trnqc.contraction.arguments import (
 from trnqc.contraction.eager import contracted, contracted_in_semiring, numpy_run, run_on_numpy
 from trnqc.contraction.kernels import Gemm, backend_kernels, fused_pair_kernels
 from trnqc.contraction.plan import Plan
-from trnqc.contraction.planning.statements import Optimize, plan_statements, plan_subscripts
+from trnqc.contraction.planning.orders import Optimize, requested_order
+from trnqc.contraction.planning.statements import plan_statements, plan_subscripts
 from trnqc.contraction.semiring import Semiring
 from trnqc.contraction.slow_plans import MAX_SLOWDOWN
 from trnqc.contraction.time_limit import TIME_LIMIT
@@ -70,9 +71,10 @@ def einsum(
         ``{2: "efij = feji", 0: ["abij = -baij = -abji"]}``. What they make redundant is not computed.
     time_limit : float, optional
         Seconds of processor time that planning may take, None for no limit. The best plan so far runs then.
-    optimize : path, callable, bool or str
-        A path of ``numpy.einsum_path`` or opt_einsum, or a planner that opt_einsum takes, is followed. Booleans and
-        names of other libraries' planners stand for our own order, which needs no more work.
+    optimize : path, tree, planner, bool or str
+        A path of ``numpy.einsum_path`` or opt_einsum, a ``ContractionTree`` of cotengra, or a planner of either is
+        followed. Sliced indices of a tree become loops around the steps that have them. Booleans and names of other
+        libraries' planners stand for our own order, which needs no more work.
     max_slowdown : float, optional
         A memory limit that is estimated to make the run more times slower than this is refused; None to refuse none.
     semiring : str or Semiring, optional
@@ -161,6 +163,7 @@ def einsum_plan(
     symmetries: Symmetries | None = None,
     time_limit: float | None = TIME_LIMIT,
     max_slowdown: float | None = MAX_SLOWDOWN,
+    optimize: Optimize = True,
 ) -> Plan:
     """Return the plan of subscripts or of a program.
 
@@ -187,6 +190,8 @@ def einsum_plan(
         lists what was not searched (`Plan.omitted`).
     max_slowdown : float, optional
         As of `einsum`.
+    optimize : path, tree, planner, bool or str
+        As of `einsum`, for subscripts. `Plan.executed_multiply_adds` counts what slices compute again.
 
     Returns
     -------
@@ -216,10 +221,12 @@ def einsum_plan(
     if not isinstance(expression, str | Program):
         expression, operands = from_interleaved((expression, *operands))
     if isinstance(expression, str) and "=" not in expression:
-        planned, size = _subscripts_plans(expression, operands, symmetries, time_limit)
+        planned, size = _subscripts_plans(expression, operands, symmetries, time_limit, optimize)
     else:
         if symmetries:
             raise InputError("symmetries go with subscripts; tensors of a program declare theirs: symmetric(0,1)(2,3)")
+        if not isinstance(optimize, bool | str | None):
+            raise InputError("optimize is an order of one product and goes with subscripts; leave it out for programs")
         planned, size, operands = _program_plans(expression, operands, outputs, time_limit)
     plan = planned(memory_limit)
     plan = replace(plan, grid=tuple(grid), memory=memory_limit)
@@ -236,13 +243,18 @@ Planned = Callable[[int | None], Plan]
 
 
 def _subscripts_plans(
-    subscripts: str, operands: Sequence[Any], symmetries: Symmetries | None, time_limit: float | None
+    subscripts: str,
+    operands: Sequence[Any],
+    symmetries: Symmetries | None,
+    time_limit: float | None,
+    optimize: Optimize,
 ) -> tuple[Planned, int]:
     """Return what plans the subscripts within a memory limit, and the bytes of an element."""
     shapes = tuple(shape_of(x) for x in operands)
     size = itemsize_of([x for x in operands if hasattr(x, "shape")])
     exchanges, same = declared_exchanges(symmetries, operands, shapes)
-    return lambda limit: plan_subscripts(subscripts, shapes, size, limit, time_limit, exchanges, same)[0], size
+    order = requested_order(optimize, subscripts, shapes)
+    return lambda limit: plan_subscripts(subscripts, shapes, size, limit, time_limit, exchanges, same, order)[0], size
 
 
 def _program_plans(

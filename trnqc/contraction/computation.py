@@ -19,6 +19,7 @@ from trnqc.contraction.distribute.placement import Grid
 from trnqc.contraction.kernels import LIBRARY, Kernels
 from trnqc.contraction.ladder.loops import LadderLoops
 from trnqc.contraction.ladder.pattern import Ladder
+from trnqc.contraction.lower.axis_orders import axis_orders
 from trnqc.contraction.lower.lowering import lower
 from trnqc.contraction.lower.prepared import Run, prepared
 from trnqc.contraction.lower.steps import LoweredStep
@@ -55,6 +56,11 @@ class Part:
         return prepared(self.tree, self.steps, self.names)
 
     @cached_property
+    def axis_orders(self) -> dict[str, tuple[str, ...]]:
+        """The axes of each temporary of the schedule, slowest first, searched once for all runs."""
+        return axis_orders(self.schedule.nest) if self.schedule else {}
+
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of the operands, each once."""
         return tuple(dict.fromkeys(leaf.name for leaf in self.tree.leaves))
@@ -75,6 +81,11 @@ class Part:
             return self.loops.work
         pairs = {} if self.schedule else dict(self.tree.pairs)
         return sum(unique(self.tree, node.loops, pairs.get(node.name, ())) for node in self.tree.nodes)
+
+    @property
+    def executed_multiply_adds(self) -> int:
+        """Multiply-adds that a run executes, with those that loops repeat."""
+        return self.schedule.work if self.schedule and not self.loops else self.unique_multiply_adds
 
     def held(self, is_output: bool) -> Iterator[tuple[str, int]]:
         """Yield (name of a step, elements held while it runs), operands not counted.
@@ -179,6 +190,14 @@ class Computation:
     def unique_multiply_adds(self) -> int:
         """`multiply_adds` with every pair of labels counted once over which a step runs once."""
         return sum(part.unique_multiply_adds for part in self.parts)
+
+    @property
+    def executed_multiply_adds(self) -> int:
+        """Multiply-adds that a run executes: what loops within a limit or over slices repeat is counted each time.
+
+        Pairs of labels over which a step runs once are counted once.
+        """
+        return sum(part.executed_multiply_adds for part in self.parts)
 
     @property
     def function_cost(self) -> int:

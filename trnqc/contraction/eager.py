@@ -13,7 +13,8 @@ from trnqc.contraction.arguments import Symmetries, declared_exchanges, is_datas
 from trnqc.contraction.kernels import Gemm
 from trnqc.contraction.lower.prepared import Run
 from trnqc.contraction.plan import Plan
-from trnqc.contraction.planning.statements import Optimize, plan_subscripts, requested_path
+from trnqc.contraction.planning.orders import Optimize, requested_order
+from trnqc.contraction.planning.statements import plan_subscripts
 from trnqc.contraction.run.dispatch import run_arrays
 from trnqc.contraction.run.execute import run_steps
 from trnqc.contraction.run.operands import as_arrays
@@ -116,10 +117,10 @@ def contracted(
     exchanges, same = declared_exchanges(symmetries, arrays, shapes)
     # A plan depends on the size of an element only if memory is limited; other plans are shared between types.
     size = 8 if memory_limit is None else itemsize_of(arrays)
-    path = requested_path(optimize, subscripts, shapes)
+    order = requested_order(optimize, subscripts, shapes)
 
     def planned(limit: int | None) -> tuple[Plan, Subscripts]:
-        return plan_subscripts(subscripts, shapes, size, limit, time_limit, exchanges, same, path)
+        return plan_subscripts(subscripts, shapes, size, limit, time_limit, exchanges, same, order)
 
     plan, parsed = planned(memory_limit)
     plan.check_slowdown(max_slowdown, lambda limit: planned(limit)[0], size, stacklevel=4)
@@ -139,8 +140,10 @@ def contracted_in_semiring(
     ring = semiring_of(semiring)
     arrays = ring.operands(as_arrays(operands), check)
     shapes = tuple(x.shape for x in arrays)
-    path = requested_path(optimize, subscripts, shapes)
-    plan, parsed = plan_subscripts(subscripts, shapes, 8, None, time_limit, path=path)
+    order = requested_order(optimize, subscripts, shapes)
+    if order.slices:
+        raise UnsupportedError("semiring goes with whole arrays; hand over a tree without slices (unslice_all)")
+    plan, parsed = plan_subscripts(subscripts, shapes, 8, None, time_limit, order=order)
     (part,) = plan.assignments[0].parts
     named = {name: squeezed(x, axes) for (name, _), x, axes in zip(plan.inputs, arrays, parsed.squeezed)}
     return run_steps(np, part.steps, named, semiring=ring)

@@ -8,6 +8,7 @@ from itertools import permutations
 from trnqc.contraction.memory.fusion_graph import ComputedArray
 from trnqc.contraction.memory.loop_nest import FusedNest
 from trnqc.contraction.products.product_plan import LabelStrides, product_plan, row_major
+from trnqc.contraction.products.slices import LEAST_SCRATCH
 from trnqc.contraction.tree import union
 from trnqc.expression.operand import Leaf
 
@@ -56,6 +57,25 @@ def axis_orders(nest: FusedNest) -> dict[str, tuple[str, ...]]:
         orders[name] = best[1]
     del orders[fusion.tree.root.name]
     return orders
+
+
+def nest_scratch(nest: FusedNest) -> int:
+    """Return the elements for copies of operands with which no step of the nest is divided."""
+    fusion = nest.fusion
+    orders = {**axis_orders(nest), fusion.tree.root.name: fusion.tree.root.indices}
+
+    def layout(name: str) -> LabelStrides:
+        return row_major(orders[name], dict(zip(fusion.arrays[name].indices, fusion.shape(name))))
+
+    most = 0
+    for step, around in nest.steps:
+        array = fusion.arrays[step.name]
+        if isinstance(array.source, Leaf):
+            continue
+        extents = tuple((i, fusion.tile(i) if i in around else fusion.tree.extent(i)) for i in array.loops)
+        operands = tuple(_operand_layouts(array, fusion.tree.extent, layout))
+        most = max(most, product_plan(extents, layout(step.name), operands, step.accumulate).scratch)
+    return max(most, LEAST_SCRATCH)
 
 
 def _operand_layouts(

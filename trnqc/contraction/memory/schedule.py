@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trnqc.contraction.memory.fusion import fusion_front
 from trnqc.contraction.memory.fusion_graph import FusedTree, sliced
 from trnqc.contraction.memory.loop_nest import FusedNest, inner_operand, nest_of
+from trnqc.contraction.memory.slicer import sliced_within
 from trnqc.contraction.memory.tiled_loops import Goal, TiledLoops
 from trnqc.contraction.memory.tiles import Tiles, best_tiles
 from trnqc.contraction.products.slices import LEAST_SCRATCH
@@ -30,6 +31,8 @@ FOLLOWED = 100
 LARGE_SCRATCH, SMALL_SCRATCH = 2**20, 64
 # Elements set aside for three buffers of 8192 elements, through which NumPy casts, and for Python objects.
 BUFFERS = 2**16
+# Number of steps above which slices are searched for in place of fusions, whose number grows too fast.
+MANY = 16
 # Number of fusions whose tiles are searched, the best guess first.
 CANDIDATES = 4
 
@@ -102,6 +105,10 @@ def schedule(tree: Tree, limit: int | None = None, scratch: int = 0, goal: Goal 
     if limit is None or plain.arena + scratch <= limit:
         return TreeSchedule(plain, scratch)
     room = limit - scratch
+    if len(tree.nodes) > MANY and not any(leaf.cost for leaf in tree.leaves):
+        nest = sliced_within(tree, room)
+        if nest is not None:
+            return TreeSchedule(nest, scratch)
     forms = _forms(tree, scratch)
     if out_of_time("loops that steps share", FUSION):
         forms.append(TiledLoops(sliced(tree)))
@@ -145,6 +152,12 @@ def schedule_within(tree: Tree, limit: int) -> TreeSchedule:
         # Some loops exist only with scratch, so that the least arena may differ between both attempts.
         least = min(error.needed, arena + max(arena - 1, 0) // 4)
         raise ElementLimit(error.name, least + min(max(least - 1, 0) // 3, BUFFERS), limit) from None
+
+
+def with_scratch(schedule: TreeSchedule, limit: int) -> TreeSchedule | None:
+    """Return the schedule with as much room for copies as the limit leaves, None if its temporaries do not fit."""
+    room = limit - _reserved(limit) - schedule.nest.arena
+    return None if room < SMALL_SCRATCH else replace(schedule, scratch=min(schedule.scratch, room))
 
 
 def _reserved(limit: int) -> int:

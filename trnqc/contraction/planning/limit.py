@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -11,7 +12,18 @@ from trnqc.contraction.computation import Computation, Part
 from trnqc.contraction.cost.rates import RELATIVE_RATES
 from trnqc.contraction.estimate import step_seconds
 from trnqc.contraction.ladder.tiles import ladder_loops
-from trnqc.contraction.memory.schedule import BUFFERS, ElementLimit, TreeSchedule, schedule_within
+from trnqc.contraction.lower.axis_orders import nest_scratch
+from trnqc.contraction.memory.loop_nest import nest_of
+from trnqc.contraction.memory.schedule import (
+    BUFFERS,
+    LARGE_SCRATCH,
+    ElementLimit,
+    TreeSchedule,
+    schedule_within,
+    with_scratch,
+)
+from trnqc.contraction.memory.slicing import sliced_loops
+from trnqc.contraction.tree import Tree
 from trnqc.errors import InputError, MemoryLimit
 
 AnyComputation = TypeVar("AnyComputation", bound=Computation)
@@ -69,7 +81,7 @@ def fitted_part(part: Part, is_output: bool, others: int, limit: int | None) -> 
 
     `others` are the elements of the limit that other arrays hold. Raises ElementLimit if no loops keep the limit.
     """
-    if limit is None and part.ladder is None:
+    if limit is None and (part.ladder is None or part.schedule):
         return part
     most = max(elements for _, elements in part.held(is_output))
     loops = None
@@ -83,12 +95,26 @@ def fitted_part(part: Part, is_output: bool, others: int, limit: int | None) -> 
             return replace(part, loops=loops, tree=loops.ladder.tree)
     if limit is None or others + most <= limit:
         return part
+    if part.schedule:
+        # Slices that fit with less room for copies are kept. Else our loops over the same order take their place.
+        taken = others + (0 if is_output else part.tree.size(part.tree.root.indices))
+        if fitting := with_scratch(part.schedule, limit - taken):
+            return replace(part, schedule=fitting)
     try:
         return replace(part, schedule=_schedule(part, is_output, others, limit))
     except MemoryLimit:
         if loops is None:
             raise
         return replace(part, loops=loops, tree=loops.ladder.tree)
+
+
+def scheduled_slices(tree: Tree, labels: Sequence[str]) -> TreeSchedule | None:
+    """Return the loops over single elements of these labels; None if no temporary has one of them."""
+    fusion = sliced_loops(tree, labels)
+    if not fusion.fused:
+        return None
+    nest = nest_of(fusion)
+    return TreeSchedule(nest, min(nest_scratch(nest), LARGE_SCRATCH))
 
 
 def _schedule(part: Part, is_output: bool, others: int, limit: int) -> TreeSchedule:

@@ -8,11 +8,10 @@ Planners see shapes and limits only, neither arrays nor devices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
 
 from trnqc.contraction.computation import Part, SumAssignment
 from trnqc.contraction.cost.counts import MonomialSum
@@ -22,10 +21,11 @@ from trnqc.contraction.order.paths import tree_of_path
 from trnqc.contraction.order.symmetric_pairs import with_pairs
 from trnqc.contraction.pair_energy import pair_forms
 from trnqc.contraction.plan import Plan
-from trnqc.contraction.planning.limit import within_bytes
+from trnqc.contraction.planning.limit import scheduled_slices, within_bytes
+from trnqc.contraction.planning.orders import SlicedPath
 from trnqc.contraction.planning.program import best_tree, plan_program, unread
 from trnqc.contraction.time_limit import planning
-from trnqc.errors import ArgumentError, MemoryLimit
+from trnqc.errors import MemoryLimit
 from trnqc.expression.program import Program
 from trnqc.expression.subscripts import Shape, Subscripts, parse_subscripts
 from trnqc.expression.symmetry import Exchange, Symmetry
@@ -34,10 +34,8 @@ from trnqc.expression.symmetry import Exchange, Symmetry
 RESULT = "result"
 # For each operand the exchanges of its axes that leave it unchanged, or change its sign.
 Exchanges = tuple[tuple[Exchange, ...], ...]
-# The steps of an opt_einsum path (see `order.paths`).
-Path = tuple[tuple[int, ...], ...]
-# What `optimize` of einsum may be.
-Optimize = bool | str | Sequence[Any] | Callable[..., Any] | None
+# No order of the caller.
+SEARCHED = SlicedPath()
 
 
 @lru_cache(maxsize=256)
@@ -49,7 +47,7 @@ def plan_subscripts(
     time_limit: float | None,
     exchanges: Exchanges = (),
     same: tuple[int, ...] = (),
-    path: Path = (),
+    order: SlicedPath = SEARCHED,
 ) -> tuple[Plan, Subscripts]:
     """Return the plan of one product, and its subscripts.
 
@@ -67,16 +65,16 @@ def plan_subscripts(
         For each operand the exchanges of axes that leave it unchanged or change its sign.
     same : tuple of int
         For each operand the number of the first operand that is the same array.
-    path : tuple
-        An order of the products to follow; empty to search for one.
+    order : SlicedPath
+        An order of the products to follow, with its slices; without a path one is searched for.
     """
     parsed = parse_subscripts(subscripts, shapes)
     with planning(time_limit) as clock:
-        plan = within_bytes(_product_plan(parsed, exchanges, same, path), memory_limit, itemsize)
+        plan = within_bytes(_product_plan(parsed, exchanges, same, order), memory_limit, itemsize)
     return replace(plan, omitted=clock.omitted, time_limit=time_limit, memory=memory_limit), parsed
 
 
-def _product_plan(parsed: Subscripts, exchanges: Exchanges, same: tuple[int, ...], path: Path) -> Plan:
+def _product_plan(parsed: Subscripts, exchanges: Exchanges, same: tuple[int, ...], order: SlicedPath) -> Plan:
     # If axes of extent one are removed from some operands, operands that are the same array may differ afterwards.
     leaves, indices = parsed.leaves(() if any(parsed.squeezed) else same), parsed.indices()
     declared: dict[str, tuple[Exchange, ...]] = {}
@@ -84,13 +82,16 @@ def _product_plan(parsed: Subscripts, exchanges: Exchanges, same: tuple[int, ...
         # Exchanges number the axes before any are removed.
         declared[leaf.name] = (*declared.get(leaf.name, ()), *(() if squeezed else of_operand))
     symmetries = {name: _single_pairs(of_operand) for name, of_operand in declared.items()}
-    if path:
-        tree = with_pairs(tree_of_path(path, leaves, parsed.output, indices, RESULT), symmetries, exchanges=declared)
+    if order.path:
+        tree = with_pairs(
+            tree_of_path(order.path, leaves, parsed.output, indices, RESULT), symmetries, exchanges=declared
+        )
     else:
         tree = best_tree(list(leaves), parsed.output, indices, RESULT, symmetries, exchanges=declared)
     used = [label for labels in parsed.inputs for label in labels]
     operations = len(leaves) - 1 + bool(set(used) - set(parsed.output))
-    part = Part(Fraction(1), tree, ladder=ladder_of(tree, declared))
+    loops = scheduled_slices(tree, order.slices)
+    part = Part(Fraction(1), tree, loops, None if loops else ladder_of(tree, declared))
     return Plan(
         title=parsed.text,
         assignments=(SumAssignment(RESULT, parsed.output, (part,)),),
@@ -130,19 +131,3 @@ def plan_statements(
                     raise
     pairs = pair_forms(program, plan.outputs)
     return replace(plan, omitted=clock.omitted, time_limit=time_limit, memory=memory_limit, pairs=pairs)
-
-
-def requested_path(optimize: Optimize, subscripts: str, shapes: tuple[Shape, ...]) -> Path:
-    """Return the path of the caller or of the caller's planner; empty for a search by this room."""
-    if isinstance(optimize, bool | str | None):
-        return ()
-    steps: Any = optimize
-    if callable(optimize):
-        parsed = parse_subscripts(subscripts, shapes)
-        steps = optimize([set(labels) for labels in parsed.inputs], set(parsed.output), parsed.extents)
-    steps = list(steps) if isinstance(steps, Iterable) else None
-    if steps and steps[0] == "einsum_path":
-        del steps[0]
-    if steps is None or not all(isinstance(step, Iterable) for step in steps):
-        raise ArgumentError(f"optimize is a path, a planner of paths, a bool or a name; found {optimize!r}")
-    return tuple(tuple(int(position) for position in step) for step in steps)

@@ -44,6 +44,7 @@ def data(plan: Computation, seconds: float, slowdown: float) -> dict[str, Any]:
         ],
         "multiply_adds": plan.multiply_adds,
         "unique_multiply_adds": plan.unique_multiply_adds,
+        "executed_multiply_adds": plan.executed_multiply_adds,
         "symbolic_multiply_adds": str(plan.symbolic_multiply_adds),
         "operations": str(plan.operations),
         "direct_operations": str(plan.direct),

@@ -92,6 +92,9 @@ def _totals(plan: Computation) -> list[str]:
     ]
     if plan.unique_multiply_adds < plan.multiply_adds:
         lines.append(f"of these run  {plan.unique_multiply_adds:.4g}, pairs in which operands are (anti)symmetric once")
+    if plan.executed_multiply_adds > plan.multiply_adds:
+        again = plan.executed_multiply_adds / plan.multiply_adds
+        lines.append(f"executed       {plan.executed_multiply_adds:.4g}, {again:.4g} times as many, repeated in loops")
     if plan.function_cost:
         lines.append(f"functions    {plan.function_cost:.4g} multiply-adds, every element computed once a step")
     if temporaries:
@@ -106,7 +109,7 @@ def _totals(plan: Computation) -> list[str]:
 def _limits(plan: Computation, slowdown: float) -> list[str]:
     """Return the changes that the limits of memory and of planning time made."""
     lines = []
-    if slowdown > 1:
+    if slowdown > 1 and plan.memory is not None:
         lines.append(f"limit        {plan.memory} bytes: about {slowdown:.2g} times the time without a limit")
     if plan.omitted:
         lines.append(f"planning     stopped at the time limit of {plan.time_limit:g} s; the best plan so far")

@@ -24,6 +24,8 @@ from trnqc.expression.operand import Leaf
 # A function that takes one slice for each axis and returns that block.
 Function = Callable[..., np.ndarray]
 Operands = Mapping[str, np.ndarray | Function]
+# Name of a temporary -> its labels, slowest axis first.
+AxisOrders = Mapping[str, tuple[str, ...]]
 # Label -> first and past-the-last element of the current tile.
 Ranges = dict[str, tuple[int, int]]
 
@@ -46,13 +48,15 @@ def run_schedule(
     first: int = 0,
     turned: Callable[[int], None] | None = None,
     workspace: np.ndarray | None = None,
+    orders: AxisOrders | None = None,
 ) -> Any:
     """Return the result of a schedule's tree, written to `out` if given.
 
     An operand that is a function takes one slice per axis and returns that block, or with a method ``into(target,
     cuts)`` fills the target; memory of the functions is not part of the schedule's. An earlier run has done `first`
     turns of the outermost loop; `turned` is called with the number of turns that are done. `workspace` has
-    `workspace_of` elements of the result's type. Raises InputError if an operand is missing or has the wrong shape.
+    `workspace_of` elements of the result's type. `orders` are the `axis_orders` of the nest, if they are known. Raises
+    InputError if an operand is missing or has the wrong shape.
     """
     fusion = schedule.fusion
     tree = fusion.tree
@@ -66,7 +70,7 @@ def run_schedule(
     whole = {label: (0, tree.extent(label)) for label in tree.indices}
     if workspace is None:
         workspace = np.empty(workspace_of(schedule), out.dtype)
-    run = _Run(schedule, operands, out, gemm, workspace)
+    run = _Run(schedule, operands, out, gemm, workspace, orders)
     run.outer, run.first, run.turned = outer_loop(schedule.nest), first, turned
     run.items(schedule.nest.body, whole)
     return out
@@ -134,7 +138,13 @@ class _Run:
     turned: Callable[[int], None] | None = None
 
     def __init__(
-        self, schedule: TreeSchedule, operands: Operands, out: Any, gemm: Gemm | None, workspace: np.ndarray
+        self,
+        schedule: TreeSchedule,
+        operands: Operands,
+        out: Any,
+        gemm: Gemm | None,
+        workspace: np.ndarray,
+        orders: AxisOrders | None,
     ) -> None:
         self.gemm = gemm
         self.out = out
@@ -144,7 +154,7 @@ class _Run:
         self.held = {}
         if isinstance(out, np.ndarray):
             self.held[self.fusion.tree.root.name] = Slice(out, self.fusion.tree.root.indices)
-        orders = axis_orders(schedule.nest)
+        orders = axis_orders(schedule.nest) if orders is None else orders
         for name, offset in schedule.nest.offsets.items():
             order = orders[name]
             lengths = dict(zip(self.fusion.arrays[name].indices, self.fusion.shape(name)))
