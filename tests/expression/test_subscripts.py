@@ -180,7 +180,7 @@ def test_a_path_is_followed():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"optimize": 3}, "optimize is a path, a planner of paths"),
+        ({"optimize": 3}, "optimize is a path, a contraction tree, a planner of these"),
         ({"optimize": [(0, 1)]}, "2 are left after"),
         ({"optimize": [(0, 7), (0, 1)]}, "of the 3 operands left; found"),
         ({"order": "F"}, "no argument 'order': copy the result"),

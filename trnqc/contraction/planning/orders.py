@@ -50,10 +50,12 @@ def requested_order(optimize: Optimize, subscripts: str, shapes: tuple[Shape, ..
         if not _is_tree(found):
             raise ArgumentError(f"a planner's search returns a contraction tree; found {type(found).__name__}")
         return SlicedPath(_steps(found.get_path(), optimize), _slices(found, {x: x for x in parsed.extents}))
-    steps: Any = getattr(optimize, "path", optimize)
     if callable(optimize):
+        # A planner may have a path too, which opt_einsum's random ones lack before their first search.
         parsed = parse_subscripts(subscripts, shapes)
-        steps = optimize([set(labels) for labels in parsed.inputs], set(parsed.output), parsed.extents)
+        steps: Any = optimize([set(labels) for labels in parsed.inputs], set(parsed.output), parsed.extents)
+    else:
+        steps = getattr(optimize, "path", optimize)
     return SlicedPath(_steps(steps, optimize))
 
 
