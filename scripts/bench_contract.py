@@ -1,7 +1,7 @@
 """How good are the plans of contractions, and how fast do they run?
 
     python -m scripts.bench_contract [--sections orders random ccsd rccsd df_rccsd triples limit a3a tiles order
-                                      einsum small ranks] [--vectors avx2] [--out FILE]
+                                      slicing einsum small ranks] [--vectors avx2] [--out FILE]
 
     orders   multiply-adds of known workloads: ours, opt_einsum's dynamic programming, cotengra
     random   the same on seeded random networks of 4 to 30 operands: how often each is as good as ours, ratios to ours
@@ -23,6 +23,8 @@
              the one orders the other (rank correlation); the time of the tiles that the planner would take
     order    fused loops of several contractions over many tiles: how many of the pairs of tiles that should differ
              clearly, by the rates of this machine, do so in that order
+    slicing  lattices, random networks and circuits of many small tensors within a tenth of the memory: work, elements
+             and times of our loops, and of cotengra's slices after the same seconds of planning
     einsum   single calls on large and small operands beside numpy.einsum and pyscf.lib.einsum
     small    programs of many small steps beside a loop over them in Python
     ranks    the iteration of rccsd on one and on two ranks of one thread, with and without a memory limit: times,
@@ -53,6 +55,7 @@ SECTIONS = {
     "a3a": "memory:a3a",
     "tiles": "memory:tiles",
     "order": "order:order",
+    "slicing": "slicing:slicing",
     "einsum": "einsum:single_calls",
     "small": "small:small_steps",
     "ranks": "ranks:shared_iterations",

@@ -1,7 +1,7 @@
 """Measure sparse tensor networks beside other forms of themselves, other compilers and libraries, and dense matrices.
 
-    python -m scripts.bench_sparse [--parts integrals25 integrals100 density factors published solver threads blocks]
-                                    [--quick] [--vectors avx2] [--out FILE]
+    python -m scripts.bench_sparse [--parts integrals25 integrals100 density factors published solver threads blocks
+                                     irreps] [--quick] [--vectors avx2] [--out FILE]
 
     integrals25   DLPNO integrals (examples/dlpno_integrals.py), equations (1) and (2), 25 helium atoms
     integrals100  the same, 100 atoms
@@ -12,6 +12,8 @@
     threads       wall time of one thread relative to two, 100 atoms
     blocks        tensors of dense blocks: matrix product states and a DMRG effective Hamiltonian beside loops of
                   np.tensordot over blocks, integrals in local domains beside the elementwise nest
+    irreps        transformations of integrals of D2h, stored by elements: products of the blocks that are found, the
+                  nest, and np.einsum on arrays
 
 Set A keeps integrals above 1e-6 and P dense, set B all elements above 1e-4. Contestants that are forms of our own nests
 run as other compilers would run them, with all operands compressed: nary, one nest over all indices, those of the
@@ -43,6 +45,7 @@ from scripts.sparse import blocks as block_cases
 from scripts.sparse import factors as factor_cases
 from scripts.sparse import known, plot, rivals, taco
 from scripts.sparse.contestants import ONE, TWO, Work, as_array, integrals
+from scripts.workloads.irreps import irreps as symmetric
 from trnqc import sparse
 from trnqc.bench import Figure
 from trnqc.sparse.run.machine_rates import measure_and_keep
@@ -236,6 +239,23 @@ def blocks(asked: argparse.Namespace) -> Rows:
         yield row | {"error": {"trnqc": error}, "plan": str(sparse.plan(case.subscripts, *case.operands))}
 
 
+def irreps(asked: argparse.Namespace) -> Rows:
+    """Transformations of one, two and four indices, with sparse and dense results."""
+    for each in (3, 5) if asked.quick else (5, 8):
+        integrals, coefficients = symmetric(each)
+        a, b = sparse.from_dense(integrals), sparse.from_dense(coefficients)
+        for subscripts, count in (("pqrs,pi->iqrs", 1), ("pqrs,pi,qj->ijrs", 2), ("pqrs,pi,qj,rk,sl->ijkl", 4)):
+            for out in ("sparse", "dense"):
+                blocks, nest = (
+                    sparse.plan(subscripts, a, *[b] * count, out=out, form=form) for form in ("blocks", "fused")
+                )
+                arrays = partial(np.einsum, subscripts, integrals, *[coefficients] * count, optimize=True)
+                works: dict[str, Work] = {"trnqc": blocks.run, "nest": nest.run, "np.einsum": arrays}
+                for work in works.values():
+                    work()  # Compiles the nest, and packs operands.
+                yield compared(f"{subscripts}, {8 * each} orbitals, {out}", works, {}, asked.rounds)
+
+
 def rates(asked: argparse.Namespace) -> None:
     """Measure the rates of the machine, which plans use."""
     if measure_and_keep() is None:
@@ -254,7 +274,7 @@ def figures(row: dict[str, Any]) -> Iterator[Figure]:
 BENCHMARK = Benchmark(
     "sparse",
     __doc__,
-    named(integrals25, integrals100, density, factors, published, solver, threads, blocks),
+    named(integrals25, integrals100, density, factors, published, solver, threads, blocks, irreps),
     {
         "--rounds": number(9),
         "--quick": SWITCH | {"help": "small tensors, for which the targets do not hold"},

@@ -18,7 +18,12 @@ from trnqc.host.threads import cpus
 from trnqc.interfaces.triples import rccsd_triples
 
 # Molecule in examples/molecules, basis set, frozen orbitals, memory limits in bytes.
-CASES = (("benzene", "cc-pvdz", 6, (300 * 10**6, 150 * 10**6)),)
+CASES: tuple[tuple[str, str, int, tuple[int, ...]], ...] = (
+    ("benzene", "cc-pvdz", 6, (300 * 10**6, 150 * 10**6)),
+    ("benzene", "6-31g", 6, (300 * 10**6,)),
+    ("benzene", "sto-3g", 6, (300 * 10**6,)),
+    ("water", "cc-pvqz", 1, (300 * 10**6,)),
+)
 ROUNDS = 2
 # Largest difference of the energies, Hartree.
 TOLERANCE = 1e-9

@@ -36,8 +36,8 @@ def test_each_part_of_a_job_has_a_floor():
     parts = {name: one for name, one in found.items() if isinstance(one, dict)}
     assert set(parts) == {"K", "fitted integrals", "XC, full pass"}
     for one in parts.values():
-        # Measured times on a machine that does other work as well may be below the floor of a moment before.
-        assert one["over_floor"] == pytest.approx(one["wall_s"] / one["floor_s"]) and one["over_floor"] > 0
+        # A time may be below the floor of a moment before, if the machine does other work as well.
+        assert one["over_floor"] == pytest.approx(one["wall_s"] / one["floor_s"]) and one["wall_s"] > 0
 
 
 def test_a_job_that_fails_is_named():

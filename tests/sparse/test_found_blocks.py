@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from scripts.workloads.irreps import irreps
 from trnqc.errors import InputError, OperandError
 from trnqc.sparse import SparseTensor, api, contract, from_dense, plan
 from trnqc.sparse.blocks.find import found_blocks, to_blocks, to_elements
@@ -23,13 +24,6 @@ def in_blocks(sizes: list[tuple[int, ...]], fill: float, seed: int) -> np.ndarra
     for axis, mode in enumerate(sizes):
         stored = np.repeat(stored, mode, axis)
     return array * stored
-
-
-def irreps(n: int = 5) -> tuple[np.ndarray, np.ndarray]:
-    """A tensor whose elements are zero by D2h, with n functions in each irrep, and a matrix of coefficients."""
-    draw, irrep = np.random.default_rng(2), np.repeat(np.arange(8), n)
-    product = irrep[:, None, None, None] ^ irrep[:, None, None] ^ irrep[:, None] ^ irrep
-    return draw.random((8 * n,) * 4) * (product == 0), draw.random((8 * n,) * 2) * (irrep[:, None] == irrep)
 
 
 @settings(max_examples=40, deadline=None)
@@ -77,7 +71,7 @@ def test_none_where_there_are_none():
 
 @pytest.mark.parametrize("out", ["dense", "sparse"])
 def test_integrals_by_irreps(out):
-    integrals, c = irreps()
+    integrals, c = irreps(5)
     tensor, matrix = from_dense(integrals), from_dense(c)
     found = plan("pqrs,pi,qj->ijrs", tensor, matrix, matrix, out=out, form="blocks")
     expected = np.einsum("pqrs,pi,qj->ijrs", integrals, c, c, optimize=True)
@@ -101,7 +95,7 @@ def quick_blocks(monkeypatch):
 
 def test_other_elements_are_computed_by_the_nest(quick_blocks):
     """A plan takes operands with elements at other places, which are no such blocks."""
-    integrals, c = irreps()
+    integrals, c = irreps(5)
     draw = np.random.default_rng(5)
     other = integrals + draw.random(integrals.shape) * (draw.random(integrals.shape) < 0.01)
     found = plan("pqrs,pi->iqrs", from_dense(integrals), from_dense(c), out="dense")
@@ -113,10 +107,25 @@ def test_other_elements_are_computed_by_the_nest(quick_blocks):
         alone.run(from_dense(other), from_dense(c))
 
 
+def test_other_elements_without_a_compiler(quick_blocks, monkeypatch):
+    """Blocks need no compiler, and SciPy computes what has others."""
+    integrals, c = irreps(4)
+    found = plan("pqrs,pi->iqrs", from_dense(integrals), from_dense(c), out="dense")
+    monkeypatch.setattr("trnqc.sparse.run.plan.lacks_compiler", lambda: "there is none")
+    expected = np.einsum("pqrs,pi->iqrs", integrals, c, optimize=True)
+    np.testing.assert_allclose(found.run(), expected, atol=1e-11)
+    other = integrals + (integrals == 0) * (np.random.default_rng(1).random(integrals.shape) < 1e-3)
+    said: list[str] = []
+    monkeypatch.setattr("trnqc.sparse.run.plan.say_no_compiler", said.append)
+    expected = np.einsum("pqrs,pi->iqrs", other, c, optimize=True)
+    np.testing.assert_allclose(found.run(from_dense(other), from_dense(c)), expected, atol=1e-11)
+    assert said == ["there is none"]
+
+
 def test_fewer_elements_are_zeros_of_blocks():
-    integrals, c = irreps()
+    integrals, c = irreps(5)
     integrals[3, :, :, 2] = 0
-    full, c = irreps()
+    full, c = irreps(5)
     found = plan("pqrs,pi->iqrs", from_dense(full), from_dense(c), out="dense", form="blocks")
     expected = np.einsum("pqrs,pi->iqrs", integrals, c, optimize=True)
     np.testing.assert_allclose(found.run(from_dense(integrals), from_dense(c)), expected, atol=1e-11)

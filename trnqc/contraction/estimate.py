@@ -11,7 +11,7 @@ from math import prod
 
 from trnqc.contraction.computation import Computation, Part
 from trnqc.contraction.cost.rates import OperationRates
-from trnqc.contraction.lower.axis_orders import axis_orders
+from trnqc.contraction.lower.axis_orders import nest_layout
 from trnqc.contraction.lower.steps import LoweredStep, MatrixProduct, Packed, PairLoop
 from trnqc.contraction.memory.fusion_graph import FusedTree
 from trnqc.contraction.memory.loop_nest import FusedNest
@@ -95,12 +95,7 @@ def _from_memory(touched: int, rates: OperationRates) -> float:
 
 def nest_seconds(nest: FusedNest, scratch: int, rates: OperationRates) -> float:
     """Return the time of a loop nest; `scratch` is the number of elements for copies of operands."""
-    fusion = nest.fusion
-    orders = {**axis_orders(nest), fusion.tree.root.name: fusion.tree.root.indices}
-
-    def layout(name: str) -> LabelStrides:
-        return row_major(orders[name], dict(zip(fusion.arrays[name].indices, fusion.shape(name))))
-
+    fusion, layout = nest.fusion, nest_layout(nest)
     total = 0.0
     for step, around in nest.steps:
         turns = prod(fusion.turns(label) for label in around)

@@ -59,14 +59,20 @@ def axis_orders(nest: FusedNest) -> dict[str, tuple[str, ...]]:
     return orders
 
 
-def nest_scratch(nest: FusedNest) -> int:
-    """Return the elements for copies of operands with which no step of the nest is divided."""
+def nest_layout(nest: FusedNest) -> Callable[[str], LabelStrides]:
+    """Return the function that gives the strides of the labels of a temporary, or of the result, by name."""
     fusion = nest.fusion
     orders = {**axis_orders(nest), fusion.tree.root.name: fusion.tree.root.indices}
 
     def layout(name: str) -> LabelStrides:
         return row_major(orders[name], dict(zip(fusion.arrays[name].indices, fusion.shape(name))))
 
+    return layout
+
+
+def nest_scratch(nest: FusedNest) -> int:
+    """Return the elements for copies of operands with which no step of the nest is divided."""
+    fusion, layout = nest.fusion, nest_layout(nest)
     most = 0
     for step, around in nest.steps:
         array = fusion.arrays[step.name]

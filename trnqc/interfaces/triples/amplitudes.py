@@ -41,9 +41,7 @@ class Operands:
     ovvv: Callable[[int], np.ndarray]
 
     def __post_init__(self) -> None:
-        if np.ndim(self.t1) != 2:
-            raise InputError(f"t1 must be one array [occupied, virtual] of a closed shell, found {_words(self.t1)}")
-        o, v = self.t1.shape
+        o, v = _extents(self.t1)
         shapes = {
             "t1": (o, v),
             "t2": (o, o, v, v),
@@ -82,9 +80,7 @@ def of_pyscf(mycc: Any, t1: Any, t2: Any, eris: Any) -> Operands:
         raise InputError(
             f"expected the integrals of pyscf.cc.ccsd.CCSD; {type(eris).__name__} has no {', '.join(missing)}"
         )
-    if np.ndim(t1) != 2:
-        raise InputError(f"t1 must be one array [occupied, virtual] of a closed shell, found {_words(t1)}")
-    o = len(t1)
+    o, _ = _extents(t1)
     energies = np.asarray(eris.mo_energy)
 
     def ovvv(i: int) -> np.ndarray:
@@ -93,6 +89,14 @@ def of_pyscf(mycc: Any, t1: Any, t2: Any, eris: Any) -> Operands:
 
     fock = np.asarray(eris.fock)[:o, o:]
     return Operands(t1, t2, fock, energies[:o], energies[o:], eris.ovov, eris.ovoo, ovvv)
+
+
+def _extents(t1: Any) -> tuple[int, int]:
+    """The numbers of occupied and of virtual orbitals. Raises InputError for what is no array of singles."""
+    if np.ndim(t1) != 2:
+        raise InputError(f"t1 must be one array [occupied, virtual] of a closed shell, found {_words(t1)}")
+    o, v = np.shape(t1)
+    return o, v
 
 
 def _words(value: Any) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 from trnqc.sparse.blocks.pattern import BlockPattern
 from trnqc.sparse.blocks.tensor import BlockTensor
 from trnqc.sparse.network.network import Network
+from trnqc.sparse.tensors.levels import Dense
 from trnqc.sparse.tensors.storage import SparseTensor, from_coo
 
 # Elements of a block in the mean from which products of matrices may pay.
@@ -119,9 +120,9 @@ def _looks_like_blocks(tensor: SparseTensor) -> bool:
     if tensor.nnz < FEWEST or not tensor.ndim:
         return False
     last = tensor.levels[-1]
-    coordinates = getattr(last, "coordinates", None)
-    if coordinates is None:
+    if isinstance(last, Dense):
         return True
+    coordinates = last.coordinates
     begin = (len(coordinates) - SAMPLE) // 2 if len(coordinates) > SAMPLE else 0
     return float(np.mean(np.diff(coordinates[begin : begin + SAMPLE]) == 1)) >= BESIDE
 

@@ -121,9 +121,11 @@ def _uses(s: st.Statement) -> Iterator[tuple[str, str]]:
             yield value.attr.name, "read"
     match s:
         case st.Store():
-            yield from ((s.array.name, "write") for _ in range(_is_shared(s.array)))
+            if _is_shared(s.array):
+                yield s.array.name, "write"
         case st.Accumulate():
-            yield from ((s.array.name, "add") for _ in range(_is_shared(s.array)))
+            if _is_shared(s.array):
+                yield s.array.name, "add"
         case st.Unpack():
             yield s.source.name, "read"
         case st.Pack():

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from math import prod
 
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen.build import Builder
@@ -95,6 +96,11 @@ class WorkspaceArrays:
     @property
     def scalar(self) -> Value:
         return self.array[0] if self.kept else Var(f"w{self.tensor}")
+
+    @property
+    def elements(self) -> int:
+        """Number of elements of an array for all values of the indices; an empty one has one."""
+        return max(1, prod(self.extents.sizes[index] for index in self.spec.order))
 
     @property
     def size(self) -> Value:

@@ -1,4 +1,4 @@
-"""The arguments of the functions of a nest, by name: extents, and arrays of its packed operands."""
+"""The arguments of the functions of a nest by name, extents and arrays of packed operands, and how often they run."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from trnqc.errors import OperandError
+from trnqc.sparse.lower.pieces import Piece
 from trnqc.sparse.lower.tensors import ProgramTensors
 from trnqc.sparse.network.nest import Format
-from trnqc.sparse.network.network import Indices
+from trnqc.sparse.network.network import Indices, Network
 from trnqc.sparse.tensors.levels import Compressed
 from trnqc.sparse.tensors.storage import SparseTensor
 
@@ -35,6 +36,13 @@ def arguments_of(tensors: ProgramTensors, operands: Sequence[SparseTensor]) -> A
         if tensor.values is not None:
             arguments[operand.values.name] = tensor.values
     return arguments
+
+
+def turns_of(piece: Piece, network: Network, operands: Sequence[SparseTensor]) -> int:
+    """Return the turns of a function's outermost loop over packed operands; that over a list is known in a run only."""
+    if piece.over == "index":
+        return network.extents[str(piece.of)]
+    return operands[int(piece.of)].sizes[0] if piece.over == "level" else 1
 
 
 def _check(t: int, tensor: SparseTensor, wanted: Format, labels: Indices, shape: tuple[int, ...]) -> None:

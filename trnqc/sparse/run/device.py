@@ -20,7 +20,7 @@ from trnqc.jit.device import BuiltKernel, Device, DeviceArray
 from trnqc.sparse.lower.concurrent import BLOCKS, TURNS, ConcurrentPiece, concurrent_program
 from trnqc.sparse.lower.tensors import OUT
 from trnqc.sparse.network.nest import Nest
-from trnqc.sparse.run.arguments import Arguments, arguments_of
+from trnqc.sparse.run.arguments import Arguments, arguments_of, turns_of
 from trnqc.sparse.run.plan import Plan, arrays, result_type
 from trnqc.sparse.tensors.checks import is_complex
 from trnqc.sparse.tensors.diagonals import viewed
@@ -86,7 +86,7 @@ class DeviceNest:
                 arguments[name] = self.device.zeros(size, dtype=dtype)
                 held.append(arguments[name])
             for piece, kernel in zip(self.program.pieces, self.kernels):
-                if turns := self._turns(piece, operands):
+                if turns := turns_of(piece.piece, nest.network, operands):
                     self._launch(piece, kernel, turns, arguments, held)
             out = self.device.download(arguments[OUT.name])
         finally:
@@ -108,44 +108,28 @@ class DeviceNest:
                 self.device.release(*self._arrays[t].values())
                 self._held[t], self._arrays[t] = None, {}
                 names = [array.name for array in operand.arrays if array.name in arguments]
-                # An empty array has no address on a device.
-                arrays = [
-                    arguments[name] if len(arguments[name]) else np.zeros(1, arguments[name].dtype) for name in names
-                ]
-                self._arrays[t] = dict(zip(names, self.device.upload_all([np.ascontiguousarray(a) for a in arrays])))
+                copies = self.device.upload_all([_at_least_one(arguments[name]) for name in names])
+                self._arrays[t] = dict(zip(names, copies))
                 self._held[t] = tensor
             arguments |= self._arrays[t]
         return arguments
 
     def _of_all_turns(self, elements: int) -> list[tuple[str, int, str]]:
         """Return names, sizes and types of the arrays that all turns add to: the result and kept workspaces."""
-        network = self.program.tensors.nest.network
         sizes = [(OUT.name, max(1, elements), NUMPY[OUT.dtype])]
         for w in self.program.tensors.workspaces.values():
-            size = max(1, math.prod(network.shape(w.spec.order)))
-            sizes += [(array.name, size, NUMPY[array.dtype]) for array in w.arrays if w.kept]
+            sizes += [(array.name, w.elements, NUMPY[array.dtype]) for array in w.arrays if w.kept]
         return sizes
-
-    def _turns(self, piece: ConcurrentPiece, operands: Sequence[SparseTensor]) -> int:
-        """Return how often a function runs."""
-        network, tensors = self.program.tensors.nest.network, self.program.tensors
-        if piece.piece.over == "once":
-            return 1
-        if piece.piece.over == "index":
-            return network.extents[str(piece.piece.of)]
-        number = int(piece.piece.of)
-        return len(arguments_of(tensors, operands)[tensors.operands[number].level_names[0][1]])
 
     def _launch(
         self, piece: ConcurrentPiece, kernel: BuiltKernel, turns: int, arguments: Arguments, held: list[DeviceArray]
     ) -> None:
-        network = self.program.tensors.nest.network
-        sizes = {array: max(1, math.prod(network.shape(w.spec.order))) for w in piece.private for array in w.arrays}
+        sizes = {array: w.elements for w in piece.private for array in w.arrays}
         each = sum(size * np.dtype(NUMPY[array.dtype]).itemsize for array, size in sizes.items())
         room = int(SHARE * self.device.free_memory()) // each if each else turns
         if room < 1:
             raise MemoryLimit(
-                f"workspaces of {network} take {each} bytes for each block of {self.device.name}, which has "
+                f"workspaces of {self.nest.network} take {each} bytes for each block of {self.device.name}, which has "
                 f"{self.device.free_memory()} left: choose another nest, or run it on the CPU"
             )
         blocks = min(turns, room, WAVES * self.device.multiprocessors * max(1, kernel.blocks))

@@ -30,7 +30,7 @@ from trnqc.sparse.lower.program import nest_program
 from trnqc.sparse.lower.tensors import OUT
 from trnqc.sparse.lower.workspace import FREE, STATUS, WorkspaceArrays
 from trnqc.sparse.network.nest import Nest
-from trnqc.sparse.run.arguments import Arguments, arguments_of
+from trnqc.sparse.run.arguments import Arguments, arguments_of, turns_of
 from trnqc.sparse.run.results import ResultPart, joined, most_elements, positions_under
 from trnqc.sparse.tensors.storage import SparseTensor
 
@@ -144,8 +144,7 @@ class NestKernel:
         else:
             cleared = [(OUT.name, math.prod(call.shape), NUMPY[OUT.dtype])]
         for w in tensors.workspaces.values():
-            size = max(1, math.prod(nest.network.shape(w.spec.order)))
-            cleared += [(x.name, 1 if x == w.counts else size, NUMPY[x.dtype]) for x in w.arrays]
+            cleared += [(x.name, 1 if x == w.counts else w.elements, NUMPY[x.dtype]) for x in w.arrays]
         later = {name for name, *_ in cleared} | {operand.values.name for operand in tensors.operands}
         later |= {x.name for x in appended.arrays} if appended else set()
         functions = []
@@ -233,12 +232,8 @@ class _Call:
 
     def groups(self, piece: Piece) -> int:
         """Return the number of groups of a function. If they are the entries of a list, the list is sorted first."""
-        if piece.over == "once":
-            return 1
-        if piece.over == "index":
-            return self.nest.network.extents[str(piece.of)]
-        if piece.over == "level":
-            return len(self.common[self.tensors.operands[int(piece.of)].level_names[0][1]])
+        if piece.over != "list":
+            return turns_of(piece, self.nest.network, self.operands)
         workspace = self.tensors.workspaces[int(piece.of)]
         touched = self.common[workspace.touched.name][: int(self.common[workspace.counts.name][0])]
         keys = self.common.get(workspace.keys.name)
@@ -261,7 +256,7 @@ class _Call:
 
     def _workspace(self, workspace: WorkspaceArrays) -> Arguments:
         slots = self.kernel.size(workspace.tensor, FIRST_SLOTS) if workspace.hashed else 0
-        size = slots or max(1, math.prod(self.nest.network.shape(workspace.spec.order)))
+        size = slots or workspace.elements
         require_memory(8 * size, f"the workspace of tensor {workspace.tensor} over {workspace.spec.order}")
         arguments: Arguments = {workspace.room.attr: slots}
         for array in workspace.arrays:

@@ -153,29 +153,33 @@ class Plan:
 
     def computed(self, operands: NetworkOperands, threads: int) -> SparseTensor | np.ndarray:
         """Compute the result in float64: an array if `dense`, else a sparse tensor."""
-        reason = lacks_compiler() if self.steps and not self.blocks else ""
-        if reason:
-            say_no_compiler(reason)
-            result: SparseTensor | np.ndarray = by_coordinates(
-                self.network, self.tree, [operands.tensors[first] for first in self.network.same]
-            )
-        else:
-            result = self._computed(operands, threads)
+        result = self._of_blocks(operands, threads)
+        if result is None:
+            result = self._of_elements(operands, threads)
         if self.dense:
             return np.asarray(result.to_dense() if isinstance(result, SparseTensor) else result)
         tensor = as_tensor(result)
         return tensor if tensor.ndim == 0 or "compressed" in tensor.kinds else _compressed(tensor)
 
-    def _computed(self, operands: NetworkOperands, threads: int) -> SparseTensor | np.ndarray:
-        if self.blocks is not None:
-            inputs = [operands.as_blocks(t, pattern) for t, pattern in enumerate(self.blocks.patterns)]
-            if not any(x is None for x in inputs):
-                result = self.blocks.run(*inputs, threads=threads)
-                return to_elements(result) if isinstance(result, BlockTensor) else result
-            if not self.steps:
-                raise OperandError(
-                    f"an operand of {self.network} has elements outside of the blocks of its plan: plan anew"
-                )
+    def _of_blocks(self, operands: NetworkOperands, threads: int) -> SparseTensor | np.ndarray | None:
+        """Return the result from products of blocks; None if they are not planned, or if elements lie outside them."""
+        if self.blocks is None:
+            return None
+        inputs = [operands.as_blocks(t, pattern) for t, pattern in enumerate(self.blocks.patterns)]
+        if any(x is None for x in inputs):
+            if self.steps:
+                return None
+            raise OperandError(
+                f"an operand of {self.network} has elements outside of the blocks of its plan: plan anew"
+            )
+        result = self.blocks.run(*inputs, threads=threads)
+        return to_elements(result) if isinstance(result, BlockTensor) else result
+
+    def _of_elements(self, operands: NetworkOperands, threads: int) -> SparseTensor | np.ndarray:
+        reason = lacks_compiler() if self.steps else ""
+        if reason:
+            say_no_compiler(reason)
+            return by_coordinates(self.network, self.tree, [operands.tensors[first] for first in self.network.same])
         return self._nests(operands, threads) if self.steps else self._matrices(operands, threads)
 
     def _nests(self, operands: NetworkOperands, threads: int) -> SparseTensor | np.ndarray:
