@@ -35,7 +35,7 @@ class SlicedNest:
 
     order: tuple[int, ...]
     nest: FusedNest
-    work: int
+    work: float
 
     @property
     def arena(self) -> int:
@@ -46,7 +46,7 @@ class SlicedNest:
 def sliced_within(tree: Tree, room: int) -> FusedNest | None:
     """Return the loops over slices of least work whose temporaries fit into `room` elements; None if it finds none.
 
-    The first search is completed also if the time for planning is over. Operands of the tree are arrays.
+    If the time for planning is over, the first search goes on with fewer choices. Operands of the tree are arrays.
     """
     search = _Search(tree, room)
     rng = np.random.default_rng(0)
@@ -109,11 +109,12 @@ class _Search:
         return best
 
     def longer(self, order: tuple[int, ...], live: Sequence[int]) -> Iterator[tuple[int, ...]]:
-        """Yield orders with a label of these arrays at any place."""
+        """Yield orders with a label of these arrays at any place; outermost or innermost if the time is over."""
         among = sum(1 << place for place in live)
+        places = (0, len(order)) if out_of_time(SEARCH) else range(len(order) + 1)
         for number, carried in enumerate(self.slices.carried):
             if carried & among and number not in order:
-                yield from ((*order[:place], number, *order[place:]) for place in range(len(order) + 1))
+                yield from ((*order[:place], number, *order[place:]) for place in dict.fromkeys(places))
 
     def without_needless(self, here: SlicedNest) -> SlicedNest:
         """Return the loops without those that are not needed to fit, in an order of less work."""

@@ -14,10 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
-from math import prod
+
+import numpy as np
 
 from trnqc.contraction.memory.fusion_graph import FusedTree
 from trnqc.contraction.order.network import bits
+from trnqc.contraction.time_limit import out_of_time
 from trnqc.contraction.tree import Tree, TreeNode
 
 # Number of sliced labels up to which all orders of their loops are tried; more are exchanged one by one.
@@ -40,13 +42,12 @@ class Slices:
         self.tree = tree
         held = {label for node in tree.temporaries for label in node.indices}
         self.labels = [label for label in dict.fromkeys(labels) if label in held]
-        self.extents = [tree.extent(label) for label in self.labels]
+        self.logarithms = np.log([tree.extent(label) for label in self.labels])
         # Steps that have each label, of which the last sums over it or is the root, and those whose results have it.
         self.having = [_bits(label in node.loops for node in tree.nodes) for label in self.labels]
         self.carried = [_bits(label in node.indices for node in tree.nodes) for label in self.labels]
-        self.sizes = [tree.size(node.indices) for node in tree.nodes]
-        self.work = [tree.size(node.loops) for node in tree.nodes]
-        self.least = sum(self.work)
+        self.sizes = np.array([tree.size(node.indices) for node in tree.nodes], float)
+        self.work = np.array([tree.size(node.loops) for node in tree.nodes], float)
 
     def scopes(self, order: Sequence[int]) -> dict[int, int]:
         """Return the steps inside the loop over each label; `order` has the numbers of the labels, outermost first.
@@ -64,30 +65,29 @@ class Slices:
             scopes[number] = scope
         return scopes
 
-    def executed(self, scopes: Mapping[int, int]) -> int:
+    def executed(self, scopes: Mapping[int, int]) -> float:
         """Return the multiply-adds, with each step counted as often as it is computed."""
-        again = {number: scope & ~self.having[number] for number, scope in scopes.items()}
-        every, total = 0, self.least
-        for repeated in again.values():
-            every |= repeated
-        for place in bits(every):
-            turns = prod(self.extents[number] for number, repeated in again.items() if repeated >> place & 1)
-            total += self.work[place] * (turns - 1)
-        return total
+        again = self._flags([scope & ~self.having[number] for number, scope in scopes.items()])
+        return float(np.rint(np.exp(self._logarithms(scopes) @ again)) @ self.work)
 
-    def held(self, scopes: Mapping[int, int], places: Iterable[int]) -> int:
+    def held(self, scopes: Mapping[int, int], places: Iterable[int]) -> float:
         """Return the elements that are held of the results of these steps together."""
-        total = 0
-        for place in places:
-            size = self.sizes[place]
-            for number, scope in scopes.items():
-                # The last step of a scope ends the loop.
-                if scope >> place > 1 and self.carried[number] >> place & 1 and scope >> place & 1:
-                    size //= self.extents[number]
-            total += size
-        return total
+        # The last step of a scope ends the loop.
+        sliced = [self.carried[number] & scope & ~(1 << scope.bit_length() - 1) for number, scope in scopes.items()]
+        at = list(places)
+        return float(np.exp(-self._logarithms(scopes) @ self._flags(sliced)[:, at]) @ self.sizes[at])
 
-    def executed_in(self, order: Sequence[int]) -> int:
+    def _logarithms(self, scopes: Mapping[int, int]) -> np.ndarray:
+        return self.logarithms[list(scopes)]
+
+    def _flags(self, sets: Sequence[int]) -> np.ndarray:
+        """Return sets of steps as numbers 0 and 1, [sets, steps]."""
+        length = -(-len(self.work) // 8)
+        read = np.frombuffer(b"".join(steps.to_bytes(length, "little") for steps in sets), np.uint8)
+        flags = np.unpackbits(read.reshape(len(sets), length), axis=1, bitorder="little")
+        return flags[:, : len(self.work)].astype(float)
+
+    def executed_in(self, order: Sequence[int]) -> float:
         """Return the multiply-adds with loops in this order."""
         return self.executed(self.scopes(order))
 
@@ -101,12 +101,14 @@ class Slices:
         return self.exchanged(tuple(start))
 
     def exchanged(self, order: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the order after moves of single loops, as long as one takes less work."""
+        """Return the order after moves of single loops, as long as one takes less work and there is time."""
         best, least = order, self.executed_in(order)
         improved = True
         while improved:
             improved = False
             for number in order:
+                if out_of_time("orders of loops over slices"):
+                    return best
                 rest = [other for other in best if other != number]
                 for place in range(len(order)):
                     trial = (*rest[:place], number, *rest[place:])
