@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pyscf import ao2mo, cc, gto, lib, scf
+from pyscf import ao2mo, cc, lib, scf
 
 import trnqc
 from trnqc import einsum_plan
 from trnqc.contraction import parse
-from trnqc.errors import NotConverged
+from trnqc.errors import NotConverged, TrnqcError
+from trnqc.mp2.reference.molecule import build_mole, load_geometry
 
 HERE = Path(__file__).parent
 EQUATIONS = (HERE / "ccsd.txt").read_text(encoding="utf-8")
@@ -90,11 +91,10 @@ def iterate(
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("molecule", nargs="?", default="water", help="name in examples/molecules, or an xyz file")
+    parser.add_argument("molecule", nargs="?", default="water", help="name of a molecule, or an xyz file")
     parser.add_argument("--basis", default="cc-pvdz")
     options = parser.parse_args(arguments)
-    path = Path(options.molecule)
-    mol = gto.M(atom=str(path if path.suffix else HERE / "molecules" / f"{path}.xyz"), basis=options.basis, verbose=0)
+    mol = build_mole(load_geometry(options.molecule), options.basis)
     mf = trnqc.accelerate(scf.RHF(mol)).run(conv_tol=1e-12)
     energy, plan, _ = iterate(mf)
     print(plan)
@@ -104,4 +104,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except TrnqcError as error:
+        sys.exit(f"error: {error}")

@@ -14,17 +14,17 @@ import argparse
 import sys
 from collections.abc import Mapping
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pyscf import cc, gto, scf
+from pyscf import cc, scf
 from scipy.sparse.linalg import LinearOperator, gmres
 
 import trnqc
 from examples import ccsd
 from trnqc.contraction import Program, einsum_plan, gradient, parse
-from trnqc.errors import NotConverged
+from trnqc.errors import NotConverged, TrnqcError
+from trnqc.mp2.reference.molecule import build_mole, load_geometry
 
 LAGRANGIAN = ccsd.EQUATIONS + (ccsd.HERE / "ccsd_lagrangian.txt").read_text(encoding="utf-8")
 FOCK = ("foo", "fov", "fvv")
@@ -155,14 +155,11 @@ def _antisymmetric_product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("molecule", nargs="?", default="water", help="name in examples/molecules, or an xyz file")
+    parser.add_argument("molecule", nargs="?", default="water", help="name of a molecule, or an xyz file")
     parser.add_argument("--basis", default="6-31g")
     options = parser.parse_args(arguments)
-    path = Path(options.molecule)
-    atoms = str(path if path.suffix else ccsd.HERE / "molecules" / f"{path}.xyz")
-    mf = trnqc.accelerate(scf.RHF(gto.M(atom=atoms, basis=options.basis, verbose=0))).run(
-        conv_tol=1e-13, conv_tol_grad=1e-9
-    )
+    mol = build_mole(load_geometry(options.molecule), options.basis)
+    mf = trnqc.accelerate(scf.RHF(mol)).run(conv_tol=1e-13, conv_tol_grad=1e-9)
     energy, _, arrays = ccsd.iterate(mf, threshold=1e-12, change_threshold=1e-11, progress=lambda line: None)
     arrays |= fock(mf)
     dm1, dm2 = densities(mf, arrays | solve_lambda(arrays))
@@ -177,4 +174,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except TrnqcError as error:
+        sys.exit(f"error: {error}")

@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pyscf import gto, lib, scf
+from pyscf import lib, scf
 from pyscf.ao2mo import _ao2mo
 from pyscf.cc import ccsd, dfccsd
 
 import trnqc
 from trnqc.contraction import einsum_plan, parse
-from trnqc.errors import NotConverged
+from trnqc.errors import NotConverged, TrnqcError
+from trnqc.mp2.reference.molecule import build_mole, load_geometry
 
 HERE = Path(__file__).parent
 EQUATIONS = (HERE / "df_rccsd.txt").read_text(encoding="utf-8")
@@ -123,13 +124,12 @@ def solve(
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("molecule", nargs="?", default="water", help="name in examples/molecules, or an xyz file")
+    parser.add_argument("molecule", nargs="?", default="water", help="name of a molecule, or an xyz file")
     parser.add_argument("--basis", default="cc-pvdz")
     parser.add_argument("--frozen", type=int, default=0, help="number of occupied orbitals that are not correlated")
     parser.add_argument("--memory-limit", type=float, help="bytes for the temporaries of an iteration")
     options = parser.parse_args(arguments)
-    path = Path(options.molecule)
-    mol = gto.M(atom=str(path if path.suffix else HERE / "molecules" / f"{path}.xyz"), basis=options.basis, verbose=0)
+    mol = build_mole(load_geometry(options.molecule), options.basis)
     mf = trnqc.accelerate(scf.RHF(mol)).run(conv_tol=1e-12)
     cc = dfccsd.RCCSD(mf, frozen=options.frozen or None)
     limit = int(options.memory_limit) if options.memory_limit else None
@@ -140,4 +140,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except TrnqcError as error:
+        sys.exit(f"error: {error}")

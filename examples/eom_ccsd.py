@@ -18,11 +18,10 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pyscf import cc, gto, lib, scf
+from pyscf import cc, lib, scf
 from pyscf.cc import eom_rccsd
 from pyscf.data.nist import HARTREE2EV
 
@@ -30,7 +29,8 @@ import trnqc
 from examples import ccsd, ccsd_properties
 from examples.ccsd_properties import packed, unpacked
 from trnqc.contraction import Tensor, einsum_plan, parse, tangent
-from trnqc.errors import NotConverged
+from trnqc.errors import NotConverged, TrnqcError
+from trnqc.mp2.reference.molecule import build_mole, load_geometry
 
 Arrays = Mapping[str, np.ndarray]
 Vectors = list[np.ndarray]
@@ -217,16 +217,13 @@ def solved(mf: Any) -> dict[str, np.ndarray]:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("molecule", nargs="?", default="water", help="name in examples/molecules, or an xyz file")
+    parser.add_argument("molecule", nargs="?", default="water", help="name of a molecule, or an xyz file")
     parser.add_argument("--basis", default="6-31g")
     parser.add_argument("--states", choices=ADDITIONAL, default="ee", help="excited, ionised or electron-attached")
     parser.add_argument("--roots", type=int, default=4, help="number of states")
     options = parser.parse_args(arguments)
-    path = Path(options.molecule)
-    atoms = str(path if path.suffix else ccsd.HERE / "molecules" / f"{path}.xyz")
-    mf = trnqc.accelerate(scf.RHF(gto.M(atom=atoms, basis=options.basis, verbose=0))).run(
-        conv_tol=1e-13, conv_tol_grad=1e-9
-    )
+    mol = build_mole(load_geometry(options.molecule), options.basis)
+    mf = trnqc.accelerate(scf.RHF(mol)).run(conv_tol=1e-13, conv_tol_grad=1e-9)
     jacobian = Jacobian(solved(mf), options.states)
     energies, vectors = lowest(jacobian, options.roots)
     theirs = iter(of_pyscf(mf, options.states, options.roots))
@@ -240,4 +237,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except TrnqcError as error:
+        sys.exit(f"error: {error}")

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pyscf import cc, gto, lib, scf
+from pyscf import cc, lib, scf
 
 from trnqc.contraction import einsum_plan, parse
 from trnqc.contraction.ranks.program import over_ranks
 from trnqc.errors import NotConverged
+from trnqc.mp2.reference.molecule import build_mole, load_geometry
 from trnqc.ranks import ALONE, Ranks
 
 HERE = Path(__file__).parent
@@ -62,13 +63,13 @@ def iterated(values: dict[str, np.ndarray], ranks: Ranks, limit: int | None = No
 def main(ranks: Ranks) -> None:
     """Read the command line and print the energy beside PySCF's."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("molecule", help="a name in examples/molecules")
+    parser.add_argument("molecule", help="name of a molecule, or an xyz file")
     parser.add_argument("--basis", default="cc-pvdz")
     parser.add_argument("--memory-limit", type=int, help="bytes of temporaries of each rank")
     asked = parser.parse_args()
 
     def reference() -> tuple[dict[str, np.ndarray], float]:
-        mol = gto.M(atom=str(HERE / "molecules" / f"{asked.molecule}.xyz"), basis=asked.basis, verbose=0)
+        mol = build_mole(load_geometry(asked.molecule), asked.basis)
         mf = scf.RHF(mol).run(conv_tol=1e-12)
         return integrals(mf), float(cc.CCSD(mf).run(conv_tol=1e-10).e_corr)
 
