@@ -14,6 +14,7 @@ from examples import rccsd_triples as example
 from trnqc.errors import InputError, MemoryLimit, NotConverged
 from trnqc.interfaces.triples import Operands, energy, rccsd_triples, triples_energy
 from trnqc.interfaces.triples.memory import OVERHEAD, block_size, needed
+from trnqc.mp2.reference.molecule import build_mole, load_geometry
 
 WATER = "O 0 0 0; H 0 0.757 0.587; H 0 -0.757 0.587"
 METHANE = "C 0 0 0; H .63 .63 .63; H -.63 -.63 .63; H -.63 .63 -.63; H .63 -.63 -.63"
@@ -178,6 +179,6 @@ def test_amplitudes_have_to_be_converged_or_passed():
 def test_the_example_prints_the_energies_of_pyscf(capsys):
     assert example.main(["water", "--basis", "sto-3g", "--memory", "10M"]) == 0
     *_, total = capsys.readouterr().out.split("E(CCSD(T))")
-    atoms = str(example.HERE / "molecules" / "water.xyz")
-    theirs = cc.CCSD(scf.RHF(gto.M(atom=atoms, basis="sto-3g", verbose=0)).run(conv_tol=1e-11)).run()
+    mol = build_mole(load_geometry("water"), "sto-3g")
+    theirs = cc.CCSD(scf.RHF(mol).run(conv_tol=1e-11)).run()
     assert float(total.split()[0]) == pytest.approx(theirs.e_tot + theirs.ccsd_t(), abs=1e-8)
