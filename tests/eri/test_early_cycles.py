@@ -133,8 +133,35 @@ def test_coulomb_alone_uses_integrals_in_memory():
     assert small.with_df._cderi is None
 
 
-def test_solvents_have_a_fock_matrix_of_their_own():
-    assert "get_fock" in precision.why_not(trnqc.accelerate(fitted().PCM()), None)
+@pytest.mark.parametrize("method", [scf.RHF, scf.UHF, scf.ROHF], ids=lambda m: m.__name__)
+def test_the_gradient_of_an_scf_in_a_solvent_has_the_potential_of_the_solvent(method, precisions, monkeypatch):
+    norms = []
+
+    class Watch(gradient.GradientWatch):
+        def norm(self, dm, potential):
+            norms.append(super().norm(dm, potential))
+            fock = self.mf.get_fock(self.mf.get_hcore(), self.mf.get_ovlp(), potential, dm)
+            exact = np.linalg.norm(self.mf.get_grad(dm.mo_coeff, dm.mo_occ, fock))
+            assert norms[-1] == pytest.approx(exact, rel=1e-12, abs=1e-12)
+            return norms[-1]
+
+    monkeypatch.setattr(precision, "GradientWatch", Watch)
+    theirs = fitted(method).PCM().run()
+    ours = trnqc.accelerate(fitted(method).PCM()).run()
+    assert len(norms) > 2 and precisions.count("single") > 2 and precisions[-3:] == ["double"] * 3
+    assert ours.e_tot == pytest.approx(theirs.e_tot, abs=1e-9)
+    assert ours.with_solvent.e == pytest.approx(theirs.with_solvent.e, abs=1e-7)
+
+
+def test_the_potential_of_a_solvent_is_computed_once_for_a_density_that_is_asked_for_twice(monkeypatch, precisions):
+    monkeypatch.setattr(precision.EarlyCycles, "_gradient", lambda *_: (1.0, 1.0))
+    mf = trnqc.accelerate(fitted().PCM())
+    potentials = type(mf.with_solvent)._get_v
+    densities = []
+    monkeypatch.setattr(type(mf.with_solvent), "_get_v", lambda self, d: densities.append(d) or potentials(self, d))
+    mf.run()
+    assert precisions[:2] == ["single", "double"]
+    assert len(densities) == precisions.count("double")
 
 
 def test_a_gradient_that_does_not_become_smaller_ends_single_precision(monkeypatch, precisions):

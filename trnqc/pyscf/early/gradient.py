@@ -20,6 +20,10 @@ PATIENCE = 4
 # replaced them.
 STEPS = ("get_fock", "get_grad", "get_hcore", "get_veff", "get_jk", "get_j", "get_k", "make_rdm1", "energy_elec")
 
+# The modules of PySCF whose Fock matrices and gradients are known to be those of Hartree-Fock and Kohn-Sham theory, to
+# which a solvent adds its potential.
+KNOWN = ("pyscf.scf.", "pyscf.solvent._attach_solvent")
+
 
 def why_unjudged(mf: Any) -> str:
     """Return why the orbital gradient does not say how far an SCF is from its end, or ""."""
@@ -42,8 +46,8 @@ def why_not(mf: Any, dm0: Any) -> str:
     if reason := why_unjudged(mf):
         return reason
     for name in ("get_fock", "get_grad"):
-        if not getattr(type(mf), name).__module__.startswith("pyscf.scf."):
-            return f"{name} is not that of Hartree-Fock"
+        if not getattr(type(mf), name).__module__.startswith(KNOWN):
+            return f"{name} is not that of Hartree-Fock, in a solvent or not"
     return ""
 
 
@@ -80,10 +84,14 @@ class GradientWatch:
         self._hcore: np.ndarray | None = None
 
     def norm(self, dm: Any, potential: Any) -> float:
-        """The norm of the orbital gradient of the orbitals with which a density is tagged."""
+        """The norm of the orbital gradient of the orbitals with which a density is tagged.
+
+        `potential` is tagged with that of a solvent, if there is one.
+        """
         if self._hcore is None:
             self._hcore = np.asarray(self.mf.get_hcore())
-        gradient = self.mf.get_grad(dm.mo_coeff, dm.mo_occ, self._hcore + np.asarray(potential))
+        whole = np.asarray(potential) + getattr(potential, "v_solvent", 0.0)
+        gradient = self.mf.get_grad(dm.mo_coeff, dm.mo_occ, self._hcore + whole)
         return float(np.linalg.norm(gradient))
 
     def accepts(self, norm: float, safety: float, error: float) -> bool:

@@ -15,6 +15,7 @@ switching functions, and with a factor f of the permittivity
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any
 
@@ -25,6 +26,7 @@ from pyscf.solvent.grad.pcm import get_dF_dA
 from scipy.spatial.distance import cdist
 from scipy.special import erf
 
+from trnqc.host.blas import blas_threads
 from trnqc.host.thread_pool import single_threaded_pool
 
 # Elements of a block of rows: some arrays of as many fit into a thread's cache.
@@ -100,6 +102,10 @@ class Cavity:
 
     def charges(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return K^-1 R v and R^T K^-T v for potentials [n], or for some as columns [n, m]."""
+        with _all_threads():
+            return self._charges(v)
+
+    def _charges(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self.method in CONDUCTORS:
             q = -self.factor * self._solve_s(v)
             return q, q
@@ -156,7 +162,8 @@ class Cavity:
 
         It is w (dR - dK q) / 2 with w = K^-T v. `discretization` is PySCF's name of the switching functions.
         """
-        q, w = self.charges(v)[0], self._solve(v, transposed=True)
+        with _all_threads():
+            q, w = self._charges(v)[0], self._solve(v, transposed=True)
         of_switch, of_area = get_dF_dA(self.surface, discretization)
         on_s: Pairs = [(-w / 2, q)]
         on_d: Pairs = []
@@ -242,6 +249,11 @@ def _add_central(out: np.ndarray, m: np.ndarray, points: np.ndarray, a: np.ndarr
     own, weighted = points[rows], a[rows, None]
     out[rows] += weighted * (own * (m @ b)[:, None] - m @ (b[:, None] * points))
     out -= b[:, None] * (m.T @ (weighted * own) - points * (a[rows] @ m)[:, None])
+
+
+def _all_threads() -> AbstractContextManager[Any]:
+    """Let BLAS and LAPACK use all threads, which an SCF of few functions, whose matrices are small, does not allow."""
+    return blas_threads(lib.num_threads())
 
 
 def _on_threads(function: Callable[[slice], Any], n: int) -> Iterator[Any]:

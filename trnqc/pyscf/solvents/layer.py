@@ -55,7 +55,7 @@ def undo_solvent(solvent: Any) -> Any:
     return plain
 
 
-_OWN = ("kernels", "ran_on", "_integrals", "_cavity", "_cache")
+_OWN = ("kernels", "ran_on", "_integrals", "_cavity", "_cache", "_last")
 
 
 class _Charges(lib.StreamObject):
@@ -82,11 +82,13 @@ class _Charges(lib.StreamObject):
         # The points, the exponents and the integrals.
         self._integrals: tuple[np.ndarray, np.ndarray, ChargeIntegrals] | None = None
         self._cavity: Cavity | None = None
+        # A density with its energy and potential matrix.
+        self._last: tuple[np.ndarray, float, np.ndarray] | None = None
         self._intermediates = {}  # The surface is computed again, with factors of its matrices.
 
     def reset(self, mol: gto.Mole | None = None) -> Any:
         """Forget what belongs to a geometry, as PySCF does."""
-        self._integrals = self._cavity = None
+        self._integrals = self._cavity = self._last = None
         return super().reset(mol)
 
     def _get_v(self, dms: np.ndarray) -> np.ndarray:
@@ -128,11 +130,16 @@ class _Charges(lib.StreamObject):
         dms = np.asarray(dms).reshape(-1, nao, nao)
         if len(dms) == 2:
             dms = dms.sum(axis=0, keepdims=True)
+        # An SCF asks again for a density whose J and K it has computed in reduced precision and does not accept.
+        if self._last is not None and np.array_equal(dms, self._last[0]):
+            return self._last[1], self._last[2]
         v = self.v_grids_n - self._get_v(dms)
         q, symmetric = self._charges_of(v)
         found = {"q": q[0], "q_sym": symmetric[0], "v_grids": v[0], "dm": dms}
         self._intermediates.update(found)
-        return 0.5 * np.dot(symmetric[0], v[0]), self._get_vmat(symmetric)[0]
+        energy, matrix = 0.5 * np.dot(symmetric[0], v[0]), self._get_vmat(symmetric)[0]
+        self._last = dms.copy(), energy, matrix
+        return energy, matrix
 
     def _B_dot_x(self, dms: np.ndarray) -> np.ndarray:
         """Return the change of the potential matrix with each density."""
@@ -143,7 +150,7 @@ class _Charges(lib.StreamObject):
 
     def build(self, ng: int | None = None) -> Any:
         """Compute the surface, its matrices and the potential of the nuclei on it, as PySCF does."""
-        radii, self._cavity = self._radii(), None
+        radii, self._cavity, self._last = self._radii(), None, None
         if ng is None:
             ng = self.sasa_ng if isinstance(self, smd.SMD) else LEBEDEV_ORDER[self.lebedev_order]
         scheme = {} if isinstance(self, smd.SMD) else {"surface_discretization_method": self._discretization}
