@@ -160,10 +160,11 @@ def _tasks(
     table = np.stack([columns[word] for word in TASK], axis=1).astype(np.int64)
     of_class = [np.flatnonzero(contractions.kind[which] == n) for n in range(len(contractions.classes))]
     ranges = [np.searchsorted(block[rows], np.arange(len(ends) + 1)) for rows in of_class]
+    # The contraction of each function. Contractions are in the order of their functions.
+    owner = np.repeat(np.arange(len(contractions.first)), contractions.functions)
     blocks = []
     for n, (end, size) in enumerate(zip(ends.tolist(), points.tolist())):
-        spans = [(contractions.first[c], contractions.functions[c]) for c in np.flatnonzero(counts[n])]
-        numbers = np.concatenate([np.arange(f, f + k) for f, k in spans] or [np.zeros(0, np.int64)])
+        numbers = np.flatnonzero((counts[n] > 0)[owner])
         blocks.append(PointBlock(n, end - size, size, numbers, tuple((int(r[n]), int(r[n + 1])) for r in ranges)))
     return tuple(blocks), tuple(np.ascontiguousarray(table[rows]) for rows in of_class)
 

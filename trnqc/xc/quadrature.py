@@ -20,8 +20,10 @@ from trnqc.xc.blocks import Blocks, PointBlock
 from trnqc.xc.densities import ORDER, VARIABLES, DensityMatrix, DensityOnPoints
 from trnqc.xc.potential import PotentialOfBlock
 
-# Blocks of a part. One part's matrices are added to the sum at a time.
+# The most blocks of a part. One part's matrices are added to the sum at a time.
 PART = 8
+# Parts that threads share if there are so many blocks: with fewer, some threads would wait for the others at the end.
+PARTS = 32
 
 # Takes a block and its densities [densities, variables, points]; returns the derivatives of the functional by these
 # variables, of the same shape, times the weights of the points.
@@ -96,11 +98,16 @@ class Quadrature:
         return lower + np.tril(lower, -1).transpose(0, 2, 1)
 
     def _part(self, number: int) -> tuple[PointBlock, ...]:
-        return self.blocks.blocks[number * PART : (number + 1) * PART]
+        return self.blocks.blocks[number * self._size : (number + 1) * self._size]
+
+    @property
+    def _size(self) -> int:
+        """The blocks of a part, the same for any number of threads, so that the sums are the same too."""
+        return min(max(len(self.blocks.blocks) // PARTS, 1), PART)
 
     def _run(self, work: Work) -> None:
         """Call `work` on every thread with an iterator over the parts, of which each is taken once."""
-        count = -(-len(self.blocks.blocks) // PART)
+        count = -(-len(self.blocks.blocks) // self._size)
         numbers, lock = iter(range(count)), threading.Lock()
 
         def parts() -> Iterator[int]:

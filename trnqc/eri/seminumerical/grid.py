@@ -112,17 +112,17 @@ def bisected(points: np.ndarray, size: int) -> Iterator[np.ndarray]:
 
     A part is halved across its longest extent until it is small enough.
     """
-    stack = [np.arange(len(points))] if len(points) else []
+    # Each part with its coordinates [3, n], whose rows NumPy reduces several times faster than columns.
+    stack = [(np.arange(len(points)), np.ascontiguousarray(points.T))] if len(points) else []
     while stack:
-        part = stack.pop()
+        part, here = stack.pop()
         if len(part) <= size:
             yield part
             continue
-        here = points[part]
-        axis = np.argmax(here.max(axis=0) - here.min(axis=0))
+        axis = np.argmax(here.max(axis=1) - here.min(axis=1))
         half = -(-len(part) // size) // 2 * size
-        order = np.argpartition(here[:, axis], half)
-        stack += [part[order[half:]], part[order[:half]]]
+        order = np.argpartition(here[axis], half)
+        stack += [(part[of], here.take(of, axis=1)) for of in (order[half:], order[:half])]
 
 
 class GridOrbitals:
