@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pyscf import lib, scf
+from pyscf import scf
 from pyscf.ao2mo import _ao2mo
 from pyscf.cc import ccsd, dfccsd
 
 import trnqc
 from trnqc.contraction import einsum_plan, parse
+from trnqc.contraction.ranks.checkpoint import IterationCheckpoint
 from trnqc.errors import NotConverged, TrnqcError
+from trnqc.interfaces.continuing import Extrapolation, molecule_words, with_orbitals
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
 
 HERE = Path(__file__).parent
@@ -74,6 +76,7 @@ def solve(
     most: int = 60,
     memory_limit: int | None = None,
     progress: Callable[[str], None] = print,
+    checkpoint: IterationCheckpoint | None = None,
 ) -> tuple[float, np.ndarray, np.ndarray]:
     """Solve for the amplitudes.
 
@@ -89,6 +92,8 @@ def solve(
         Bytes for the temporaries of an iteration.
     progress : callable
         Takes a line for each iteration.
+    checkpoint : IterationCheckpoint, optional
+        Where each iteration is kept, and from where it continues.
 
     Returns
     -------
@@ -107,18 +112,32 @@ def solve(
     t2 = np.einsum("Qia,Qjb->ijab", arrays["Bov"], arrays["Bov"], optimize=True) / arrays["d2"]
     program = parse(EQUATIONS).shaped({name: arrays[name].shape for name in ("Bov", "d1")})
     plan = einsum_plan(program, outputs=OUTPUTS, memory_limit=memory_limit)
-    extrapolation, before, change = lib.diis.DIIS(), np.inf, np.inf
-    for number in range(1, most + 1):
+    kept: dict[str, Any] = {}
+    if checkpoint:
+        checkpoint.begin(plan, arrays)
+        kept = checkpoint.arrays
+    t1, t2, before, change = (
+        kept.get("t1", t1),
+        kept.get("t2", t2),
+        kept.get("energy", np.inf),
+        kept.get("change", np.inf),
+    )
+    extrapolation = Extrapolation(kept)
+    for number in range(int(kept.get("iteration", 0)) + 1, most + 1):
         new = plan.run(arrays | {"t1": t1, "t2": t2})
         # The energy is that of the amplitudes before this iteration.
         energy, last = float(new["energy"]), change
-        change = float(np.hypot(np.linalg.norm(new["n1"] - t1), np.linalg.norm(new["n2"] - t2)))
+        vector, old = (np.concatenate([x.ravel(), y.ravel()]) for x, y in ((new["n1"], new["n2"]), (t1, t2)))
+        error = np.subtract(vector, old, out=old)
+        change = float(np.linalg.norm(error))
         progress(f"{number:3d}  {energy:.10f}  {change:.1e}")
         if abs(energy - before) < threshold and last < change_threshold:
             return energy, t1, t2
-        before = energy
-        both = extrapolation.update(np.concatenate([new["n1"].ravel(), new["n2"].ravel()]))
+        before, both = energy, extrapolation.update(vector, error)
         t1, t2 = both[: t1.size].reshape(t1.shape), both[t1.size :].reshape(t2.shape)
+        if checkpoint:
+            state = {"t1": t1, "t2": t2, "energy": before, "change": change, "iteration": number}
+            checkpoint.keep(**state, **extrapolation.arrays)
     raise NotConverged(f"the energy of coupled cluster did not stand after {most} iterations; last change {change:.1e}")
 
 
@@ -128,12 +147,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--basis", default="cc-pvdz")
     parser.add_argument("--frozen", type=int, default=0, help="number of occupied orbitals that are not correlated")
     parser.add_argument("--memory-limit", type=float, help="bytes for the temporaries of an iteration")
+    parser.add_argument("--checkpoint", metavar="FILE.npz", help="amplitudes, from which a killed job continues")
+    parser.add_argument("--checkpoint-every", type=float, default=0, metavar="SECONDS", help="between two writes")
     options = parser.parse_args(arguments)
     mol = build_mole(load_geometry(options.molecule), options.basis)
-    mf = trnqc.accelerate(scf.RHF(mol)).run(conv_tol=1e-12)
+    checkpoint = None
+    if options.checkpoint:
+        words = molecule_words(mol) | {"frozen orbitals": options.frozen}
+        checkpoint = IterationCheckpoint(options.checkpoint, words, every=options.checkpoint_every)
+    mf = with_orbitals(trnqc.accelerate(scf.RHF(mol)), checkpoint)
     cc = dfccsd.RCCSD(mf, frozen=options.frozen or None)
     limit = int(options.memory_limit) if options.memory_limit else None
-    energy, _, _ = solve(cc, memory_limit=limit)
+    energy, _, _ = solve(cc, memory_limit=limit, checkpoint=checkpoint)
     reference = cc.run(conv_tol=1e-9, conv_tol_normt=1e-7).e_corr
     print(f"E(DF-CCSD) correlation  {energy:.9f} Hartree, PySCF {reference:.9f}, difference {energy - reference:.1e}")
     return 0

@@ -7,6 +7,7 @@ method          the DF-MP2 object that the interfaces share
 energy          Hartree-Fock and correlation energies that add and subtract
 counterpoise    interaction energies with and without the correction of Boys and Bernardi
 extrapolation   the limit of a complete basis set from two basis sets
+continuing      orbitals and extrapolation of coupled cluster that continues from a checkpoint
 triples         the energy (T) of coupled cluster, from PySCF's CCSD
 optimization    geometry optimisation by geomeTRIC; optimization_page draws its steps
 extxyz          energies and forces in extended xyz files

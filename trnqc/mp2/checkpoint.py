@@ -198,7 +198,7 @@ def job_of(
         "frozen orbitals": _frozen(frozen),
         **open_shell,
         **_pair_step(execution),
-        "digest of all shells": _digest(mol, auxiliary.auxmol),
+        "digest of all shells": digest_of_shells(mol, auxiliary.auxmol),
     }
 
 
@@ -229,7 +229,7 @@ def _pair_step(execution: Execution) -> dict[str, Any]:
     return {"backend": choice.backend.name, "precision": choice.precision, "fused": execution.fused}
 
 
-def _digest(*mols: gto.Mole) -> str:
+def digest_of_shells(*mols: gto.Mole) -> str:
     """A digest of charges, core potentials and shells by atom, since PySCF's tables differ in order between runs."""
     digest = hashlib.sha256()
     for mol in mols:
