@@ -27,6 +27,7 @@ from trnqc.contraction.memory.schedule import TreeSchedule
 from trnqc.contraction.order.block_sparsity import Blocked
 from trnqc.contraction.order.symmetric_pairs import unique
 from trnqc.contraction.pair_energy import PairForm
+from trnqc.contraction.tape.nests import NestTapes
 from trnqc.contraction.tree import Tree
 from trnqc.expression.symmetry import Exchange
 
@@ -61,13 +62,18 @@ class Part:
         return axis_orders(self.schedule.nest) if self.schedule else {}
 
     @cached_property
+    def tapes(self) -> NestTapes | None:
+        """The loops of the schedule as instructions of one compiled function, where their steps are small."""
+        return NestTapes(self.schedule, self.axis_orders) if self.schedule else None
+
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of the operands, each once."""
         return tuple(dict.fromkeys(leaf.name for leaf in self.tree.leaves))
 
     def __getstate__(self) -> dict[str, Any]:
         # Functions are made anew from the tree.
-        return {name: value for name, value in self.__dict__.items() if name != "calls"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("calls", "tapes")}
 
     @property
     def in_loops(self) -> LadderLoops | TreeSchedule | None:

@@ -1,21 +1,25 @@
 /* Execute a list of contractions of small arrays.
  *
  * An instruction adds coefficient * sum of left * right to an array. It is a header of HEADER numbers, followed by four
- * numbers for each loop, the outermost first:
+ * numbers for each shift and for each loop, the outermost first:
  *
  *     result, left, right (numbers of arrays; right is -1 if there is none), the coefficient's number, what it does,
- *     elements to set to zero first, number of loops, offsets of result, left and right
- *     extent, strides of result, left and right
+ *     elements to set to zero first, number of loops, offsets of result, left and right, number of shifts
+ *     for each shift: number of a loop around the instruction; offsets of result, left and right for each element of it
+ *     for each loop: extent, strides of result, left and right
  *
- * It does one of three things: LOOPS runs the loops as they are. MATRICES is for three innermost loops over rows of left
- * and result, over the sum, and over neighbouring elements of right and result. DIVIDES sets result to 1 / left.
+ * It does one of five things: LOOPS runs the loops as they are. MATRICES is for three innermost loops over rows of left
+ * and result, over the sum, and over neighbouring elements of right and result. DIVIDES sets result to 1 / left. CLEARS
+ * only sets elements to zero. REPEATS is a loop around the instructions that follow: its first four numbers are the
+ * number of the loop, its turns, the elements of a turn, and the length of these instructions; the eighth is the first
+ * element.
  */
 #include <stdint.h>
 #include <string.h>
 
-#define HEADER 10
+#define HEADER 11
 #define DEEPEST 32
-enum { LOOPS, MATRICES, DIVIDES };
+enum { LOOPS, MATRICES, DIVIDES, CLEARS, REPEATS };
 
 typedef struct { int64_t n, o, l, r; } Loop;
 typedef double x1;
@@ -101,16 +105,37 @@ static void contraction(
     }
 }
 
-void run_tape(const int64_t *tape, int64_t length, const int64_t *addresses, const double *coefficients)
+static void instruction(const int64_t *t, const int64_t *addresses, const double *coefficients, const int64_t *starts)
 {
     static const double one = 1;
-    for (const int64_t *t = tape; t < tape + length; t += HEADER + 4 * t[6]) {
-        double *out = (double *)addresses[t[0]] + t[7];
-        const double *left = (const double *)addresses[t[1]] + t[8];
-        const double *right = t[2] < 0 ? &one : (const double *)addresses[t[2]] + t[9];
-        const Loop *loops = (const Loop *)(t + HEADER);
-        if (t[5]) memset(out, 0, t[5] * sizeof *out);
-        if (t[4] == DIVIDES) reciprocals(loops, t[6], out, left);
-        else contraction(loops, t[6], t[4], out, left, right, coefficients[t[3]]);
+    double *out = (double *)addresses[t[0]] + t[7];
+    const double *left = (const double *)addresses[t[1]] + t[8];
+    const double *right = t[2] < 0 ? &one : (const double *)addresses[t[2]] + t[9];
+    const Loop *shifts = (const Loop *)(t + HEADER), *loops = shifts + t[10];
+    for (const Loop *s = shifts; s < loops; s++) {
+        const int64_t start = starts[s->n];
+        out += start * s->o, left += start * s->l, right += start * s->r;
+    }
+    if (t[5]) memset(out, 0, t[5] * sizeof *out);
+    if (t[4] == DIVIDES) reciprocals(loops, t[6], out, left);
+    else if (t[4] != CLEARS) contraction(loops, t[6], t[4], out, left, right, coefficients[t[3]]);
+}
+
+/* `starts` has the first element of the turn of each loop around. */
+void run_tape(
+    const int64_t *tape, int64_t length, const int64_t *addresses, const double *coefficients, int64_t *starts)
+{
+    for (const int64_t *t = tape; t < tape + length;) {
+        const int64_t *body = t + HEADER + 4 * (t[6] + t[10]);
+        if (t[4] != REPEATS) {
+            instruction(t, addresses, coefficients, starts);
+            t = body;
+            continue;
+        }
+        for (int64_t turn = 0; turn < t[1]; turn++) {
+            starts[t[0]] = t[7] + turn * t[2];
+            run_tape(body, t[3], addresses, coefficients, starts);
+        }
+        t = body + t[3];
     }
 }

@@ -21,6 +21,7 @@ SIGNATURE = jit.Signature(
         jit.Parameter("length", "i64"),
         jit.Parameter("addresses", "i64", array=True, ndim=1),
         jit.Parameter("coefficients", "f64", array=True, ndim=1),
+        jit.Parameter("starts", "i64", array=True, ndim=1),
     ),
 )
 # The function, once it is compiled.

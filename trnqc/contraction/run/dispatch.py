@@ -162,7 +162,7 @@ def _by_steps(library: ModuleType, part: Part, operands: Mapping[str, Any], gemm
 def _by_loops(library: ModuleType, part: Part, operands: Mapping[str, Any], gemm: Gemm | None) -> tuple[Array, bool]:
     assert part.schedule is not None
     on_host = {k: x if callable(x) else host_array(x, k) for k, x in sorted(operands.items())}
-    result = run_schedule(part.schedule, on_host, gemm=gemm, orders=part.axis_orders)
+    result = run_schedule(part.schedule, on_host, gemm=gemm, orders=part.axis_orders, tapes=part.tapes)
     return (result if library is np else library.asarray(result)), True
 
 

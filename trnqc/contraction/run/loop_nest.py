@@ -17,6 +17,8 @@ from trnqc.contraction.memory.fusion_graph import ComputedArray
 from trnqc.contraction.memory.loop_nest import Allocate, Compute, FusedNest, Item, TiledLoop
 from trnqc.contraction.memory.schedule import TreeSchedule
 from trnqc.contraction.products.slices import LEAST_SCRATCH, Slice, exchange, multiply
+from trnqc.contraction.tape.machine import NestMachine, nest_machine
+from trnqc.contraction.tape.nests import NestTape, NestTapes
 from trnqc.contraction.tree import union
 from trnqc.errors import InputError
 from trnqc.expression.operand import Leaf
@@ -49,14 +51,15 @@ def run_schedule(
     turned: Callable[[int], None] | None = None,
     workspace: np.ndarray | None = None,
     orders: AxisOrders | None = None,
+    tapes: NestTapes | None = None,
 ) -> Any:
     """Return the result of a schedule's tree, written to `out` if given.
 
     An operand that is a function takes one slice per axis and returns that block, or with a method ``into(target,
     cuts)`` fills the target; memory of the functions is not part of the schedule's. An earlier run has done `first`
     turns of the outermost loop; `turned` is called with the number of turns that are done. `workspace` has
-    `workspace_of` elements of the result's type. `orders` are the `axis_orders` of the nest, if they are known. Raises
-    InputError if an operand is missing or has the wrong shape.
+    `workspace_of` elements of the result's type. `orders` are the `axis_orders` of the nest, if they are known. Small
+    steps run as `tapes` where these can. Raises InputError if an operand is missing or has the wrong shape.
     """
     fusion = schedule.fusion
     tree = fusion.tree
@@ -72,6 +75,8 @@ def run_schedule(
         workspace = np.empty(workspace_of(schedule), out.dtype)
     run = _Run(schedule, operands, out, gemm, workspace, orders)
     run.outer, run.first, run.turned = outer_loop(schedule.nest), first, turned
+    if tapes and gemm is None and not (first or turned):
+        run.machine = nest_machine(tapes, operands, workspace, out)
     run.items(schedule.nest.body, whole)
     return out
 
@@ -136,6 +141,7 @@ class _Run:
     outer: TiledLoop | None = None
     first = 0
     turned: Callable[[int], None] | None = None
+    machine: NestMachine | None = None
 
     def __init__(
         self,
@@ -165,8 +171,11 @@ class _Run:
 
     def items(self, items: Sequence[Item], ranges: Ranges) -> None:
         """Run items in order, where each label has the current range of its elements."""
-        for item in items:
-            if isinstance(item, TiledLoop):
+        for item in self.machine.entries(items, ranges) if self.machine else items:
+            if isinstance(item, NestTape):
+                assert self.machine
+                self.machine.run(item, ranges)
+            elif isinstance(item, TiledLoop):
                 for turn, start in enumerate(range(0, item.extent, item.tile)):
                     if item is self.outer and turn < self.first:
                         continue

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trnqc.contraction.tape.loops import DEEPEST, DIVIDES, ArrayPlace, Loop, TapeOperand, fastest, loops_of, ordered
+from trnqc.contraction.tape.loops import DEEPEST, DIVIDES, NOWHERE, ArrayPlace
+from trnqc.contraction.tape.steps import StepWriter, contiguous
 from trnqc.contraction.tree import Tree, TreeNode, union
 from trnqc.expression.operand import Leaf
 
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 # A tape is used for plans of at least STEPS steps of less than SMALL multiply-adds in the mean. The compiled loops need
 # about a nanosecond for each multiply-add, a call of NumPy some microseconds.
 STEPS, SMALL = 4, 30_000
-# An operand is copied in another order of its axes if the step has this many multiply-adds for each element of it.
-WORTH = 4
 # Elements of the largest operand that is copied into the workspace.
 COPIED = 2048
 # Numbers of the first two buffers.
@@ -82,16 +81,17 @@ def _isordered(plan: Computation) -> bool:
     return True
 
 
-def _contiguous(shape: Sequence[int]) -> tuple[int, ...]:
-    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
+def extents_of(tree: Tree) -> dict[str, int]:
+    """Return the extent of each label of a tree."""
+    return {label: index.extent for label, index in tree.indices.items()}
 
 
-class _Writer:
+class _Writer(StepWriter):
     """Writes the instructions of one plan."""
 
     def __init__(self, plan: Computation) -> None:
-        self.plan, self.code = plan, list[int]()
-        self.coefficients: dict[float, int] = {1.0: 0}
+        super().__init__()
+        self.plan = plan
         self.places: dict[str, ArrayPlace] = {}
         # Elements of the workspace so far.
         self.size = 0
@@ -126,13 +126,13 @@ class _Writer:
             target, tree = assignment.target, assignment.parts[0].tree
             is_new = target not in self.places
             if is_new:
-                self.places[target] = self._reserved(tree, assignment.labels)
+                self.places[target] = self.reserved(assignment.labels, extents_of(tree))
                 held[target] = self.places[target], tree.size(assignment.labels)
             for number, part in enumerate(assignment.parts):
                 cleared = tree.size(assignment.labels) if is_new and not number else 0
                 self._part(part.tree, float(part.coefficient), self.places[target], cleared)
             for name in [name for name in held if last.get(name, -1) <= k]:
-                self._release(*held.pop(name))
+                self.release(*held.pop(name))
 
     def _shape(self, name: str) -> tuple[int, ...]:
         if self.plan.blocked:
@@ -142,7 +142,7 @@ class _Writer:
 
     def _place_whole(self, name: str, buffer: int, begin: int, shape: tuple[int, ...], cuts: Mapping[str, Cut]) -> None:
         """Note where an array, or each of its blocks, lies in a buffer."""
-        strides = _contiguous(shape)
+        strides = contiguous(shape)
         if name not in cuts:
             self.places[name] = ArrayPlace(buffer, begin, strides)
             return
@@ -150,31 +150,33 @@ class _Writer:
             offset = sum(cut.start * stride for cut, stride in zip(slices, strides))
             self.places[block] = ArrayPlace(buffer, begin + offset, strides)
 
-    def _reserved(self, tree: Tree, labels: Sequence[str]) -> ArrayPlace:
+    def reserved(self, labels: Sequence[str], extents: Mapping[str, int]) -> ArrayPlace:
         """Return a contiguous place of the workspace for an array with these labels."""
-        shape = tuple(tree.extent(label) for label in labels)
+        shape = tuple(extents[label] for label in labels)
         size = prod(shape)
         if not (earlier := self.free.get(size)):
             self.size += size
-            return ArrayPlace(WORKSPACE, self.size - size, _contiguous(shape))
-        return ArrayPlace(WORKSPACE, earlier.pop(), _contiguous(shape))
+            return ArrayPlace(WORKSPACE, self.size - size, contiguous(shape))
+        return ArrayPlace(WORKSPACE, earlier.pop(), contiguous(shape))
 
-    def _release(self, place: ArrayPlace, size: int) -> None:
+    def release(self, place: ArrayPlace, size: int) -> None:
+        """Note a place that arrays of this size may take."""
         self.free.setdefault(size, []).append(place.offset)
 
     def _part(self, tree: Tree, coefficient: float, target: ArrayPlace, cleared: int) -> None:
         """Write the steps of one tree; the last one adds to the target."""
         results: dict[str, ArrayPlace] = {}
+        extents = extents_of(tree)
         for node in tree.nodes:
             operands = [self._operand(tree, operand, results) for operand in node.operands]
             if node is tree.root:
-                self._step(tree, node, target, operands, coefficient, cleared)
+                self.step(extents, node, target, operands, coefficient, cleared)
             else:
-                results[node.name] = self._reserved(tree, node.indices)
-                self._step(tree, node, results[node.name], operands, 1.0, tree.size(node.indices))
+                results[node.name] = self.reserved(node.indices, extents)
+                self.step(extents, node, results[node.name], operands, 1.0, tree.size(node.indices))
             for operand, place in zip(node.operands, operands):
                 if isinstance(operand, TreeNode) or operand.reciprocal:
-                    self._release(place, tree.size(union(operand.indices)))
+                    self.release(place, tree.size(union(operand.indices)))
 
     def _operand(self, tree: Tree, operand: Leaf | TreeNode, results: Mapping[str, ArrayPlace]) -> ArrayPlace:
         """Return where an operand lies, with one stride for each of its labels; reciprocals are computed first."""
@@ -187,60 +189,7 @@ class _Writer:
         place = replace(place, strides=strides)
         if not operand.reciprocal:
             return place
-        to = self._reserved(tree, labels)
+        to = self.reserved(labels, extents_of(tree))
         loops = [(tree.extent(label), o, s, 0) for label, o, s in zip(labels, to.strides, strides)]
-        self._write((to.buffer, place.buffer, -1, 0, DIVIDES, 0), (to.offset, place.offset, 0), loops)
+        self.write((0, DIVIDES, 0), (to, place, NOWHERE), loops)
         return to
-
-    def _step(
-        self,
-        tree: Tree,
-        node: TreeNode,
-        to: ArrayPlace,
-        operands: Sequence[ArrayPlace],
-        coefficient: float,
-        cleared: int,
-    ) -> None:
-        number = self.coefficients.setdefault(coefficient, len(self.coefficients))
-        sides = [TapeOperand(union(o.indices), place) for o, place in zip(node.operands, operands)]
-        turned = self._turned(tree, node, to, sides)
-        loops = loops_of(tree, node, to, turned)
-        inner = fastest(loops)
-        left, right = (side.place for side in (*turned, TapeOperand((), ArrayPlace(-1, 0, ())))[:2])
-        if inner is not None and loops[inner][1:] == (1, 1, 0) and right.buffer >= 0:
-            # Neighbouring elements are those of the right operand.
-            left, right = right, left
-            loops = [(n, o, b, a) for n, o, a, b in loops]
-        kind, nest = ordered(loops, inner)
-        header = (to.buffer, left.buffer, right.buffer, number, kind, cleared)
-        self._write(header, (to.offset, left.offset, right.offset), nest)
-        for before, after in zip(sides, turned):
-            if after is not before:
-                self._release(after.place, tree.size(after.labels))
-
-    def _turned(self, tree: Tree, node: TreeNode, to: ArrayPlace, sides: list[TapeOperand]) -> list[TapeOperand]:
-        """Return the operands, with one copied if its new axes make the step a product of matrices."""
-        loops = loops_of(tree, node, to, sides)
-        inner = fastest(loops)
-        if len(sides) < 2 or inner is None or loops[inner][1:] in ((1, 1, 0), (1, 0, 1)):
-            return sides
-        for k, (side, other) in enumerate(zip(sides, sides[::-1])):
-            for label, stride in zip(node.indices, to.strides):
-                worth = tree.size(node.loops) >= WORTH * tree.size(side.labels) and tree.extent(label) > 2
-                if stride == 1 and label in side.labels and label not in other.labels and worth:
-                    return [*sides[:k], self._copied(tree, side, label), *sides[k + 1 :]]
-        return sides
-
-    def _copied(self, tree: Tree, side: TapeOperand, last: str) -> TapeOperand:
-        """Return a copy of an operand in which the elements along one label are neighbours."""
-        labels = (*(label for label in side.labels if label != last), last)
-        copy = TapeOperand(labels, self._reserved(tree, labels))
-        node = TreeNode("copy", labels, (Leaf("whole", side.labels, 0),))
-        loops = loops_of(tree, node, copy.place, [side])
-        kind, nest = ordered(loops, fastest(loops))
-        header = (copy.place.buffer, side.place.buffer, -1, 0, kind, tree.size(labels))
-        self._write(header, (copy.place.offset, side.place.offset, 0), nest)
-        return copy
-
-    def _write(self, header: Sequence[int], offsets: Sequence[int], loops: Sequence[Loop]) -> None:
-        self.code += [*header, len(loops), *offsets, *(number for loop in loops for number in loop)]

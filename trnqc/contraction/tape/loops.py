@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from trnqc.contraction.tree import Tree, TreeNode
+from trnqc.contraction.tree import TreeNode
 
 # backends/cpu/tape.c: what an instruction does, and the most loops that it has.
-LOOPS, MATRICES, DIVIDES = range(3)
+LOOPS, MATRICES, DIVIDES, CLEARS, REPEATS = range(5)
 DEEPEST = 32
 # Extent, and strides of the result and of both operands.
 Loop = tuple[int, int, int, int]
@@ -17,11 +17,15 @@ ONCE: Loop = (1, 0, 0, 0)
 
 @dataclass(frozen=True)
 class ArrayPlace:
-    """Where an array lies: the number of a buffer, the offset of its first element, and a stride for each axis."""
+    """Where an array lies: the number of a buffer, the offset of its first element, and a stride for each axis.
+
+    `shifts` are (number of a loop around the step, elements by which each element of that loop moves the offset).
+    """
 
     buffer: int
     offset: int
     strides: tuple[int, ...]
+    shifts: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -32,11 +36,14 @@ class TapeOperand:
     place: ArrayPlace
 
 
-def loops_of(tree: Tree, node: TreeNode, to: ArrayPlace, sides: Sequence[TapeOperand]) -> list[Loop]:
+NOWHERE = ArrayPlace(-1, 0, ())
+
+
+def loops_of(extents: Mapping[str, int], node: TreeNode, to: ArrayPlace, sides: Sequence[TapeOperand]) -> list[Loop]:
     """Return the loops of a step, over the labels of its result first."""
     strides = [dict(zip(node.indices, to.strides)), *(dict(zip(side.labels, side.place.strides)) for side in sides)]
     strides += [{}] * (3 - len(strides))
-    return [(tree.extent(label), *(of.get(label, 0) for of in strides)) for label in node.loops]  # type: ignore[misc]
+    return [(extents[label], *(of.get(label, 0) for of in strides)) for label in node.loops]  # type: ignore[misc]
 
 
 def fastest(loops: Sequence[Loop]) -> int | None:
