@@ -115,12 +115,16 @@ class Part:
 
 @dataclass(frozen=True)
 class SumAssignment:
-    """A target and the sum of parts, all with the axes `labels`, that is assigned or (`accumulate`) added to it."""
+    """A target and the sum of parts, all with the axes `labels`, that is assigned or (`accumulate`) added to it.
+
+    With a `function`, that of each element of the sum is assigned.
+    """
 
     target: str
     labels: tuple[str, ...]
     parts: tuple[Part, ...]
     accumulate: bool = False
+    function: str = ""
 
     @property
     def reads(self) -> set[str]:
@@ -209,6 +213,11 @@ class Computation:
     def function_cost(self) -> int:
         """Multiply-adds of computing every element of every function once for each step that takes it."""
         return sum(tree.function_cost for tree in self.trees)
+
+    @property
+    def applied(self) -> int:
+        """Number of elements of which functions such as exp are taken."""
+        return sum(a.parts[0].tree.size(a.labels) for a in self.assignments if a.function)
 
     @property
     def symbolic_multiply_adds(self) -> MonomialSum:

@@ -92,6 +92,8 @@ class PairForm:
 def pair_forms(program: Program, outputs: Sequence[str]) -> tuple[PairForm, ...]:
     """Return the pair energy that each output is; none if one of the outputs is something else."""
     targets = {s.target.tensor: s.target for s in program.statements}
+    if any(s.function for s in program.statements):
+        return ()
     if len(program.statements) > MOST or has_blocks(program) or any(targets[name].labels for name in outputs):
         return ()
     if not any(f.reciprocal for s in program.statements for term in s.terms for f in term.factors):

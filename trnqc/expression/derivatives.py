@@ -15,6 +15,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from trnqc.errors import ExpressionError
+from trnqc.expression.functions import chain_rule, with_derivatives
 from trnqc.expression.program import Program, TensorStatement
 from trnqc.expression.reverse import Reverse, product_rule
 from trnqc.expression.single_assignment import single_assignment, without_unread
@@ -110,12 +111,16 @@ def tangent(program: Program, of: str | Sequence[str], wrt: str | Sequence[str],
         raise ExpressionError(f"{wrong[0]} is no target; targets are {', '.join(program.targets)}")
     active, statements = set(wanted), []
     for statement in straight.statements:
-        terms = []
+        terms: list[Term] = []
         for term in statement.terms:
             for place, factor in enumerate(term.factors):
                 if factor.tensor in active:
                     change = Term(Fraction(1), (Factor(f"d{factor.tensor}", factor.labels),))
-                    terms.append(product_rule(term, place, change))
+                    terms += (
+                        chain_rule(straight, statement, change)
+                        if statement.function
+                        else [product_rule(term, place, change)]
+                    )
         if terms:
             active.add(statement.target.tensor)
             target = replace(statement.target, tensor=f"d{statement.target.tensor}")
@@ -135,6 +140,7 @@ def _prepared(
     if not wanted:
         raise ExpressionError("derivatives are with respect to one input or more; found none")
     straight, last = single_assignment(program)
+    straight = with_derivatives(straight)
     if wrong := [name for name in wanted if name not in straight.inputs]:
         raise ExpressionError(f"{wrong[0]} is no input of the program; inputs are {', '.join(straight.inputs)}")
     if wrong := [name for name in keep if name not in straight.targets]:

@@ -15,11 +15,15 @@ from trnqc.expression.terms import Factor, Sum, Tensor, Term, signed
 
 @dataclass(frozen=True)
 class TensorStatement:
-    """An assignment of a sum of terms to a target, or an addition (``+=``) if `accumulate`."""
+    """An assignment of a sum of terms to a target, or an addition (``+=``) if `accumulate`.
+
+    With a `function`, the target is that function of each element of the sum (`functions.FUNCTIONS`).
+    """
 
     target: Factor
     terms: tuple[Term, ...]
     accumulate: bool = False
+    function: str = ""
 
     def terms_at(
         self, places: tuple[str, ...], labels: dict[str, str], taken: Collection[str] = ()
@@ -40,7 +44,10 @@ class TensorStatement:
         return tuple(placed)
 
     def __str__(self) -> str:
-        return f"{self.target} {'+=' if self.accumulate else '='}{signed(self.terms).removeprefix(' +')}"
+        value = signed(self.terms).removeprefix(" +")
+        if self.function:
+            value = f" {self.function}({value.strip()})"
+        return f"{self.target} {'+=' if self.accumulate else '='}{value}"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from trnqc.errors import ExpressionError
+from trnqc.expression.functions import chain_rule
 from trnqc.expression.program import Program, TensorStatement
 from trnqc.expression.single_assignment import primed
 from trnqc.expression.symmetry import signed_orders
@@ -48,7 +49,9 @@ class Reverse:
             for place, factor in enumerate(term.factors):
                 if factor.tensor in self.active:
                     for outer in above:
-                        self._add(factor, product_rule(term, place, outer), statement)
+                        changes = [] if statement.function else [product_rule(term, place, outer)]
+                        for change in chain_rule(self.program, statement, outer) if statement.function else changes:
+                            self._add(factor, change, statement)
 
     def input(self, name: str) -> None:
         """Append the statements of the derivative with respect to an input, with the symmetry of the input."""

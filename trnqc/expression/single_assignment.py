@@ -80,7 +80,7 @@ def _versions(program: Program, labels: dict[str, str]) -> tuple[list[TensorStat
             read.add(before)
         versions[target.tensor] = versions.get(target.tensor, 0) + 1
         name = f"{target.tensor}@{versions[target.tensor]}"
-        statements[name] = TensorStatement(replace(target, tensor=name), terms)
+        statements[name] = TensorStatement(replace(target, tensor=name), terms, function=statement.function)
     return list(statements.values()), versions
 
 

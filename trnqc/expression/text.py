@@ -12,6 +12,8 @@
 P(i,j) subtracts from the product in which it stands the same product with i and j exchanged. P(i/jk) is
 1 - P(ij) - P(ik), which antisymmetrises a product that is antisymmetric in j and k. There may be any number of groups,
 and labels of several letters are separated by commas. A line that begins with an operator continues the previous line.
+exp(x[i]), with log, sqrt, abs, sign, tanh, sin and cos, is a tensor of the function of each element, which keeps all
+indices of its argument: exp(-e[i]*t[k]) has the indices i and k. All terms of an argument have the same indices.
 symmetric(0,1)(2,3) exchanges both pairs of axes at once: t_efij = t_feji.
 blocks(00 11) lists the blocks of a tensor that may differ from zero. conserving(0,1|2,3) allows those blocks whose
 numbers have equal sums over both groups of axes.
@@ -24,6 +26,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from trnqc.errors import ExpressionError
+from trnqc.expression.functions import FUNCTIONS, application
 from trnqc.expression.program import Program, TensorStatement, check_factor, check_target
 from trnqc.expression.spaces import Space
 from trnqc.expression.symmetry import Exchange, Permutations, Symmetry, permutations_of
@@ -67,19 +70,25 @@ class _Parser:
         self.tensors: dict[str, Tensor] = {}
         self.shapes: dict[str, tuple[str, ...]] = {}
         self.exchanged: list[Token] = []
+        self.statements: list[TensorStatement] = []
+        # How often statements have changed a tensor, and the tensors of functions that stand in several places.
+        self.versions: dict[str, int] = {}
+        self.applied: dict[object, str] = {}
 
     def program(self) -> Program:
-        statements = []
         for tokens in logical_lines(self.lines):
             self.tokens, self.position = tokens, 0
             if self.here.text in KEYWORDS and tokens[1].kind == "name":
                 getattr(self, f"_{self.take().text}")()
             else:
-                statements.append(self._statement())
+                statement = self._statement()
+                self.statements.append(statement)
+                name = statement.target.tensor
+                self.versions[name] = self.versions.get(name, 0) + 1
             if self.here.kind != "end":
                 raise self.error(f"expected the end of the line; found {self.here.text!r}", self.here)
         tensors = tuple(self.tensors.values())
-        return Program(tuple(self.spaces.values()), tuple(self.labels.items()), tensors, tuple(statements))
+        return Program(tuple(self.spaces.values()), tuple(self.labels.items()), tensors, tuple(self.statements))
 
     @property
     def here(self) -> Token:
@@ -295,17 +304,43 @@ class _Parser:
             swaps.append(self._antisymmetriser())
             return Sum((Term(Fraction(1), ()),))
         if self.here.kind == "name" and self.tokens[self.position + 1].text == "(":
-            raise self._call(self.here)
+            return self._applied()
         factor, places = self._reference()
         self._point(places, lambda: check_factor(factor, self.labels, self.shapes))
         return Sum((Term(Fraction(1), (factor,)),))
+
+    def _applied(self) -> Sum:
+        """Read a function of a sum, whose value becomes a tensor that is computed before this statement."""
+        name = self.take()
+        if name.text not in FUNCTIONS or name.text in self.shapes:
+            raise self._call(name)
+        self.take("(")
+        terms = self._sum().terms
+        self.take(")")
+        if constant := [term for term in terms if not term.factors]:
+            raise self.error(f"{name.text} takes tensors; found the number {constant[0]}: multiply it by ones", name)
+        statement = application(name.text, terms, set(self.shapes))
+        labels = statement.target.labels
+        for term in terms:
+            if missing := [label for label in labels if label not in term.labels]:
+                found = f"index {missing[0]} is missing in {term}"
+                raise self.error(f"all terms in {name.text}(..) have the same indices; {found}", name)
+        # The same function of the same values is computed once, whatever its labels are called.
+        numbers = {label: f"{number}:{self.labels[label]}" for number, label in enumerate(labels)}
+        read = tuple(self.versions.get(factor.tensor, 0) for term in terms for factor in term.factors)
+        key = name.text, tuple(term.renamed(numbers) for term in terms), read
+        if key not in self.applied:
+            self.applied[key] = statement.target.tensor
+            self.shapes[statement.target.tensor] = tuple(self.labels[label] for label in labels)
+            self.statements.append(statement)
+        return Sum((Term(Fraction(1), (Factor(self.applied[key], labels),)),))
 
     def _call(self, name: Token) -> ExpressionError:
         """Return the error of a name before a parenthesis."""
         if name.text in self.shapes:
             return self.error(f"indices of {name.text} stand in brackets: {name.text}[..]; found {name.text}(", name)
         return self.error(
-            f"a program has sums, products and quotients of tensors, and no functions; found {name.text}(..): compute "
-            f"{name.text} of the array before, declare the result as a tensor and pass it as an input",
+            f"the functions of a program are {', '.join(FUNCTIONS)}; found {name.text}(..): compute {name.text} of the "
+            "array before, declare the result as a tensor and pass it as an input",
             name,
         )

@@ -17,6 +17,7 @@ from typing import Any
 from trnqc.contraction.order.canonical import variants
 from trnqc.contraction.products.arrays import Array
 from trnqc.errors import ExpressionError
+from trnqc.expression.functions import FUNCTIONS
 from trnqc.expression.program import Program, TensorStatement
 from trnqc.expression.spaces import Space
 from trnqc.expression.symmetry import Symmetry
@@ -175,6 +176,11 @@ class _Blocker:
             chosen = dict(zip(target.labels, numbers))
             terms = [new for term in statement.terms for new in self._terms(term, chosen)]
             if not terms:
+                if statement.function and not FUNCTIONS[statement.function].is_zero_at_zero:
+                    raise ExpressionError(
+                        f"{statement.function} is not 0 at 0, but block {numbers} of its argument is: {statement}; "
+                        "declare tensors of the argument without blocks"
+                    )
                 continue
             labels = tuple(self._sub_label(label, chosen[label]) for label in target.labels)
             name, adds = self._named(target.tensor, numbers), numbers in before
@@ -182,7 +188,8 @@ class _Blocker:
                 name = self.names.get(target.tensor, {}).get(numbers, name) + "′"
                 if adds:
                     terms.insert(0, Term(Fraction(1), (Factor(before[numbers], labels),)))
-            self.statements.append(TensorStatement(Factor(name, labels), tuple(terms), adds and not reads_itself))
+            adding = adds and not reads_itself
+            self.statements.append(TensorStatement(Factor(name, labels), tuple(terms), adding, statement.function))
             after[numbers] = name
         self.names[target.tensor] = after
         self.unchanged.pop(target.tensor, None)

@@ -44,7 +44,8 @@ def exchanges_of(program: Program, name: str) -> tuple[Exchange, ...]:
     for pairs in _exchangeable([program.space(label).name for label in labels], 0):
         after = coefficients({labels[i]: labels[j] for pair in pairs for i, j in (pair, pair[::-1])}) if pairs else {}
         signs = [sign for sign in (1, -1) if pairs and after == {key: sign * value for key, value in before.items()}]
-        exchanges += [Exchange(pairs, sign) for sign in signs[:1]]
+        # A function of an antisymmetric argument may be symmetric, antisymmetric or neither.
+        exchanges += [Exchange(pairs, sign) for sign in signs[:1] if sign > 0 or not statement.function]
     return tuple(exchanges)
 
 

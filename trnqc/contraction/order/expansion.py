@@ -13,9 +13,9 @@ from trnqc.expression.terms import Term
 def expanded(program: Program, outputs: Sequence[str]) -> Program:
     """Return the program in which every intermediate is replaced by its sum of products; `outputs` are kept.
 
-    An intermediate that is assigned more than once, divides, or depends on a tensor that changes is kept too. Plans of
-    the result may need less work than those of the program, since `plan_program` takes out common factors again, but
-    take longer to find: products of sums become many terms.
+    An intermediate that is assigned more than once, is a function, divides, or depends on a tensor that changes is kept
+    too. Plans of the result may need less work than those of the program, since `plan_program` takes out common factors
+    again, but take longer to find: products of sums become many terms.
     """
     return _Expander(program, frozenset(outputs)).result()
 
@@ -35,6 +35,7 @@ class _Expander:
             s.target.tensor
             for s in program.statements
             if s.target.tensor not in outputs | changing | below
+            and not s.function
             and not changing & {factor.tensor for term in s.terms for factor in term.factors}
         }
         self.meaning: dict[str, TensorStatement] = {}

@@ -100,10 +100,12 @@ class _Planner:
         for statement, terms in zip(self.program.statements, self.terms):
             parts = []
             for number, (written, term) in enumerate(zip(statement.terms, terms)):
-                name = statement.target.tensor + (f".{number + 1}" if len(terms) > 1 else "")
+                name = statement.target.tensor + (f".{number + 1}" if len(terms) > 1 or statement.function else "")
                 parts.append(self._part(name, written.coefficient, term))
             target = statement.target
-            self.assignments.append(SumAssignment(target.tensor, target.labels, tuple(parts), statement.accumulate))
+            self.assignments.append(
+                SumAssignment(target.tensor, target.labels, tuple(parts), statement.accumulate, statement.function)
+            )
         return Plan(str(self.program), tuple(self.assignments), self.arrays(), outputs, self.direct())
 
     def arrays(self) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -89,8 +89,9 @@ def _named(plan: Plan, operands: Mapping[str, Operand] | Sequence[Operand]) -> M
 def _distribution(plan: Plan, grid: tuple[int, ...]) -> tuple[TreeDistribution, Fraction]:
     """Return the distribution of the single product of the plan, and its factor."""
     parts = [part for assignment in plan.assignments for part in assignment.parts]
-    if len(parts) != 1 or plan.blocked or plan.assignments[0].accumulate:
-        what = "blocks" if plan.blocked else f"{len(parts)} products"
+    functions = [assignment.function for assignment in plan.assignments if assignment.function]
+    if len(parts) != 1 or plan.blocked or plan.assignments[0].accumulate or functions:
+        what = "blocks" if plan.blocked else f"the function {functions[0]}" if functions else f"{len(parts)} products"
         raise UnsupportedError(
             f"one product of whole tensors is distributed at once; this plan has {what}: take "
             "trnqc.contraction.ranks.program.over_ranks"

@@ -11,7 +11,7 @@ import numpy as np
 from trnqc.contraction.computation import SumAssignment
 from trnqc.contraction.kernels import Gemm
 from trnqc.contraction.ranks.exchange import RankExchange
-from trnqc.contraction.run.dispatch import added, run_part
+from trnqc.contraction.run.dispatch import added, element_function, run_part
 from trnqc.contraction.shares.division import Division, SharedAssignment
 from trnqc.contraction.shares.local_parts import LocalPart, LocalRead, cut
 from trnqc.ranks import Ranks
@@ -91,6 +91,8 @@ class SharedRun:
             operands = {read.local: self._read(read) for read in local.reads}
             self._add(sums, local, step, *run_part(np, local.part, operands, self.gemm))
         value, is_new = self._combined(sums, step, self.shapes[target])
+        if assignment.function:
+            value, is_new = element_function(np, assignment.function, value, is_new), True
         self.values[target], self.forms[target] = value, None if step.whole else step.axis
         (self.owned.add if is_new else self.owned.discard)(target)
 

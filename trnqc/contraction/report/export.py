@@ -29,6 +29,7 @@ def data(plan: Computation, seconds: float, slowdown: float) -> dict[str, Any]:
                 "target": assignment.target,
                 "labels": list(assignment.labels),
                 "accumulate": assignment.accumulate,
+                "function": assignment.function,
                 "parts": [
                     {
                         "coefficient": str(part.coefficient),

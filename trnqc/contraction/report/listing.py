@@ -65,12 +65,15 @@ def operation_text(tree: Tree, step: LoweredStep) -> str:
 def _sum_of_parts(assignment: SumAssignment) -> str:
     """Return the statement that adds up the parts; empty for a single part that is the target itself."""
     (first, *others) = assignment.parts
-    if not others and first.coefficient == 1 and not assignment.accumulate:
+    if not others and first.coefficient == 1 and not assignment.accumulate and not assignment.function:
         return ""
     terms = [_scaled(part) for part in assignment.parts]
     total = "".join(f" {'-' if t.startswith('-') else '+'} {t.removeprefix('-')}" for t in terms)
     sign = "+=" if assignment.accumulate else "="
-    return f"{assignment.target}[{','.join(assignment.labels)}] {sign}{total.removeprefix(' +')}"
+    value = total.removeprefix(" +")
+    if assignment.function:
+        value = f" {assignment.function}({value.strip()})"
+    return f"{assignment.target}[{','.join(assignment.labels)}] {sign}{value}"
 
 
 def _scaled(part: Part) -> str:
@@ -97,6 +100,8 @@ def _totals(plan: Computation) -> list[str]:
         lines.append(f"executed       {plan.executed_multiply_adds:.4g}, {again:.4g} times as many, repeated in loops")
     if plan.function_cost:
         lines.append(f"functions    {plan.function_cost:.4g} multiply-adds, every element computed once a step")
+    if plan.applied:
+        lines.append(f"elements     {plan.applied:.4g} of which functions are taken")
     if temporaries:
         tree, node = max(temporaries, key=lambda pair: pair[0].size(pair[1].indices))
         largest = f"the largest {node.name} with {tree.count(node.indices)} = {tree.size(node.indices):.4g} elements"

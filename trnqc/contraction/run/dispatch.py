@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from trnqc.arrays import transform_of
+from trnqc.arrays import is_tensor, transform_of
 from trnqc.contraction.computation import Computation, Part, SumAssignment
 from trnqc.contraction.kernels import Gemm
 from trnqc.contraction.ladder.run import run_ladder
@@ -106,12 +106,12 @@ def _asked(plan: Computation, values: Mapping[str, Any]) -> Any:
 
 
 def _assigned(library: ModuleType, assignment: SumAssignment, values: Mapping[str, Any], gemm: Gemm | None) -> Array:
-    """Return the sum of the parts, added to the target if the assignment accumulates."""
+    """Return the sum of the parts or its function, added to the target if the assignment accumulates."""
     total, is_new = (values[assignment.target] if assignment.accumulate else None), False
     for part in assignment.parts:
         term, term_is_new = run_part(library, part, values, gemm)
         total, is_new = added(total, is_new, term, term_is_new)
-    return total
+    return element_function(library, assignment.function, total, is_new) if assignment.function else total
 
 
 def run_part(
@@ -121,6 +121,16 @@ def run_part(
     operands = {leaf.name: values[leaf.name] for leaf in part.tree.leaves}
     term, is_new = EXECUTORS[_kind(part, operands)](library, part, operands, gemm)
     return (term, is_new) if part.coefficient == 1 else (_scaled(term, part.coefficient, is_new), True)
+
+
+def element_function(library: ModuleType, name: str, x: Array, is_new: bool) -> Array:
+    """Return a function of each element, in place if x is a new array of floating-point numbers without derivatives."""
+    if is_new and "float" in str(x.dtype) and x.ndim and not transform_of(x):
+        if library is np:
+            return getattr(np, name)(x, out=x)
+        if is_tensor(x):
+            return getattr(x, f"{name}_")()
+    return getattr(library, name)(x)
 
 
 def added(total: Array | None, total_is_new: bool, term: Array, term_is_new: bool) -> tuple[Array, bool]:

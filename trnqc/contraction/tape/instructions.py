@@ -69,13 +69,13 @@ def _is_plain(part: Part) -> bool:
 
 
 def _isordered(plan: Computation) -> bool:
-    """Return whether no target is an input, read while it is written, or written anew after it was read."""
+    """Return whether no target is an input, a function, read while it is written, or written anew after a read."""
     inputs = {leaf.name for tree in plan.trees for leaf in tree.leaves if leaf.operand >= 0}
     seen: set[str] = set()
     for assignment in plan.assignments:
         name = assignment.target
         read = {leaf.name for part in assignment.parts for leaf in part.tree.leaves}
-        if name in inputs or name in read or (name in seen) != assignment.accumulate:
+        if assignment.function or name in inputs or name in read or (name in seen) != assignment.accumulate:
             return False
         seen.add(name)
     return True
