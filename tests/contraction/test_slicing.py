@@ -13,6 +13,9 @@ import trnqc
 from trnqc.contraction.memory.loop_nest import nest_of
 from trnqc.contraction.memory.schedule import TreeSchedule
 from trnqc.contraction.memory.slicing import Slices, sliced_loops
+from trnqc.contraction.order.heuristic import greedy, improve
+from trnqc.contraction.order.narrow import narrowed, peak
+from trnqc.contraction.order.operations import network_of
 from trnqc.contraction.run.loop_nest import run_schedule
 from trnqc.errors import ArgumentError, InputError, UnsupportedError
 
@@ -229,3 +232,14 @@ def test_larger_tiles_are_used_where_they_fit():
     assert max(fusion.tile(label) for label in fusion.tiles) >= 2
     arrays = random_arrays(shapes)
     np.testing.assert_allclose(plan.run(*arrays), free.run(*arrays), rtol=1e-9, atol=1e-7)
+
+
+def test_orders_for_slices_hold_less_for_little_more_work():
+    inputs, output, extents, _ = lattice(6, 3, 0)
+    network = network_of(inputs, output, extents, ())
+    before = improve(network, greedy(network, 0))
+    room = peak(network, before) // 10
+    after = narrowed(network, before, room)
+    assert set(after) >= {network.everything} and len(after) == len(before)
+    assert network.cost(after, network.everything) < 3 * network.cost(before, network.everything)
+    assert narrowed(network, before, peak(network, before)) == before

@@ -23,18 +23,21 @@ TIME_LIMIT = 2.0
 # Fractions of the time limit at which the searches for shared products, for orders of products and for fused loops end.
 # Tiles and blocks are chosen in the rest.
 SHARING, ORDER, FUSION = 0.6, 0.75, 0.9
+# The fraction at which searches for orders end if slices within a memory limit may have to be found in the rest.
+ORDER_OF_SLICES = 0.3
 
 
 class TimeLimit:
     """A limit in seconds from now; None for no limit."""
 
-    def __init__(self, limit: float | None) -> None:
-        self.limit = limit
+    def __init__(self, limit: float | None, order: float = ORDER) -> None:
+        self.limit, self.order = limit, order
         self.start = time.thread_time()
         self.omitted: tuple[str, ...] = ()
 
     def out_of_time(self, omitted: str, part: float) -> bool:
         """Return whether this fraction of the limit is over, and record the searches `omitted` then."""
+        part = self.order if part == ORDER else part
         if self.limit is None or time.thread_time() - self.start < part * self.limit:
             return False
         if omitted not in self.omitted:
@@ -46,14 +49,16 @@ _current: ContextVar[TimeLimit | None] = ContextVar("planning", default=None)
 
 
 @contextmanager
-def planning(limit: float | None) -> Iterator[TimeLimit]:
+def planning(limit: float | None, order: float = ORDER) -> Iterator[TimeLimit]:
     """Limit planning to so many seconds of processor time; None for no limit.
+
+    Searches for orders of products end at the fraction `order` of it.
 
     Raises InputError if the limit is neither None nor a non-negative number.
     """
     if limit is not None and not (isinstance(limit, int | float) and limit >= 0):
         raise InputError(f"time_limit is a number of seconds for planning, or None for no limit; found {limit!r}")
-    clock = TimeLimit(limit)
+    clock = TimeLimit(limit, order)
     token = _current.set(clock)
     try:
         yield clock

@@ -71,13 +71,14 @@ class FusedNest:
     @cached_property
     def lives(self) -> Mapping[str, tuple[int, int]]:
         """First and last moment of each temporary, counting all items of the nest in order."""
-        moments = list(_flat(self.body))
-        lives = {}
-        for name in self.temporaries:
-            first = next(t for t, item in enumerate(moments) if isinstance(item, Allocate) and item.name == name)
-            last = next(t for t, item in enumerate(moments) if isinstance(item, Free) and item.name == name)
-            lives[name] = (first, last)
-        return lives
+        first: dict[str, int] = {}
+        last: dict[str, int] = {}
+        for moment, item in enumerate(_flat(self.body)):
+            if isinstance(item, Allocate):
+                first.setdefault(item.name, moment)
+            elif isinstance(item, Free):
+                last.setdefault(item.name, moment)
+        return {name: (first[name], last[name]) for name in self.temporaries}
 
     @cached_property
     def offsets(self) -> Mapping[str, int]:
@@ -226,11 +227,13 @@ def _closed(items: Iterable[Item | _Open], arrays: Mapping[str, ComputedArray]) 
     done: list[Item] = [
         replace(item.loop, body=_closed(item.body, arrays)) if isinstance(item, _Open) else item for item in items
     ]
-    for name in [item.name for item in done if isinstance(item, Allocate)]:
-        users = [t for t, item in enumerate(done) if any(name in _uses(i, arrays) for i in _flat([item]))]
-        if users:
-            done.insert(users[-1] + 1, Free(name))
-    return tuple(done)
+    begun = {item.name for item in done if isinstance(item, Allocate)}
+    last = {name: t for t, item in enumerate(done) for i in _flat([item]) for name in _uses(i, arrays) if name in begun}
+    freed: dict[int, list[Item]] = {}
+    for name in (item.name for item in done if isinstance(item, Allocate) and item.name in last):
+        # What begins later is freed first.
+        freed.setdefault(last[name], []).insert(0, Free(name))
+    return tuple(item for t, one in enumerate(done) for item in (one, *freed.get(t, ())))
 
 
 def _uses(item: Item, arrays: Mapping[str, ComputedArray]) -> tuple[str, ...]:

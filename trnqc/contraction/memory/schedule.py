@@ -47,10 +47,13 @@ class TreeSchedule:
         The fused loops with their tiles and the arena of temporaries.
     scratch : int
         Elements for copies of operands, beside the arena.
+    reordered : Tree or None
+        The tree in the order that the loops follow, if this is not the order of the tree that was given.
     """
 
     nest: FusedNest
     scratch: int
+    reordered: Tree | None = None
 
     @property
     def fusion(self) -> FusedTree:
@@ -106,9 +109,10 @@ def schedule(tree: Tree, limit: int | None = None, scratch: int = 0, goal: Goal 
         return TreeSchedule(plain, scratch)
     room = limit - scratch
     if len(tree.nodes) > MANY and not any(leaf.cost for leaf in tree.leaves):
-        nest = sliced_within(tree, room)
-        if nest is not None:
-            return TreeSchedule(nest, scratch)
+        found = sliced_within(tree, room)
+        if found is not None:
+            followed, nest = found
+            return TreeSchedule(nest, scratch, None if followed is tree else followed)
     forms = _forms(tree, scratch)
     if out_of_time("loops that steps share", FUSION):
         forms.append(TiledLoops(sliced(tree)))

@@ -7,7 +7,7 @@ label are not repeated in its loop, most of a tree is computed once where slices
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, log, prod
 
@@ -16,13 +16,19 @@ import numpy as np
 from trnqc.contraction.memory.fusion_graph import FusedTree
 from trnqc.contraction.memory.loop_nest import FusedNest, nest_of
 from trnqc.contraction.memory.slicing import Slices
+from trnqc.contraction.order.heuristic import greedy, improve
+from trnqc.contraction.order.narrow import narrowed
+from trnqc.contraction.order.network import Splits
+from trnqc.contraction.order.operations import build, network_of
 from trnqc.contraction.time_limit import out_of_time
-from trnqc.contraction.tree import Tree
+from trnqc.contraction.tree import Tree, TreeNode
 
 # Searches with random changes of the scores after the first, while there is time.
 ROUNDS = 8
 # Relative change of a score in these searches.
 NOISE = 0.5
+# Greedy orders that are tried too, and the work, relative to that without a limit, at which the search ends.
+GREEDY, ENOUGH = 4, 1.05
 # Growth of the work, as a logarithm, below which labels differ by the memory that they save.
 LEAST_GROWTH = 1e-3
 # What is reported as not searched if the time is over.
@@ -43,21 +49,54 @@ class SlicedNest:
         return self.nest.arena
 
 
-def sliced_within(tree: Tree, room: int) -> FusedNest | None:
-    """Return the loops over slices of least work whose temporaries fit into `room` elements; None if it finds none.
+def sliced_within(tree: Tree, room: int) -> tuple[Tree, FusedNest] | None:
+    """Return loops over slices of least work whose temporaries fit into `room` elements, and the tree they follow.
 
-    If the time for planning is over, the first search goes on with fewer choices. Operands of the tree are arrays.
+    The order of the products is that of the tree or one that takes less work with slices; None if no loops fit. If the
+    time for planning is over, the first search goes on with fewer choices. Operands of the tree are arrays.
     """
-    search = _Search(tree, room)
-    rng = np.random.default_rng(0)
-    best = search.descent(None)
-    for _ in range(ROUNDS):
-        if best is None or not best.order or out_of_time(SEARCH):
+    best: tuple[Tree, SlicedNest] | None = None
+    for other in _orders(tree, room):
+        found = _Search(other, room).descent(None, best[1].work if best else None)
+        best = (other, found) if found else best
+        if best and (best[1].work <= ENOUGH * tree.multiply_adds or out_of_time(SEARCH)):
             break
-        other = search.descent(rng)
-        if other is not None and other.work < best.work:
-            best = other
-    return best.nest if best else None
+    rng = np.random.default_rng(0)
+    search = _Search(best[0], room) if best else None
+    for _ in range(ROUNDS):
+        if best is None or search is None or not best[1].order or out_of_time(SEARCH):
+            break
+        found = search.descent(rng, best[1].work)
+        best = (best[0], found) if found else best
+    return (best[0], best[1].nest) if best else None
+
+
+def _orders(tree: Tree, room: int) -> Iterator[Tree]:
+    """Yield the tree in orders for slices, from its own order, itself, and orders for slices from greedy orders."""
+    leaves, root = tree.leaves, tree.root
+    extents = {label: tree.extent(label) for label in tree.indices}
+    network = network_of([leaf.indices for leaf in leaves], root.indices, extents, ())
+
+    def ordered(splits: Splits) -> Tree:
+        return build(network, narrowed(network, splits, room), leaves, root.indices, tree.indices, root.name)
+
+    yield ordered(_splits(tree))
+    yield tree
+    for seed in range(GREEDY):
+        yield ordered(improve(network, greedy(network, seed), until=1.0))
+
+
+def _splits(tree: Tree) -> Splits:
+    """Return the order of a tree, whose operands are numbered as its leaves."""
+    splits: Splits = {}
+    parts: dict[str, int] = {}
+    numbers = iter(range(len(tree.leaves)))
+    for node in tree.nodes:
+        halves = [parts[o.name] if isinstance(o, TreeNode) else 1 << next(numbers) for o in node.operands]
+        parts[node.name] = sum(halves)
+        if len(halves) == 2:
+            splits[sum(halves)] = halves[0], halves[1]
+    return splits
 
 
 class _Search:
@@ -78,29 +117,49 @@ class _Search:
             self.known[order] = SlicedNest(order, nest_of(fusion), self.slices.executed_in(order))
         return self.known[order]
 
-    def descent(self, rng: np.random.Generator | None) -> SlicedNest | None:
-        """Return loops that fit, from none by one more at a time; with random numbers not always the best one."""
+    def descent(self, rng: np.random.Generator | None, most: float | None) -> SlicedNest | None:
+        """Return loops that fit, from none by one more at a time; with random numbers not always the best one.
+
+        None if there are none, or, if `most` is given, if they take as many multiply-adds or if the time is over.
+        """
         here = self.nest(())
         while here.arena > self.room:
-            if rng is not None and out_of_time(SEARCH):
+            if most is not None and (here.work >= most or out_of_time(SEARCH)):
                 return None
-            order = self.with_one_more(here, rng)
+            order = self.with_more(here, rng)
             if order is None:
                 return None
             here = self.nest(order)
-        return self.with_larger_tiles(self.without_needless(here))
+        found = self.with_larger_tiles(self.without_needless(here))
+        return found if most is None or found.work < most else None
 
-    def with_one_more(self, here: SlicedNest, rng: np.random.Generator | None) -> tuple[int, ...] | None:
-        """Return the order with one more loop that saves most memory for its work; None if none saves any."""
+    def with_more(self, here: SlicedNest, rng: np.random.Generator | None) -> tuple[int, ...] | None:
+        """Return the order with one more loop; None if none saves memory.
+
+        If the time is over, loops are added until what was held most of fits, since nests take long to build.
+        """
         live = [self.place[name] for name in _largest_moment(here.nest)]
-        before = self.slices.held(self.slices.scopes(here.order), live)
+        order = self.with_one_more(here.order, live, rng)
+        while order and out_of_time(SEARCH) and self.slices.held(self.slices.scopes(order), live) > self.room:
+            longer = self.with_one_more(order, live, rng)
+            if longer is None:
+                break
+            order = longer
+        return order
+
+    def with_one_more(
+        self, here: tuple[int, ...], live: Sequence[int], rng: np.random.Generator | None
+    ) -> tuple[int, ...] | None:
+        """Return the order with the loop that saves most of these arrays for its work; None if none saves any."""
+        scopes = self.slices.scopes(here)
+        before, work = self.slices.held(scopes, live), self.slices.executed(scopes)
         best, least = None, inf
-        for order in self.longer(here.order, live):
+        for order in self.longer(here, live, scopes):
             scopes = self.slices.scopes(order)
             after = self.slices.held(scopes, live)
             if after >= before:
                 continue
-            growth = log(self.slices.executed(scopes) / here.work)
+            growth = log(self.slices.executed(scopes) / work)
             score = (max(growth, 0.0) + LEAST_GROWTH) / log(before / max(after, min(self.room, before - 1) / 2, 1))
             if rng is not None:
                 score *= 1 + NOISE * rng.random()
@@ -108,10 +167,18 @@ class _Search:
                 best, least = order, score
         return best
 
-    def longer(self, order: tuple[int, ...], live: Sequence[int]) -> Iterator[tuple[int, ...]]:
-        """Yield orders with a label of these arrays at any place; outermost or innermost if the time is over."""
+    def longer(
+        self, order: tuple[int, ...], live: Sequence[int], scopes: Mapping[int, int]
+    ) -> Iterator[tuple[int, ...]]:
+        """Yield orders with a label of these arrays at any place.
+
+        If the time is over, only labels of the largest array are tried, outermost and innermost.
+        """
+        hurried = out_of_time(SEARCH)
+        if hurried:
+            live = [max(live, key=lambda place: self.slices.held(scopes, [place]))]
         among = sum(1 << place for place in live)
-        places = (0, len(order)) if out_of_time(SEARCH) else range(len(order) + 1)
+        places = (0, len(order)) if hurried else range(len(order) + 1)
         for number, carried in enumerate(self.slices.carried):
             if carried & among and number not in order:
                 yield from ((*order[:place], number, *order[place:]) for place in dict.fromkeys(places))

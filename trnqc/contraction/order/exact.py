@@ -17,12 +17,14 @@ from trnqc.contraction.time_limit import ORDER, out_of_time
 EXACT_ORDER = "exact orders"
 
 
-def subsets(network: LabelNetwork, atoms: Sequence[int], bound: float = inf) -> tuple[int, Splits] | None:
+def subsets(
+    network: LabelNetwork, atoms: Sequence[int], bound: float = inf, until: float = ORDER
+) -> tuple[int, Splits] | None:
     """Return (cost, order) of the cheapest way to contract disjoint parts; None if it costs more than the bound.
 
     Every set of atoms is split in every way: 3^n / 2 products. A set is dropped if its cost plus that of the step that
     must read its result exceeds the bound. Among orders of equal cost the one with the smaller sum of temporaries is
-    taken.
+    taken. None too if the fraction `until` of the time for planning is over.
     """
     n = len(atoms)
     parts = [0] * (1 << n)
@@ -41,7 +43,7 @@ def subsets(network: LabelNetwork, atoms: Sequence[int], bound: float = inf) -> 
         rest = chosen ^ low
         if not rest:
             continue
-        if not chosen & 255 and out_of_time(EXACT_ORDER, ORDER):
+        if not chosen & 255 and out_of_time(EXACT_ORDER, until):
             return None
         result = size(joined(parts[low], parts[rest]))
         limit = bound if chosen == top or network.exchanges else bound - result

@@ -100,20 +100,20 @@ def _near(network: LabelNetwork, part: int) -> int:
     return total & ~part
 
 
-def improve(network: LabelNetwork, splits: Splits, subtree: int = SUBTREE) -> Splits:
-    """Optimise subtrees exactly, one after another, until none gets cheaper."""
+def improve(network: LabelNetwork, splits: Splits, subtree: int = SUBTREE, until: float = ORDER) -> Splits:
+    """Optimise subtrees exactly, one after another, until none gets cheaper or this fraction of the time is over."""
     splits = dict(splits)
     improved = True
     while improved:
         improved = False
         for part in sorted(splits, key=lambda p: -p.bit_count()):
-            if out_of_time("orders of parts of the product", ORDER):
+            if out_of_time("orders of parts of the product", until):
                 return splits
             if part not in splits:
                 continue
             frontier = _frontier(network, splits, part, subtree)
             before = _inside(network, splits, part, set(frontier))
-            cheaper = subsets(network, frontier, before - 1)
+            cheaper = subsets(network, frontier, before - 1, until)
             if cheaper is not None:
                 _replace(splits, part, set(frontier), cheaper[1])
                 improved = True

@@ -101,7 +101,8 @@ def fitted_part(part: Part, is_output: bool, others: int, limit: int | None) -> 
         if fitting := with_scratch(part.schedule, limit - taken):
             return replace(part, schedule=fitting)
     try:
-        return replace(part, schedule=_schedule(part, is_output, others, limit))
+        schedule = _schedule(part, is_output, others, limit)
+        return replace(part, schedule=schedule, tree=schedule.reordered or part.tree)
     except MemoryLimit:
         if loops is None:
             raise

@@ -16,6 +16,7 @@ from functools import lru_cache
 from trnqc.contraction.computation import Part, SumAssignment
 from trnqc.contraction.cost.counts import MonomialSum
 from trnqc.contraction.ladder.pattern import ladder_of
+from trnqc.contraction.memory.schedule import MANY
 from trnqc.contraction.order.expansion import expanded
 from trnqc.contraction.order.paths import tree_of_path
 from trnqc.contraction.order.symmetric_pairs import with_pairs
@@ -24,7 +25,7 @@ from trnqc.contraction.plan import Plan
 from trnqc.contraction.planning.limit import scheduled_slices, within_bytes
 from trnqc.contraction.planning.orders import SlicedPath
 from trnqc.contraction.planning.program import best_tree, plan_program, unread
-from trnqc.contraction.time_limit import planning
+from trnqc.contraction.time_limit import ORDER, ORDER_OF_SLICES, planning
 from trnqc.errors import MemoryLimit
 from trnqc.expression.program import Program
 from trnqc.expression.subscripts import Shape, Subscripts, parse_subscripts
@@ -69,7 +70,8 @@ def plan_subscripts(
         An order of the products to follow, with its slices; without a path one is searched for.
     """
     parsed = parse_subscripts(subscripts, shapes)
-    with planning(time_limit) as clock:
+    many = memory_limit is not None and len(shapes) > MANY
+    with planning(time_limit, ORDER_OF_SLICES if many else ORDER) as clock:
         plan = within_bytes(_product_plan(parsed, exchanges, same, order), memory_limit, itemsize)
     return replace(plan, omitted=clock.omitted, time_limit=time_limit, memory=memory_limit), parsed
 
