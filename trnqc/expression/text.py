@@ -12,6 +12,7 @@
 P(i,j) subtracts from the product in which it stands the same product with i and j exchanged. P(i/jk) is
 1 - P(ij) - P(ik), which antisymmetrises a product that is antisymmetric in j and k. There may be any number of groups,
 and labels of several letters are separated by commas. A line that begins with an operator continues the previous line.
+delta(i,j), or δ(i,j), is 1 where i and j are equal and 0 elsewhere.
 symmetric(0,1)(2,3) exchanges both pairs of axes at once: t_efij = t_feji.
 blocks(00 11) lists the blocks of a tensor that may differ from zero. conserving(0,1|2,3) allows those blocks whose
 numbers have equal sums over both groups of axes.
@@ -27,10 +28,11 @@ from trnqc.errors import ExpressionError
 from trnqc.expression.program import Program, TensorStatement, check_factor, check_target
 from trnqc.expression.spaces import Space
 from trnqc.expression.symmetry import Exchange, Permutations, Symmetry, permutations_of
-from trnqc.expression.terms import Factor, Sum, Tensor, Term
+from trnqc.expression.terms import Factor, Sum, Tensor, Term, identity
 from trnqc.expression.tokens import Token, error_at, logical_lines
 
 KEYWORDS = ("space", "index", "tensor", "function")
+DELTAS = ("delta", "δ")
 
 
 def parse(text: str) -> Program:
@@ -295,10 +297,35 @@ class _Parser:
             swaps.append(self._antisymmetriser())
             return Sum((Term(Fraction(1), ()),))
         if self.here.kind == "name" and self.tokens[self.position + 1].text == "(":
+            if self.here.text in DELTAS and self.here.text not in self.shapes:
+                return self._delta()
             raise self._call(self.here)
         factor, places = self._reference()
         self._point(places, lambda: check_factor(factor, self.labels, self.shapes))
         return Sum((Term(Fraction(1), (factor,)),))
+
+    def _delta(self) -> Sum:
+        """Read delta(i,j), the identity over the space of both labels."""
+        name = self.take()
+        self.take("(")
+        labels = [self.take(kind="name")]
+        self.take(",")
+        labels.append(self.take(kind="name"))
+        self.take(")")
+        first, second = (label.text for label in labels)
+        for label in labels:
+            if label.text not in self.labels:
+                raise self.error(f"index {label.text} of {name.text}({first},{second}) is not declared", label)
+        spaces = [self.labels[label.text] for label in labels]
+        if spaces[0] != spaces[1]:
+            raise self.error(
+                f"both indices of {name.text}({first},{second}) run over one space; found {first} over {spaces[0]} and "
+                f"{second} over {spaces[1]}",
+                labels[1],
+            )
+        tensor = identity(self.spaces[spaces[0]])
+        self.tensors[tensor.name], self.shapes[tensor.name] = tensor, (spaces[0], spaces[0])
+        return Sum((Term(Fraction(1), (Factor(tensor.name, (first, second)),)),))
 
     def _call(self, name: Token) -> ExpressionError:
         """Return the error of a name before a parenthesis."""
