@@ -66,12 +66,14 @@ def solve_lambda(arrays: Arrays, threshold: float = 1e-11, most: int = 60) -> di
         If the norm stays above the threshold, as where the equations are singular.
     """
     plan = einsum_plan(gradient(sized(arrays), "L", ("t1", "t2")), outputs=("dL_dt1", "dL_dt2"))
+    # What depends on integrals and amplitudes alone is computed once for all iterations.
+    bound = plan.bind({name: arrays[name] for name, _ in plan.inputs if name not in ("l1", "l2")})
     nocc, nvir = arrays["d1"].shape
 
     def stationary(x: np.ndarray) -> np.ndarray:
         """The derivatives with respect to t1 and to the elements of t2 that differ, for multipliers in one vector."""
         l1, l2 = unpacked(x, nocc, nvir)
-        values = plan.run({**arrays, "l1": l1, "l2": l2})
+        values = bound.run(l1=l1, l2=l2)
         return packed(values["dL_dt1"], 4 * values["dL_dt2"])
 
     denominators = packed(arrays["d1"], arrays["d2"])

@@ -73,9 +73,11 @@ class Jacobian:
         program = tangent(parse(ccsd_properties.LAGRANGIAN), ("r1", "r2"), ("t1", "t2")).sized(**blocks)
         if additional:
             program = replace(program, tensors=tuple(map(with_free_orbital, program.tensors)))
-        self._plan = einsum_plan(program, outputs=("dr1", "dr2"))
+        plan = einsum_plan(program, outputs=("dr1", "dr2"))
         tensors = {tensor.name: tensor for tensor in program.tensors}
         self._arrays = {name: enlarged(arrays[name], tensors[name]) for name in program.inputs if name in arrays}
+        # What depends on integrals and amplitudes alone is computed once for all vectors.
+        self._bound = plan.bind({name: self._arrays[name] for name, _ in plan.inputs if name in self._arrays})
         masks = [where_allowed(tensors[name]) for name in ("dt1", "dt2")]
         self._kept = packed(*masks)
         d1 = np.diag(self._arrays["foo"])[:, None] - np.diag(self._arrays["fvv"])
@@ -91,7 +93,7 @@ class Jacobian:
     def __matmul__(self, x: np.ndarray) -> np.ndarray:
         """The product with a vector."""
         dt1, dt2 = self.amplitudes(x)
-        values = self._plan.run({**self._arrays, "dt1": dt1, "dt2": dt2})
+        values = self._bound.run(dt1=dt1, dt2=dt2)
         return packed(values["dr1"], values["dr2"])[self._kept]
 
 

@@ -55,6 +55,7 @@ PROGRAMS = {
     "rings": "R[a,b,i,j] = P(i,j) * P(a,b) * g[k,l,c,d] * t[a,c,i,k] * t[d,b,l,j]\nE = R[a,b,i,j] * g[i,j,a,b]",
     "targets": "X[a,b] = f[a,c] * e[c,b]\nY[a,b] = X[a,c] * f[c,b]\nY[a,b] += X[b,a]\nE = Y[a,a]",
     "zero": "X[a,b] = e[a,c] * e[c,b]\nX[a,b] += e[a,c] * e[c,d] * d[d,b]",
+    "grows after it read itself": "X[a,b] = f[a,b]\nX[a,b] = X[b,a] + X[a,c] * f[c,b]\nX[a,b] += f[b,a]",
     "reads itself": "X[a,b] = d[a,b]\nX[a,b] = X[b,a] + X[a,c] * f[c,b]\nX[a,b] += X[c,a] * X[c,b]",
     "denominator": "X[a,b] = f[a,b] / d[a,b]",
     "input grows": "e[a,b] += d[a,b]\nY[a] = e[a,b] * x[p,b]",

@@ -177,3 +177,17 @@ def test_groups_of_labels_are_antisymmetrised():
 def test_factors_out_of_range_are_refused(number):
     with pytest.raises(ExpressionError, match="between 1e-9 and 1e9"):
         pdaggerq({"energy": [[number, "f(i,a)", "t1(a,i)"]]})
+
+
+def test_deltas_of_pdaggerq_are_those_of_programs():
+    """The density of occupied orbitals, <0| (1 + L) e(-T) i*j e(T) |0>, with L2 and T2."""
+    terms = [["+1.000", "d(m,n)"], ["-0.500", "l2(m,i,a,b)", "t2(a,b,n,i)"]]
+    program = pdaggerq({"D[m,n]": terms})
+    assert str(program) == "D[m,n] = delta(m,n) - 1/2 * l2[m,i,a,b] * t2[a,b,n,i]"
+    rng = np.random.default_rng(0)
+    arrays = {"l2": rng.standard_normal((2, 2, 3, 3)), "t2": rng.standard_normal((3, 3, 2, 2))}
+    density = einsum_plan(program, arrays).run(arrays, check_finite=False)
+    expected = np.eye(2) - np.einsum("miab,abni->mn", arrays["l2"], arrays["t2"]) / 2
+    np.testing.assert_allclose(density, expected, atol=1e-14)
+    with pytest.raises(ExpressionError, match=r"labels of a delta run over one space; found 'd\(i,a\)'"):
+        pdaggerq({"D[i,a]": [["+1.000", "d(i,a)"]]})

@@ -22,7 +22,7 @@ from trnqc.expression.derivatives import gradient, tangent
 from trnqc.expression.program import Program
 from trnqc.expression.spaces import Space
 from trnqc.expression.symmetry import Symmetry
-from trnqc.expression.terms import Tensor
+from trnqc.expression.terms import Tensor, identity
 from trnqc.expression.text import parse
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "einsum_plan",
     "expanded",
     "gradient",
+    "identity",
     "parse",
     "path",
     "tangent",

@@ -30,6 +30,7 @@ from trnqc.contraction.pair_energy import PairForm
 from trnqc.contraction.tape.nests import NestTapes
 from trnqc.contraction.tree import Tree
 from trnqc.expression.symmetry import Exchange
+from trnqc.expression.terms import is_identity
 
 
 @dataclass(frozen=True)
@@ -247,6 +248,11 @@ class Computation:
     def distributions(self) -> tuple[TreeDistribution, ...]:
         """How each tree is distributed over the grid; empty without a grid."""
         return tuple(distribute(tree, self.grid) for tree in self.trees) if self.grid else ()
+
+    @cached_property
+    def identities(self) -> frozenset[str]:
+        """Names of the operands that are identities or blocks of them: functions whose elements are known."""
+        return frozenset(leaf.name for tree in self.trees for leaf in tree.leaves if is_identity(leaf.name))
 
     @cached_property
     def divisors(self) -> frozenset[str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
+from trnqc.contraction.bound import BoundPlan, bound_operands
 from trnqc.contraction.computation import Computation
 from trnqc.contraction.cost.rates import machine_rates
 from trnqc.contraction.estimate import plan_seconds, slowdown
@@ -60,6 +61,41 @@ class Plan(Computation):
             If fused loops would lose a derivative of a PyTorch tensor.
         """
         return run_computation(self, named_operands(self.inputs, operands, named), gemm, check_finite, self.tape)
+
+    def bind(self, *operands: Any, check_finite: bool = True, **named: Any) -> BoundPlan:
+        """Return the plan with some inputs bound, after computing what depends on these alone, as for iterations.
+
+        Parameters
+        ----------
+        *operands, **named
+            Operands by name, ``plan.bind(t=t, g=g)``, or as one mapping. They are not copied: they must not be changed
+            afterwards.
+        check_finite : bool
+            As of `run`, for these operands, which later runs do not check again.
+
+        Returns
+        -------
+        BoundPlan
+            Its ``run(x=x)`` takes the other operands. Printing it shows what was computed once.
+
+        Raises
+        ------
+        InputError
+            If an operand is unknown, is given twice, or is refused.
+        MemoryLimit
+            If what is kept and the temporaries of a run together exceed the memory limit of the plan.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from trnqc import einsum_plan
+        >>> bound = einsum_plan("ab,bc,cd->ad", (9, 9), (9, 9), (9, 20)).bind(A=np.ones((9, 9)), B=np.ones((9, 9)))
+        >>> bound.multiply_adds_once, bound.multiply_adds
+        (729, 1620)
+        >>> bound.run(C=np.ones((9, 20))).shape
+        (9, 20)
+        """
+        return BoundPlan(self, bound_operands([name for name, _ in self.inputs], operands, named), check_finite)
 
     @cached_property
     def tape(self) -> Tape | None:

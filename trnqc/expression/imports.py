@@ -50,7 +50,7 @@ def pdaggerq(
     Program
         Over the spaces o and v. Inputs are f_ov ... (and other one-electron tensors in the same way),
         g_oovv = <ij||ab> ..., and the amplitudes t1[v,o], t2[v,v,o,o] ... Integrals are declared antisymmetric in bra
-        and in ket, amplitudes in adjacent axes of one space.
+        and in ket, amplitudes in adjacent axes of one space. Deltas d(i,j) of densities are those of programs.
 
     Raises
     ------
@@ -163,6 +163,10 @@ def _pdaggerq_word(tables: _Tables, word: str) -> str:
     if match is None or match[1].startswith("P"):
         raise ExpressionError(f"expected P(i,j), <i,j||a,b> or a tensor such as t2(a,b,i,j); found {word!r}")
     labels = _labels(match[2] or "")
+    if match[1] == "d" and len(labels) == 2:
+        if len(set(tables.spaces_of(labels))) > 1:
+            raise ExpressionError(f"both labels of a delta run over one space; found {word!r}")
+        return f"delta({','.join(labels)})"
     if AMPLITUDES.fullmatch(match[1]):
         return tables.block(match[1], [labels], by_spaces=False)
     return tables.block(match[1], [[label] for label in labels], by_spaces=True)

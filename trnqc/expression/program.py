@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from trnqc.errors import ExpressionError
 from trnqc.expression.spaces import Index, Space, fresh_label, split_labels
-from trnqc.expression.terms import Factor, Sum, Tensor, Term, signed
+from trnqc.expression.terms import Factor, Sum, Tensor, Term, is_identity, signed
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Program:
         """Names of the arrays that a run needs: declared tensors that some statement reads or adds to."""
         read = {factor.tensor for s in self.statements for term in s.terms for factor in term.factors}
         read |= {s.target.tensor for s in self.statements if s.accumulate}
-        return tuple(tensor.name for tensor in self.tensors if tensor.name in read)
+        return tuple(t.name for t in self.tensors if t.name in read and not is_identity(t.name))
 
     @property
     def targets(self) -> tuple[str, ...]:

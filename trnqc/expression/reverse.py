@@ -81,7 +81,7 @@ class Reverse:
         if len(set(factor.labels)) < len(factor.labels):
             raise ExpressionError(
                 f"the derivative with respect to the diagonal {factor} in {statement} is no sum of products: multiply "
-                f"{factor.tensor}, with different labels, by a unit matrix"
+                f"{factor.tensor}, with different labels, by delta(..) of these labels"
             )
         if alone := [label for label in factor.labels if label not in term.labels]:
             raise ExpressionError(

@@ -18,6 +18,9 @@ from trnqc.errors import ExpressionError
 from trnqc.expression.spaces import Space, split_labels
 from trnqc.expression.symmetry import Exchange, Symmetry, single_exchanges
 
+# Names of identities, which no text declares: the identity over the space o is δ(o), its first block δ(o)₀₀.
+IDENTITY = "δ("
+
 
 @dataclass(frozen=True)
 class Tensor:
@@ -87,6 +90,8 @@ class Tensor:
     def allowed(self) -> tuple[tuple[int, ...], ...]:
         """Numbers of the blocks in which elements may differ from zero."""
         blocks = [numbers for numbers in self._block_numbers() if self.blocks is None or numbers in self.blocks]
+        if is_identity(self.name):
+            blocks = [numbers for numbers in blocks if numbers[0] == numbers[1]]
         if self.conserving:
             left, right = self.conserving
             blocks = [n for n in blocks if sum(n[axis] for axis in left) == sum(n[axis] for axis in right)]
@@ -116,6 +121,8 @@ class Factor:
         return replace(self, labels=tuple(names.get(label, label) for label in self.labels))
 
     def __str__(self) -> str:
+        if is_identity(self.tensor):
+            return f"delta({','.join(self.labels)})"
         return f"{self.tensor}[{','.join(self.labels)}]" if self.labels else self.tensor
 
 
@@ -188,8 +195,24 @@ class Sum:
         (term,) = other.terms
         if not term.coefficient:
             raise ExpressionError("the divisor must be a product of tensors; found zero")
+        if deltas := [factor for factor in term.factors if is_identity(factor.tensor)]:
+            raise ExpressionError(f"nothing is divided by {deltas[0]}, which is zero for indices that differ")
         below = tuple(replace(factor, reciprocal=True) for factor in term.factors)
         return self * Sum((Term(1 / term.coefficient, below),), other.tensors)
+
+
+def identity(space: Space) -> Tensor:
+    """Return the identity over a space, a tensor of programs: ``identity(o)["ij"]`` is Kronecker's delta.
+
+    It is no input of the program: its elements, 1 where both indices are equal and 0 elsewhere, are known.
+    """
+    # An element costs something, as those of functions, which are not stored either.
+    return Tensor(f"{IDENTITY}{space.name})", (space, space), (Symmetry((0, 1), 1),), cost=1)
+
+
+def is_identity(name: str) -> bool:
+    """Return whether a tensor of this name is an identity, or a block of one."""
+    return name.startswith(IDENTITY)
 
 
 def signed(terms: Sequence[Term]) -> str:

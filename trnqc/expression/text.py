@@ -14,6 +14,7 @@ P(i,j) subtracts from the product in which it stands the same product with i and
 and labels of several letters are separated by commas. A line that begins with an operator continues the previous line.
 exp(x[i]), with log, sqrt, abs, sign, tanh, sin and cos, is a tensor of the function of each element, which keeps all
 indices of its argument: exp(-e[i]*t[k]) has the indices i and k. All terms of an argument have the same indices.
+delta(i,j), or δ(i,j), is 1 where i and j are equal and 0 elsewhere.
 symmetric(0,1)(2,3) exchanges both pairs of axes at once: t_efij = t_feji.
 blocks(00 11) lists the blocks of a tensor that may differ from zero. conserving(0,1|2,3) allows those blocks whose
 numbers have equal sums over both groups of axes.
@@ -30,10 +31,11 @@ from trnqc.expression.functions import FUNCTIONS, application
 from trnqc.expression.program import Program, TensorStatement, check_factor, check_target
 from trnqc.expression.spaces import Space
 from trnqc.expression.symmetry import Exchange, Permutations, Symmetry, permutations_of
-from trnqc.expression.terms import Factor, Sum, Tensor, Term
+from trnqc.expression.terms import Factor, Sum, Tensor, Term, identity
 from trnqc.expression.tokens import Token, error_at, logical_lines
 
 KEYWORDS = ("space", "index", "tensor", "function")
+DELTAS = ("delta", "δ")
 
 
 def parse(text: str) -> Program:
@@ -304,6 +306,8 @@ class _Parser:
             swaps.append(self._antisymmetriser())
             return Sum((Term(Fraction(1), ()),))
         if self.here.kind == "name" and self.tokens[self.position + 1].text == "(":
+            if self.here.text in DELTAS and self.here.text not in self.shapes:
+                return self._delta()
             return self._applied()
         factor, places = self._reference()
         self._point(places, lambda: check_factor(factor, self.labels, self.shapes))
@@ -334,6 +338,29 @@ class _Parser:
             self.shapes[statement.target.tensor] = tuple(self.labels[label] for label in labels)
             self.statements.append(statement)
         return Sum((Term(Fraction(1), (Factor(self.applied[key], labels),)),))
+
+    def _delta(self) -> Sum:
+        """Read delta(i,j), the identity over the space of both labels."""
+        name = self.take()
+        self.take("(")
+        labels = [self.take(kind="name")]
+        self.take(",")
+        labels.append(self.take(kind="name"))
+        self.take(")")
+        first, second = (label.text for label in labels)
+        for label in labels:
+            if label.text not in self.labels:
+                raise self.error(f"index {label.text} of {name.text}({first},{second}) is not declared", label)
+        spaces = [self.labels[label.text] for label in labels]
+        if spaces[0] != spaces[1]:
+            raise self.error(
+                f"both indices of {name.text}({first},{second}) run over one space; found {first} over {spaces[0]} and "
+                f"{second} over {spaces[1]}",
+                labels[1],
+            )
+        tensor = identity(self.spaces[spaces[0]])
+        self.tensors[tensor.name], self.shapes[tensor.name] = tensor, (spaces[0], spaces[0])
+        return Sum((Term(Fraction(1), (Factor(tensor.name, (first, second)),)),))
 
     def _call(self, name: Token) -> ExpressionError:
         """Return the error of a name before a parenthesis."""

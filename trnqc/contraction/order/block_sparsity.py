@@ -183,7 +183,8 @@ class _Blocker:
                     )
                 continue
             labels = tuple(self._sub_label(label, chosen[label]) for label in target.labels)
-            name, adds = self._named(target.tensor, numbers), numbers in before
+            adds = numbers in before
+            name = before[numbers] if adds else self._named(target.tensor, numbers)
             if reads_itself:
                 name = self.names.get(target.tensor, {}).get(numbers, name) + "′"
                 if adds:

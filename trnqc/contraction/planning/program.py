@@ -20,6 +20,7 @@ from trnqc.contraction.order.symmetric_pairs import symmetric_work, with_pairs
 from trnqc.contraction.plan import Plan
 from trnqc.contraction.tree import Tree
 from trnqc.errors import ExpressionError
+from trnqc.expression.deltas import without_summed_deltas
 from trnqc.expression.operand import Leaf
 from trnqc.expression.program import Program, TensorStatement
 from trnqc.expression.spaces import Index
@@ -36,12 +37,13 @@ def plan_program(program: Program, outputs: Sequence[str] = (), share: bool = Tr
     outputs = tuple(outputs) or unread(program)
     if unknown := [name for name in outputs if name not in program.targets]:
         raise ExpressionError(f"{unknown[0]} is no target; targets are {', '.join(program.targets)}")
+    title, program = str(program), without_summed_deltas(program)
     plan = _planned(program, outputs, share)
     if factor and (other := factorised(program)) != program:
         plan = min(plan, _planned(other, outputs, share), key=lambda candidate: candidate.multiply_adds)
     whole = _Planner(program, share=False)
     declared = tuple((t.name, t.every_exchange) for t in program.tensors if not t.cost)
-    return replace(plan, title=str(program), inputs=whole.arrays(), direct=whole.direct(), exchanges=declared)
+    return replace(plan, title=title, inputs=whole.arrays(), direct=whole.direct(), exchanges=declared)
 
 
 def _planned(program: Program, outputs: tuple[str, ...], share: bool) -> Plan:

@@ -20,7 +20,7 @@ from trnqc.contraction.plan import Plan
 from trnqc.contraction.products.arrays import library_of
 from trnqc.contraction.ranks.agreement import measured_link, require_same_operands, require_same_program
 from trnqc.contraction.ranks.shared_run import SharedRun
-from trnqc.contraction.run.operands import checked_function, checked_operands, named_operands
+from trnqc.contraction.run.operands import checked_function, checked_operands, identities, named_operands
 from trnqc.contraction.shares.division import FP64, Division
 from trnqc.contraction.shares.local_parts import LocalPart, local_part, within
 from trnqc.contraction.shares.search import divide
@@ -133,7 +133,7 @@ class SharedProgram:
         like = next((x for x in values.values() if not callable(x)), np.zeros(1))
         if plan.blocked:
             values = {k: x for name, whole in values.items() for k, x in plan.blocked.inputs[name].split(whole).items()}
-        results = run.results(values, plan.kept)
+        results = run.results(values | identities(plan, np, like), plan.kept)
         self.received = run.exchange.received
         if plan.blocked:
             results = {name: plan.blocked.targets[name].join(np, results, like) for name in plan.outputs}

@@ -21,17 +21,22 @@ def text(plan: Computation, seconds: float, slowdown: float) -> str:
 
     seconds: estimated time of a run. slowdown: estimated time relative to a run without a memory limit.
     """
+    lines = steps(plan)
+    extents = ", ".join(f"{symbol} = {extent}" for symbol, extent in plan.extents.items())
+    loops = [line for part in plan.parts if part.in_loops for line in ("", *str(part.in_loops).splitlines())]
+    totals = [*_totals(plan), *_limits(plan, slowdown), *_locality(plan), *_run(plan, seconds)]
+    return "\n".join([plan.title, extents, "", *lines, "", *totals, *loops])
+
+
+def steps(plan: Computation) -> list[str]:
+    """Return a heading and one line for each step, with its operation and multiply-adds."""
     rows: list[tuple[str, ...]] = [("step", "as", "multiply-adds", "", "elements")]
     for assignment in plan.assignments:
         rows += [_row(part, step) for part in assignment.parts for step in part.steps]
         if total := _sum_of_parts(assignment):
             rows.append((total, "", "", "", ""))
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
-    extents = ", ".join(f"{symbol} = {extent}" for symbol, extent in plan.extents.items())
-    loops = [line for part in plan.parts if part.in_loops for line in ("", *str(part.in_loops).splitlines())]
-    totals = [*_totals(plan), *_limits(plan, slowdown), *_locality(plan), *_run(plan, seconds)]
-    return "\n".join([plan.title, extents, "", *lines, "", *totals, *loops])
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
 
 
 def _row(part: Part, step: LoweredStep) -> tuple[str, ...]:
@@ -106,7 +111,7 @@ def _totals(plan: Computation) -> list[str]:
         tree, node = max(temporaries, key=lambda pair: pair[0].size(pair[1].indices))
         largest = f"the largest {node.name} with {tree.count(node.indices)} = {tree.size(node.indices):.4g} elements"
         lines.append(f"temporaries  {len(temporaries)}, {largest}")
-    held = f"{plan.peak:.4g} elements, {_bytes(plan.peak * BYTES)} in fp64"
+    held = f"{plan.peak:.4g} elements, {bytes_text(plan.peak * BYTES)} in fp64"
     lines.append(f"peak memory  {held}, beside operands and results, with copies of operands")
     return lines
 
@@ -166,7 +171,8 @@ def _run(plan: Computation, seconds: float) -> list[str]:
     return lines
 
 
-def _bytes(number: int) -> str:
+def bytes_text(number: int) -> str:
+    """Return a number of bytes in a unit that suits it."""
     value, unit = float(number), "B"
     for larger in ("kB", "MB", "GB", "TB", "PB"):
         if value < 1000:

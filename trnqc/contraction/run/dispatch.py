@@ -18,7 +18,13 @@ from trnqc.contraction.products.arrays import Array, host_array, is_other, libra
 from trnqc.contraction.run.device import run_on_device
 from trnqc.contraction.run.execute import run_steps
 from trnqc.contraction.run.loop_nest import run_schedule
-from trnqc.contraction.run.operands import check_elements, checked_function, checked_operands, require_numbers
+from trnqc.contraction.run.operands import (
+    check_elements,
+    checked_function,
+    checked_operands,
+    identities,
+    require_numbers,
+)
 from trnqc.contraction.tape.instructions import Tape
 from trnqc.contraction.tape.machine import run_tape
 from trnqc.contraction.tree import Tree
@@ -66,11 +72,12 @@ def run_arrays(plan: Computation, arrays: Sequence[Any], gemm: Gemm | None, chec
 
 def _outputs(plan: Computation, library: ModuleType, values: dict[str, Any], gemm: Gemm | None) -> Any:
     """Run the assignments in order. Arrays are dropped after their last use."""
-    if len(plan.assignments) == 1 and not plan.blocked and not plan.assignments[0].accumulate:
+    if len(plan.assignments) == 1 and not (plan.blocked or plan.identities or plan.assignments[0].accumulate):
         return _assigned(library, plan.assignments[0], values, gemm)
+    like = next((x for x in values.values() if not callable(x)), np.zeros(1))
     if plan.blocked:
-        like = next((x for x in values.values() if not callable(x)), np.zeros(1))
         values = {k: x for name, whole in values.items() for k, x in plan.blocked.inputs[name].split(whole).items()}
+    values |= identities(plan, library, like)
     last = plan.last_reads()
     for k, assignment in enumerate(plan.assignments):
         values[assignment.target] = _assigned(library, assignment, values, gemm)

@@ -129,6 +129,18 @@ def checked_function(name: str, function: Callable[..., Array], check_finite: bo
     return block
 
 
+def identities(plan: Computation, library: ModuleType, like: Array) -> dict[str, Callable[..., Array]]:
+    """Return the identities of a plan by name, as functions of slices; `like` has the element type."""
+
+    def block(rows: slice, columns: slice) -> Array:
+        equal = np.equal.outer(np.arange(rows.start, rows.stop), np.arange(columns.start, columns.stop))
+        if library is np:
+            return equal.astype(like.dtype)
+        return library.asarray(equal, dtype=like.dtype, device=like.device)
+
+    return dict.fromkeys(plan.identities, block)
+
+
 def require_finite(library: ModuleType, x: Array, name: str) -> None:
     """Raise InputError if x has an element that is not finite."""
     if getattr(x.dtype, "kind", "f") not in "fc" or not has_numbers(x):
