@@ -64,6 +64,10 @@ class Jacobian:
         orbital; if one is attached, one of i and j is the last occupied orbital.
     singles : int
         Number of singles.
+    plan : Plan
+        Of the products with vectors.
+    arrays : dict
+        Its inputs that stay the same, by name, with zeros for an additional orbital.
     """
 
     def __init__(self, arrays: Arrays, states: str = "ee") -> None:
@@ -73,14 +77,14 @@ class Jacobian:
         program = tangent(parse(ccsd_properties.LAGRANGIAN), ("r1", "r2"), ("t1", "t2")).sized(**blocks)
         if additional:
             program = replace(program, tensors=tuple(map(with_free_orbital, program.tensors)))
-        plan = einsum_plan(program, outputs=("dr1", "dr2"))
+        self.plan = einsum_plan(program, outputs=("dr1", "dr2"))
         tensors = {tensor.name: tensor for tensor in program.tensors}
-        self._arrays = {name: enlarged(arrays[name], tensors[name]) for name in program.inputs if name in arrays}
+        self.arrays = {name: enlarged(arrays[name], tensors[name]) for name in program.inputs if name in arrays}
         # What depends on integrals and amplitudes alone is computed once for all vectors.
-        self._bound = plan.bind({name: self._arrays[name] for name, _ in plan.inputs if name in self._arrays})
+        self.bound = self.plan.bind({name: self.arrays[name] for name, _ in self.plan.inputs if name in self.arrays})
         masks = [where_allowed(tensors[name]) for name in ("dt1", "dt2")]
         self._kept = packed(*masks)
-        d1 = np.diag(self._arrays["foo"])[:, None] - np.diag(self._arrays["fvv"])
+        d1 = np.diag(self.arrays["foo"])[:, None] - np.diag(self.arrays["fvv"])
         self.gaps = -packed(d1, d1[:, None, :, None] + d1[None, :, None, :])[self._kept]
         self.singles = int(masks[0].sum())
 
@@ -88,12 +92,12 @@ class Jacobian:
         """Singles [i, a] and antisymmetric doubles [i, j, a, b] of a vector."""
         every = np.zeros(self._kept.size)
         every[self._kept] = x
-        return unpacked(every, *self._arrays["t1"].shape)
+        return unpacked(every, *self.arrays["t1"].shape)
 
     def __matmul__(self, x: np.ndarray) -> np.ndarray:
         """The product with a vector."""
         dt1, dt2 = self.amplitudes(x)
-        values = self._bound.run(dt1=dt1, dt2=dt2)
+        values = self.bound.run(dt1=dt1, dt2=dt2)
         return packed(values["dr1"], values["dr2"])[self._kept]
 
 

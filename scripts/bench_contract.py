@@ -1,7 +1,7 @@
 """How good are the plans of contractions, and how fast do they run?
 
     python -m scripts.bench_contract [--sections orders random ccsd rccsd df_rccsd triples limit a3a tiles order
-                                      slicing einsum small ranks] [--vectors avx2] [--out FILE]
+                                      slicing einsum small bound ranks] [--vectors avx2] [--out FILE]
 
     orders   multiply-adds of known workloads: ours, opt_einsum's dynamic programming, cotengra
     random   the same on seeded random networks of 4 to 30 operands: how often each is as good as ours, ratios to ours
@@ -27,6 +27,7 @@
              and times of our loops, and of cotengra's slices after the same seconds of planning
     einsum   single calls on large and small operands beside numpy.einsum and pyscf.lib.einsum
     small    programs of many small steps beside a loop over them in Python
+    bound    products with vectors in the equations of coupled cluster, with the other inputs bound and not
     ranks    the iteration of rccsd on one and on two ranks of one thread, with and without a memory limit: times,
              efficiency, and bytes between ranks as planned
 
@@ -58,6 +59,7 @@ SECTIONS = {
     "slicing": "slicing:slicing",
     "einsum": "einsum:single_calls",
     "small": "small:small_steps",
+    "bound": "bound:bound_inputs",
     "ranks": "ranks:shared_iterations",
 }
 
