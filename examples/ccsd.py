@@ -8,7 +8,9 @@ prints the plan, the iterations and PySCF's energy for comparison.
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from itertools import combinations, permutations
 from pathlib import Path
 from typing import Any
 
@@ -69,24 +71,74 @@ def iterate(
     run takes the place of plan.run. The thresholds are those of the energy and of the norm of a change of amplitudes.
     """
     arrays = spin_orbital_integrals(mf)
-    t1, t2 = np.zeros_like(arrays["d1"]), arrays["oovv"] / arrays["d2"]
-    nocc, nvir = t1.shape
+    nocc, nvir = arrays["d1"].shape
     program = parse(EQUATIONS).sized(o=(nocc // 2, nocc // 2), v=(nvir // 2, nvir // 2))
     plan = einsum_plan(program, outputs=("n1", "n2", "energy"))
     run = run or plan.run
+    energy, amplitudes = solve(
+        lambda amplitudes: run(arrays | amplitudes),
+        {"t1": np.zeros_like(arrays["d1"]), "t2": arrays["oovv"] / arrays["d2"]},
+        threshold,
+        change_threshold,
+        most,
+        progress,
+    )
+    return energy, plan, arrays | amplitudes
+
+
+def solve(
+    run: Callable[[dict[str, np.ndarray]], Mapping[str, Any]],
+    amplitudes: dict[str, np.ndarray],
+    threshold: float,
+    change_threshold: float,
+    most: int,
+    progress: Callable[[str], None],
+) -> tuple[float, dict[str, np.ndarray]]:
+    """Energy in Hartree and amplitudes that stand: t1, t2, ... are replaced by n1, n2, ... of run, with DIIS.
+
+    Raises NotConverged after `most` iterations.
+    """
     extrapolation = lib.diis.DIIS()
+    nocc, nvir = amplitudes["t1"].shape
     before = np.inf
     for number in range(1, most + 1):
-        new = run(arrays | {"t1": t1, "t2": t2})
-        energy = float(new["energy"])
-        change = np.hypot(np.linalg.norm(new["n1"] - t1), np.linalg.norm(new["n2"] - t2))
+        values = run(amplitudes)
+        energy, new = float(values["energy"]), {name: values["n" + name[1:]] for name in amplitudes}
+        change = float(np.linalg.norm([np.linalg.norm(new[name] - amplitudes[name]) for name in new]))
         progress(f"{number:3d}  {energy:.12f}  {change:.1e}")
         if abs(energy - before) < threshold and change < change_threshold:
-            return energy, plan, arrays | {"t1": new["n1"], "t2": new["n2"]}
+            return energy, new
         before = energy
-        both = extrapolation.update(np.concatenate([new["n1"].ravel(), new["n2"].ravel()]))
-        t1, t2 = both[: t1.size].reshape(t1.shape), both[t1.size :].reshape(t2.shape)
+        unique = extrapolation.update(np.concatenate([unique_elements(t).ravel() for t in new.values()]))
+        amplitudes = dict(zip(new, all_elements(unique, nocc, nvir, len(new))))
     raise NotConverged(f"the energy of coupled cluster did not stand after {most} iterations; last change {change:.1e}")
+
+
+def unique_elements(t: np.ndarray) -> np.ndarray:
+    """The elements with i < j < ... and a < b < ... of amplitudes t[i, j, ..., a, b, ...], as a matrix."""
+    order = t.ndim // 2
+    occupied, virtual = ascending(t.shape[0], order), ascending(t.shape[-1], order)
+    return t[(*occupied[:, :, None], *virtual[:, None, :])]
+
+
+def all_elements(unique: np.ndarray, nocc: int, nvir: int, excitations: int) -> Iterator[np.ndarray]:
+    """Antisymmetric amplitudes t1, t2, ... of up to so many excitations from a vector of their unique elements."""
+    for order in range(1, excitations + 1):
+        occupied, virtual = ascending(nocc, order), ascending(nvir, order)
+        shape = occupied.shape[1], virtual.shape[1]
+        part, unique = unique[: shape[0] * shape[1]].reshape(shape), unique[shape[0] * shape[1] :]
+        t = np.zeros((nocc,) * order + (nvir,) * order)
+        for p in permutations(range(order)):
+            for q in permutations(range(order)):
+                sign = (-1) ** sum(x > y for x, y in (*combinations(p, 2), *combinations(q, 2)))
+                t[(*occupied[list(p), :, None], *virtual[list(q), None, :])] = sign * part
+        yield t
+
+
+@lru_cache
+def ascending(extent: int, order: int) -> np.ndarray:
+    """All choices of numbers below the extent in ascending order, [order, choice]."""
+    return np.array(list(combinations(range(extent), order)), dtype=int).reshape(-1, order).T
 
 
 def main(arguments: list[str] | None = None) -> int:
