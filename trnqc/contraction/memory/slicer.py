@@ -24,7 +24,7 @@ from trnqc.contraction.time_limit import out_of_time
 from trnqc.contraction.tree import Tree, TreeNode
 
 # Searches with random changes in turn that may find nothing better, and the number of orders that they are for.
-ROUNDS, TURNS = 60, 3
+ROUNDS, TURNS = 150, 3
 # Largest part of the loops that such a search takes away at first.
 TAKEN = 0.6
 # Relative change of a score in these searches.
@@ -38,8 +38,10 @@ SEARCH = "labels to slice"
 # Fractions of the time for planning at which the search in the first order goes on with fewer choices, at which other
 # orders are no longer tried, and at which the searches with random changes end.
 FIRST, ORDERS, DESCENTS = 0.6, 0.65, 0.95
-# Number of labels of which places are tried too where other loops grow.
-PLACED = 6
+# Number of loops up to which all labels are tried in all places, and exchanges of loops at the end.
+FEW = 12
+# Beyond these, labels that are tried too in places where other loops grow, and places for each.
+PLACED, PLACES = 6, 4
 
 
 @dataclass(frozen=True)
@@ -201,9 +203,11 @@ class _Search:
         # Other loops grow in some orders, whose work has to be counted anew.
         best = dict.fromkeys(trials[k].number for k in np.argsort(found, kind="stable"))
         grown: list[tuple[int, ...]] = []
-        for number in [] if hurried else list(best)[:PLACED]:
+        few = len(here.order) <= FEW
+        for number in [] if hurried else list(best)[: None if few else PLACED]:
             innermost = max(trial.place for trial in trials if trial.number == number)
-            grown += [_with(here.order, number, k) for k in range(innermost + 1, len(here.order) + 1)]
+            places = range(innermost + 1, len(here.order) + 1)
+            grown += [_with(here.order, number, k) for k in places[:: 1 if few else -(-len(places) // PLACES) or 1]]
         if grown:
             scopes = [slices.scopes(order) for order in grown]
             after = np.array([slices.elements(one)[here.live].sum() for one in scopes])
@@ -220,6 +224,8 @@ class _Search:
             fewer = self.loops(tuple(other for other in here.order if other != number))
             if fewer.work <= here.work and fewer.peak <= self.room:
                 here = fewer
+        if len(here.order) > FEW:
+            return here
         exchanged = self.loops(self.slices.exchanged(here.order))
         return exchanged if exchanged.peak <= self.room else here
 
