@@ -1,7 +1,8 @@
 """How good are the plans of contractions, and how fast do they run?
 
     python -m scripts.bench_contract [--sections orders random ccsd rccsd df_rccsd triples limit a3a tiles order
-                                      slicing einsum small bound ranks] [--vectors avx2] [--out FILE]
+                                      slicing einsum small bound ranks]
+                                     [--networks DIR] [--vectors avx2] [--out FILE]
 
     orders   multiply-adds of known workloads: ours, opt_einsum's dynamic programming, cotengra
     random   the same on seeded random networks of 4 to 30 operands: how often each is as good as ours, ratios to ours
@@ -24,7 +25,8 @@
     order    fused loops of several contractions over many tiles: how many of the pairs of tiles that should differ
              clearly, by the rates of this machine, do so in that order
     slicing  lattices, random networks and circuits of many small tensors within a tenth of the memory: work, elements
-             and times of our loops, and of cotengra's slices after the same seconds of planning
+             and times of our loops, and of cotengra's slices after the same seconds of planning; with --networks
+             those of a folder of JSON files in place of these, as in examples/benchmarks of cotengra's repository
     einsum   single calls on large and small operands beside numpy.einsum and pyscf.lib.einsum
     small    programs of many small steps beside a loop over them in Python
     bound    products with vectors in the equations of coupled cluster, with the other inputs bound and not
@@ -40,6 +42,7 @@ from __future__ import annotations
 import argparse
 import sys
 from functools import partial
+from pathlib import Path
 from pkgutil import resolve_name
 
 from scripts.registry import Benchmark, Rows, main
@@ -66,13 +69,14 @@ SECTIONS = {
 
 def section(work: str, asked: argparse.Namespace) -> Rows:
     """The figures that a function of scripts/contract returns; it prints them itself."""
-    yield resolve_name(f"scripts.contract.{work}")()
+    yield resolve_name(f"scripts.contract.{work}")(*([asked.networks] if work == SECTIONS["slicing"] else []))
 
 
 BENCHMARK = Benchmark(
     "contract",
     __doc__,
     {name: partial(section, work) for name, work in SECTIONS.items()},
+    options={"--networks": {"type": Path, "metavar": "DIR", "help": "slicing: networks of JSON files in this folder"}},
     place=("sections", ""),
     line=lambda row: "is done",
     single_thread=True,

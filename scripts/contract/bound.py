@@ -29,7 +29,8 @@ def bound_inputs() -> dict[str, Any]:
     x = rng.standard_normal(ccsd_properties.packed(arrays["d1"], arrays["d2"]).size)
     multipliers = zip(("l1", "l2"), ccsd_properties.unpacked(x, *arrays["d1"].shape))
     # Multipliers that spin forbids are zero.
-    rest = {name: array * eom_ccsd.where_allowed(program.tensor(name)) for name, array in multipliers}
+    tensors = {tensor.name: tensor for tensor in program.tensors}
+    rest = {name: array * eom_ccsd.where_allowed(tensors[name]) for name, array in multipliers}
     figures = {"lambda": _measured("Lambda equations", plan, arrays, rest)}
     for states in eom_ccsd.ADDITIONAL:
         jacobian = eom_ccsd.Jacobian(arrays, states)

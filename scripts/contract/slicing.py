@@ -2,21 +2,27 @@
 
 cotengra plans as many seconds as we do, and slices until the most elements that it holds in a slice are within the
 limit, as ours are. A run of more multiply-adds than LONG is not timed.
+
+Further networks are read from a folder of JSON files, each with `inputs` (lists of labels), `output` (a list) and
+`size_dict` (extents by label), as cotengra has them in examples/benchmarks.
 """
 
 from __future__ import annotations
 
+import json
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import cotengra
 import numpy as np
 
 from scripts.measuring import clocked, in_turns, ratio
-from trnqc.contraction import einsum_plan
+from trnqc.contraction import Plan, einsum_plan
+from trnqc.errors import InputError, MemoryLimit
 
 LONG = 2 * 10**8
 # Part of the peak memory without a limit that is allowed.
@@ -33,11 +39,21 @@ class Network(NamedTuple):
     output: Sequence[str]
     extents: Mapping[str, int]
 
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Shapes of the tensors."""
+        return [tuple(self.extents[x] for x in labels) for labels in self.inputs]
+
     def arrays(self) -> list[np.ndarray]:
         """Random tensors whose products stay of the order of one."""
         rng = np.random.default_rng(2)
-        shapes = [tuple(self.extents[x] for x in labels) for labels in self.inputs]
-        return [rng.standard_normal(shape) / np.prod(shape) ** 0.25 for shape in shapes]
+        return [rng.standard_normal(shape) / np.prod(shape) ** 0.25 for shape in self.shapes]
+
+    def plan(self, limit: int | None = None) -> Plan:
+        """Our plan, within a limit in elements."""
+        operands = [x for pair in zip(self.shapes, map(list, self.inputs)) for x in pair]
+        bytes_of = None if limit is None else 8 * limit
+        return einsum_plan(*operands, list(self.output), memory_limit=bytes_of, max_slowdown=None)
 
 
 def circuit(rows: int, columns: int, depth: int) -> Network:
@@ -80,34 +96,55 @@ CASES: dict[str, Callable[[], Network]] = {
 }
 
 
-def slicing() -> dict[str, Any]:
-    return {name: _case(name, make()) for name, make in CASES.items()}
+def slicing(folder: Path | None = None) -> dict[str, Any]:
+    cases = CASES if folder is None else {path.stem: partial(read, path) for path in sorted(folder.glob("*.json"))}
+    if not cases:
+        raise InputError(f"--networks is a folder of networks as JSON files; found none in {folder}")
+    return {name: _case(name, make()) for name, make in cases.items()}
+
+
+def read(path: Path) -> Network:
+    """The network of a file. Raises InputError if the file has none."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(found, dict) or not {"inputs", "output", "size_dict"} <= set(found):
+        fields = ", ".join(found) if isinstance(found, dict) else type(found).__name__
+        raise InputError(f"a network has the fields inputs, output and size_dict; found {fields} in {path}")
+    return Network(found["inputs"], found["output"], found["size_dict"])
 
 
 def _case(name: str, net: Network) -> dict[str, Any]:
-    """Work, elements and CPU seconds of both for one network."""
-    arrays = net.arrays()
-    operands = [x for pair in zip(arrays, map(list, net.inputs)) for x in pair] + [list(net.output)]
-    free = einsum_plan(*operands)
+    """Work, elements and CPU seconds of both for one network; where no loops of ours fit, the error."""
+    free, free_seconds = _timed(net.plan)
     limit = free.peak // FRACTION
+    row: dict[str, Any] = {"tensors": len(net.inputs), "limit": limit}
+    ours: Plan | None = None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of slow plans
         begin = time.process_time()
-        ours = einsum_plan(*operands, memory_limit=8 * limit, max_slowdown=None)
+        try:
+            ours = net.plan(limit)
+        except MemoryLimit as error:
+            row["error"] = str(error)
         seconds = time.process_time() - begin
-        tree = _sliced(net, limit, seconds)
-    work = {"trnqc": ours.executed_multiply_adds, "cotengra": int(tree.contraction_cost())}
-    row: dict[str, Any] = {
-        "tensors": len(net.inputs),
-        "limit": limit,
-        "planning_seconds": seconds,
-        "unlimited": {"multiply_adds": free.multiply_adds, "peak": free.peak},
-        "multiply_adds": work,
-        "peak": {"trnqc": ours.peak, "cotengra": int(tree.peak_size())},
+        peer, peer_seconds = _timed(partial(_peer, net, free_seconds))
+        (tree, fits), peer_sliced_seconds = _timed(partial(_sliced, net, limit, seconds))
+    row |= {
+        "planning_seconds": {
+            "trnqc": {"unlimited": free_seconds, "limited": seconds},
+            "cotengra": {"unlimited": peer_seconds, "limited": peer_sliced_seconds},
+        },
+        "unlimited": {
+            "multiply_adds": {"trnqc": free.multiply_adds, "cotengra": int(peer.contraction_cost())},
+            "peak": {"trnqc": free.peak, "cotengra": int(peer.peak_size())},
+        },
+        "multiply_adds": {"trnqc": ours and ours.executed_multiply_adds, "cotengra": int(tree.contraction_cost())},
+        "peak": {"trnqc": ours and ours.peak, "cotengra": int(tree.peak_size())},
         "slices": int(tree.nslices),
+        "cotengra_fits": fits,
         "wall_cpu_s": {},
     }
-    if max(work.values()) <= LONG:
+    if ours and max(row["multiply_adds"].values()) <= LONG:
+        arrays = net.arrays()
         runs = {"trnqc": partial(ours.run, *arrays), "cotengra": partial(tree.contract, arrays)}
         here, there = (np.asarray(run()) for run in runs.values())
         assert np.allclose(here, there, rtol=1e-8, atol=1e-12), f"{name}: {here} and {there}"
@@ -117,15 +154,24 @@ def _case(name: str, net: Network) -> dict[str, Any]:
     return row
 
 
-def _sliced(net: Network, limit: int, seconds: float) -> Any:
-    """cotengra's tree after so many seconds, with slices that hold at most `limit` elements if it finds some."""
+def _timed(plan: Callable[[], Any]) -> tuple[Any, float]:
+    """What is planned, and the CPU seconds that it takes."""
+    begin = time.process_time()
+    return plan(), time.process_time() - begin
+
+
+def _peer(net: Network, seconds: float, **options: Any) -> Any:
+    """cotengra's tree after so many seconds."""
+    planner = cotengra.HyperOptimizer(max_time=seconds, parallel=False, progbar=False, **options)
+    return planner.search(net.inputs, net.output, net.extents)
+
+
+def _sliced(net: Network, limit: int, seconds: float) -> tuple[Any, bool]:
+    """cotengra's tree with slices after so many seconds, and whether it holds at most `limit` elements."""
     target = limit // 2
     for _ in range(TRIALS):
-        planner = cotengra.HyperOptimizer(
-            max_time=seconds, parallel=False, progbar=False, slicing_reconf_opts={"target_size": max(target, 2)}
-        )
-        tree = planner.search(net.inputs, net.output, net.extents)
+        tree = _peer(net, seconds, slicing_reconf_opts={"target_size": max(target, 2)})
         if tree.peak_size() <= limit:
-            break
+            return tree, True
         target //= 2
-    return tree
+    return tree, False

@@ -143,6 +143,41 @@ def test_a_loop_that_has_to_end_later_adds_partial_results_there():
         np.testing.assert_allclose(result, np.einsum(text, *arrays), rtol=1e-12)
 
 
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_elements_that_slices_hold_are_those_of_their_nest(seed):
+    rng = np.random.default_rng(seed)
+    inputs, output, shapes, extents = cotengra.utils.rand_equation(
+        int(rng.integers(3, 14)), 3, n_out=int(rng.integers(0, 3)), n_hyper_in=1, d_min=2, d_max=3, seed=seed
+    )
+    path = cotengra.GreedyOptimizer(temperature=1.0).search(inputs, output, extents).get_path()
+    plan = trnqc.einsum_plan(*interleaved(inputs, output, shapes), optimize=path)
+    slices = Slices(plan.trees[0], sorted(plan.trees[0].indices))
+    order = tuple(int(k) for k in rng.permutation(len(slices.labels))[: rng.integers(0, 7)])
+    scopes = slices.scopes(order)
+    held, live = slices.fullest(scopes)
+    nest = nest_of(slices.fusion(order))
+    sizes = {name: np.prod(nest.fusion.shape(name)) for name in nest.temporaries}
+    assert held == pytest.approx(sum(sizes[name] for name in nest.fullest))
+    assert sum(sizes[plan.trees[0].nodes[k].name] for k in live) == pytest.approx(held)
+    assert nest.fusion.work == slices.executed(scopes)
+    for number in set(range(len(slices.labels))) - set(order):
+        for trial in slices.longer(order, scopes, number):
+            longer = slices.scopes((*order[: trial.place], number, *order[trial.place :]))
+            assert longer == scopes | {number: trial.scope}
+
+
+def test_deep_trees_are_sliced_without_recursion():
+    """A path from one end to the other through more matrices than Python allows nested calls."""
+    n, extent = 1100, 20
+    operands = [x for k in range(n) for x in ((extent, extent), [k, k + 1])]
+    path = [(0, 1), *((0, n - k) for k in range(2, n))]
+    free = trnqc.einsum_plan(*operands, [0, n], optimize=path)
+    plan = trnqc.einsum_plan(*operands, [0, n], optimize=path, memory_limit=free.peak_bytes * 2 // 3)
+    assert plan.peak_bytes <= free.peak_bytes * 2 // 3
+    assert plan.executed_multiply_adds == free.multiply_adds == (n - 1) * extent**3
+
+
 def test_a_memory_limit_keeps_slices_that_fit_and_replaces_others():
     inputs, output, extents, tree = lattice(3, 6, 2)
     arrays = random_arrays([tuple(extents[x] for x in labels) for labels in inputs])

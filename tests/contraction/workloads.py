@@ -8,7 +8,7 @@ from math import ceil, prod
 
 from hypothesis import strategies as some
 
-from trnqc.contraction.memory.fusion_graph import FusedTree, arrays_of, fusible
+from trnqc.contraction.memory.fusion_graph import FusedTree, arrays_of, every_fusible
 from trnqc.contraction.tree import Tree, TreeNode
 from trnqc.expression.operand import Leaf
 from trnqc.expression.spaces import Index
@@ -124,7 +124,8 @@ def all_fusions(
     arrays = {array.name: array for array in arrays_of(tree)}
     consumer = {child: array.name for array in arrays.values() for child in array.inputs}
     names = list(consumer)
-    options = [list(subsets(fusible(arrays, name, recompute))) for name in names]
+    fusible = every_fusible(arrays, recompute)
+    options = [list(subsets(fusible[name])) for name in names]
     for sets in product(*options):
         fused = dict(zip(names, sets))
         scopes = [scope for label in tree.indices for scope in loop_scopes(label, fused, consumer)]

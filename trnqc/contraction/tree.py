@@ -7,6 +7,7 @@ name in what they decide (fused loops, tiles, placements).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -81,12 +82,12 @@ class Tree:
     pairs: tuple[tuple[str, tuple[Pair, ...]], ...] = ()
 
     def __post_init__(self) -> None:
-        names = [node.name for node in self.nodes]
+        count = Counter(node.name for node in self.nodes)
         for node in self.nodes:
             missing = [label for label in node.loops if label not in self.indices]
             if missing or len(set(node.indices)) != len(node.indices) or not 1 <= len(node.operands) <= 2:
                 raise InputError(f"a step has one or two operands, known indices and no index twice; found {node}")
-            if names.count(node.name) > 1:
+            if count[node.name] > 1:
                 raise InputError(f"the names of steps are unique; found {node.name} twice")
             have = union(*(operand.indices for operand in node.operands))
             if not set(node.indices) <= set(have):
@@ -104,10 +105,11 @@ class Tree:
 
     def consumer(self, name: str) -> TreeNode | None:
         """Return the step that reads the result of a step; None for the root."""
-        for node in self.nodes:
-            if any(isinstance(operand, TreeNode) and operand.name == name for operand in node.operands):
-                return node
-        return None
+        return self._consumers.get(name)
+
+    @cached_property
+    def _consumers(self) -> Mapping[str, TreeNode]:
+        return {o.name: node for node in self.nodes for o in node.operands if isinstance(o, TreeNode)}
 
     def extent(self, label: str) -> int:
         """Return the extent of a label."""

@@ -11,6 +11,7 @@ import string
 import sys
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from trnqc.errors import ArgumentError, ExpressionError
@@ -91,7 +92,7 @@ def parse_subscripts(text: str, shapes: Sequence[Shape], strict: bool = False) -
     parts = sides[0].split(",")
     if len(parts) != len(shapes):
         raise ExpressionError(f"the subscripts are for {len(parts)} operands; found {len(shapes)} operands\n  {text}")
-    columns = [sum(len(p) + 1 for p in parts[:k]) for k in range(len(parts))]
+    columns = list(accumulate((len(part) + 1 for part in parts[:-1]), initial=0))
     scanned = [_scan(text, part, column) for part, column in zip(parts, columns)]
     if strict:
         for operand, labels in enumerate(scanned):

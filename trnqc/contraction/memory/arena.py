@@ -10,7 +10,9 @@ import numpy as np
 def arena_offsets(sizes: Mapping[str, int], lives: Mapping[str, tuple[int, int]]) -> dict[str, int]:
     """Return the first element of each array in a common arena; `lives` has the first and last moment of each."""
     arena = ArenaPacking([lives[name] for name in sizes])
-    return dict(zip(sizes, arena.offsets(np.array([[*sizes.values()]], float))[0].astype(int).tolist()))
+    offsets = arena.offsets(np.array([[*sizes.values()]], float))[0].tolist()
+    # Without slices an array may have more elements than 64 bits count.
+    return dict(zip(sizes, map(int, offsets)))
 
 
 class ArenaPacking:

@@ -15,7 +15,7 @@ from itertools import product
 from math import prod
 from typing import NamedTuple
 
-from trnqc.contraction.memory.fusion_graph import ComputedArray, FusedTree, arrays_of, fusible
+from trnqc.contraction.memory.fusion_graph import ComputedArray, FusedTree, arrays_of, every_fusible
 from trnqc.contraction.memory.loop_blocks import Blocks, Nestings, merge, upward
 from trnqc.contraction.order.network import bits
 from trnqc.contraction.time_limit import FUSION, out_of_time
@@ -119,7 +119,8 @@ class _Search:
         # Elements held by the loops over axes of an array, and multiply-adds by the other loops around its step.
         self.held: dict[str, dict[int, int]] = {name: {} for name in self.arrays}
         self.worked: dict[str, dict[int, int]] = {name: {} for name in self.arrays}
-        self.allowed = {name: self.mask(fusible(self.arrays, name, recompute)) & several for name in self.arrays}
+        allowed = every_fusible(self.arrays, recompute)
+        self.allowed = {name: self.mask(allowed[name]) & several for name in self.arrays}
 
     def mask(self, labels: Iterable[str]) -> int:
         """Return labels as bits."""

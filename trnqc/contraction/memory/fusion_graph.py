@@ -10,7 +10,7 @@ An index that the producer does not have may be fused too: the array is then com
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
@@ -54,16 +54,23 @@ def arrays_of(tree: Tree) -> tuple[ComputedArray, ...]:
         taken = names | {array.name for array in arrays}
         return next(n for n in (name, *(f"{name}'{k}" for k in range(2, len(taken) + 3))) if n not in taken)
 
-    def add(item: TreeNode | Leaf) -> str:
+    # Without recursion: a tree may be as deep as it has operands. `computed` has names that no consumer has read yet.
+    computed: list[str] = []
+    todo: list[tuple[TreeNode | Leaf, int]] = [(tree.root, -1)]
+    while todo:
+        item, inputs = todo.pop()
         if isinstance(item, Leaf):
             labels = union(item.indices)
             arrays.append(ComputedArray(free(item.name), labels, labels, item.cost, item))
+        elif inputs < 0:
+            below = [o for o in item.operands if isinstance(o, TreeNode) or o.cost]
+            todo += [(item, len(below)), *((operand, -1) for operand in reversed(below))]
+            continue
         else:
-            inputs = tuple(add(o) for o in item.operands if isinstance(o, TreeNode) or o.cost)
-            arrays.append(ComputedArray(item.name, item.indices, item.loops, 1, item, inputs))
-        return arrays[-1].name
-
-    add(tree.root)
+            read = tuple(computed[len(computed) - inputs :])
+            del computed[len(computed) - inputs :]
+            arrays.append(ComputedArray(item.name, item.indices, item.loops, 1, item, read))
+        computed.append(arrays[-1].name)
     return tuple(arrays)
 
 
@@ -74,10 +81,11 @@ class Chain:
     label: str
     scope: frozenset[str]
 
-    def overlaps(self, other: Chain) -> bool:
-        """Return whether the scopes meet and neither contains the other, which no loop nest allows."""
-        meet = self.scope & other.scope
-        return bool(meet) and meet != self.scope and meet != other.scope
+
+def _as_bits(chains: Sequence[Chain]) -> list[int]:
+    """Return the scopes of chains as bits, since many of them are compared."""
+    number: dict[str, int] = {}
+    return [sum(1 << number.setdefault(name, len(number)) for name in chain.scope) for chain in chains]
 
 
 @dataclass(frozen=True)
@@ -93,9 +101,9 @@ class FusedTree:
     tiles: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        allowed = every_fusible(self.arrays, recompute=True)
         for name, labels in self.fused.items():
-            bad = labels - fusible(self.arrays, name, recompute=True)
-            if bad:
+            if bad := labels - allowed[name]:
                 raise InputError(f"{name} and its consumer cannot share a loop over {', '.join(sorted(bad))}")
         for array in self.arrays.values():
             inside = frozenset(array.loops) | self.fused.get(array.name, frozenset())
@@ -105,8 +113,9 @@ class FusedTree:
                         f"{array.name} would be summed again in every turn of the loop over {', '.join(sorted(stray))} "
                         f"that it shares with {name}: the loop has to enclose the consumer of {array.name} too"
                     )
-        for one, two in combinations(self.chains, 2):
-            if one.overlaps(two):
+        scopes = _as_bits(self.chains)
+        for (one, first), (two, second) in combinations(zip(self.chains, scopes), 2):
+            if (meet := first & second) and meet not in (first, second):
                 raise InputError(
                     f"no loop nest has a loop {one.label} around {', '.join(sorted(one.scope))} and "
                     f"a loop {two.label} around {', '.join(sorted(two.scope))}: one must hold the other"
@@ -124,9 +133,18 @@ class FusedTree:
 
     def labels(self, name: str) -> tuple[str, ...]:
         """Return the loops that an array shares with its consumer, outermost first."""
-        scope = {c.label: len(c.scope) for c in self.chains if name in c.scope}
-        order = list(self.tree.indices)
-        return tuple(sorted(self.fused.get(name, ()), key=lambda label: (-scope[label], order.index(label))))
+        return self._shared.get(name, ())
+
+    @cached_property
+    def _shared(self) -> Mapping[str, tuple[str, ...]]:
+        """For each array the loops that it shares with its consumer, outermost first."""
+        order = {label: number for number, label in enumerate(self.tree.indices)}
+        shared: dict[str, list[str]] = {}
+        for chain in sorted(self.chains, key=lambda chain: (-len(chain.scope), order[chain.label])):
+            for name in chain.scope:
+                if chain.label in self.fused.get(name, ()):
+                    shared.setdefault(name, []).append(chain.label)
+        return {name: tuple(labels) for name, labels in shared.items()}
 
     def tile(self, label: str) -> int:
         """Return the elements of a fused index that one turn of its loop covers."""
@@ -212,42 +230,45 @@ def sliced(tree: Tree) -> FusedTree:
     nest.
     """
     arrays = {array.name: array for array in arrays_of(tree)}
-    fused = {name: fusible(arrays, name, recompute=True) for name in arrays}
+    fused = every_fusible(arrays, recompute=True)
     return FusedTree(tree, {name: labels for name, labels in fused.items() if labels})
 
 
 def chains_of(arrays: Iterable[ComputedArray], fused: Mapping[str, frozenset[str]]) -> tuple[Chain, ...]:
     """Return the chains: fused edges that share an index at a common array belong to one chain."""
     closed: list[Chain] = []
-    rising: dict[str, dict[str, frozenset[str]]] = {}  # array -> label -> scope below and including the array
+    rising: dict[str, dict[str, list[str]]] = {}  # array -> label -> scope below and including the array
     for array in arrays:
-        scopes: dict[str, frozenset[str]] = {label: frozenset({array.name}) for label in fused.get(array.name, ())}
-        for name in array.inputs:
-            for label in fused.get(name, ()):
-                scopes[label] = scopes.get(label, frozenset({array.name})) | rising[name][label]
         upward = fused.get(array.name, frozenset())
-        closed += [Chain(label, scopes[label]) for label in sorted(scopes) if label not in upward]
+        scopes: dict[str, list[str]] = {label: [] for label in upward}
+        for name in array.inputs:
+            for label, below in rising.pop(name, {}).items():
+                # The longer list is continued, so that a chain of many arrays takes time in proportion to its length.
+                less, more = sorted((scopes.get(label, []), below), key=len)
+                more += less
+                scopes[label] = more
+        for scope in scopes.values():
+            scope.append(array.name)
+        closed += [Chain(label, frozenset(scopes[label])) for label in sorted(scopes) if label not in upward]
         rising[array.name] = {label: scopes[label] for label in upward}
     return tuple(closed)
 
 
-def fusible(arrays: Mapping[str, ComputedArray], name: str, recompute: bool) -> frozenset[str]:
-    """Return the indices that may be fused between an array and its consumer.
+def every_fusible(arrays: Mapping[str, ComputedArray], recompute: bool) -> dict[str, frozenset[str]]:
+    """Return for each array the indices that may be fused between it and its consumer; none for the root.
 
     These are the indices of the array itself and, with recompute, those of later steps that do not occur below it.
+    Producers come before consumers.
     """
-    consumer = {child: array for array in arrays.values() for child in array.inputs}
-    own = frozenset(arrays[name].indices) if name in consumer else frozenset()
-    if not recompute or name not in consumer:
-        return own
-    below, stack = set(arrays[name].loops), list(arrays[name].inputs)
-    while stack:
-        array = arrays[stack.pop()]
-        below |= set(array.loops)
-        stack += array.inputs
-    above: set[str] = set()
-    step = name
-    while step in consumer:
-        step = consumer[step].name
-        above |= set(arrays[step].loops)
-    return own | frozenset(above - below)
+    below: dict[str, frozenset[str]] = {}
+    for name, array in arrays.items():
+        below[name] = frozenset(array.loops).union(*(below[child] for child in array.inputs))
+    above: dict[str, frozenset[str]] = {name: frozenset() for name in arrays}
+    fused = dict.fromkeys(arrays, frozenset[str]())
+    for name in reversed(list(arrays)):
+        later = above[name].union(arrays[name].loops)
+        for child in arrays[name].inputs:
+            above[child] = later
+            own = frozenset(arrays[child].indices)
+            fused[child] = own | (later - below[child]) if recompute else own
+    return fused

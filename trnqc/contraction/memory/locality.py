@@ -17,7 +17,8 @@ from math import prod
 import numpy as np
 
 from trnqc.contraction.memory.fusion_graph import FusedTree
-from trnqc.contraction.memory.loop_nest import Compute, FusedNest, Item, TiledLoop, nest_of
+from trnqc.contraction.memory.loop_nest import FusedNest, nest_of
+from trnqc.contraction.memory.nest_items import Compute, Item, TiledLoop
 from trnqc.contraction.memory.tiles import Cost, best_tiles, one_by_one
 from trnqc.contraction.tree import Tree, TreeNode, union
 from trnqc.errors import InputError

@@ -7,49 +7,16 @@ arena.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from math import prod
 
 from trnqc.contraction.memory.arena import arena_offsets
-from trnqc.contraction.memory.fusion_graph import ComputedArray, FusedTree
+from trnqc.contraction.memory.fusion_graph import FusedTree
+from trnqc.contraction.memory.nest_builder import items_of
+from trnqc.contraction.memory.nest_items import Allocate, Compute, Free, Item, TiledLoop, flat
 from trnqc.expression.operand import Leaf
-
-
-@dataclass(frozen=True)
-class Allocate:
-    """The array begins to exist. With `zero` its elements are set to zero, because parts are added to them."""
-
-    name: str
-    zero: bool
-
-
-@dataclass(frozen=True)
-class Compute:
-    """Compute the part of the array that belongs to the current tiles, or with `accumulate` add to it."""
-
-    name: str
-    accumulate: bool
-
-
-@dataclass(frozen=True)
-class Free:
-    """The array is no longer needed."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class TiledLoop:
-    """``for label in range(0, extent, tile)``."""
-
-    label: str
-    tile: int
-    extent: int
-    body: tuple[Item, ...]
-
-
-Item = Allocate | Compute | Free | TiledLoop
 
 
 @dataclass(frozen=True)
@@ -73,7 +40,7 @@ class FusedNest:
         """First and last moment of each temporary, counting all items of the nest in order."""
         first: dict[str, int] = {}
         last: dict[str, int] = {}
-        for moment, item in enumerate(_flat(self.body)):
+        for moment, item in enumerate(flat(self.body)):
             if isinstance(item, Allocate):
                 first.setdefault(item.name, moment)
             elif isinstance(item, Free):
@@ -84,6 +51,24 @@ class FusedNest:
     def offsets(self) -> Mapping[str, int]:
         """First element of each temporary in the arena. Temporaries that live at the same time do not overlap."""
         return arena_offsets({name: prod(self.fusion.shape(name)) for name in self.temporaries}, self.lives)
+
+    @cached_property
+    def fullest(self) -> tuple[str, ...]:
+        """The temporaries that live at the moment at which these have most elements; no arena is smaller."""
+        sizes = {name: prod(self.fusion.shape(name)) for name in self.temporaries}
+        changes: dict[int, int] = {}
+        for name, (first, last) in self.lives.items():
+            changes[first] = changes.get(first, 0) + sizes[name]
+            changes[last + 1] = changes.get(last + 1, 0) - sizes[name]
+        moments = sorted(changes)
+        held = list(accumulate(changes[moment] for moment in moments))
+        fullest = moments[held.index(max(held))] if moments else 0
+        return tuple(name for name, (first, last) in self.lives.items() if first <= fullest <= last)
+
+    def fits(self, room: int) -> bool:
+        """Return whether the temporaries fit into so many elements."""
+        # Places in the arena take longer to find.
+        return sum(prod(self.fusion.shape(name)) for name in self.fullest) <= room and self.arena <= room
 
     @property
     def arena(self) -> int:
@@ -159,94 +144,7 @@ def nest_of(fusion: FusedTree, inside: str | None = None) -> FusedNest:
 
     Of two producers beside each other, the one comes first whose temporaries exceed its result by more.
     """
-    body: list[Item | _Open] = []
-    _Builder(fusion).emit(fusion.arrays[fusion.tree.root.name], (), [body])
-    return FusedNest(fusion, _closed(body, fusion.arrays), inside)
-
-
-@dataclass
-class _Open:
-    """A loop under construction."""
-
-    loop: TiledLoop
-    body: list[Item | _Open]
-
-
-class _Builder:
-    """Writes the items of a nest, consumers after producers."""
-
-    def __init__(self, fusion: FusedTree) -> None:
-        self.fusion = fusion
-
-    def emit(self, array: ComputedArray, around: tuple[str, ...], bodies: list[list[Item | _Open]]) -> None:
-        """Write the items that compute the array.
-
-        `around` are the loops that the array shares with its consumer, `bodies` the outermost body of the nest and the
-        bodies of these loops. A producer that shares fewer loops is written before the first loop that it does not
-        share. As chains are nested, that loop is the last item of its body.
-        """
-        depth = len(around)
-        fusion = self.fusion
-        inputs = [(fusion.labels(name), fusion.arrays[name]) for name in array.inputs]
-        beside = []
-        for labels, child in inputs:
-            if len(labels) <= depth:
-                written: list[Item | _Open] = []
-                self.emit(child, labels, [*bodies[: len(labels)], written])
-                beside.append((self._need(written, child), len(labels), written))
-        for _, level, written in sorted(beside, key=lambda entry: entry[0]):
-            position = len(bodies[level]) - (level < depth)
-            bodies[level][position:position] = written
-        within = sorted((entry for entry in inputs if len(entry[0]) > depth), key=lambda entry: len(entry[0]))
-        opened = within[-1][0][depth:] if within else ()
-        accumulate = any(label in array.summed and fusion.turns(label) > 1 for label in opened)
-        bodies[depth].append(Allocate(array.name, accumulate))
-        bodies = list(bodies)
-        for labels, child in within:
-            for label in labels[len(bodies) - 1 :]:
-                tile, extent = fusion.tile(label), fusion.tree.extent(label)
-                loop = _Open(TiledLoop(label, tile, extent, ()), [])
-                bodies[-1].append(loop)
-                bodies.append(loop.body)
-            self.emit(child, labels, bodies)
-        bodies[-1].append(Compute(array.name, accumulate))
-
-    def _need(self, written: list[Item | _Open], array: ComputedArray) -> int:
-        """Return the most that the items hold beyond their result, negated, for sorting (Sethi and Ullman, 1970)."""
-        names = {item.name for item in _flat(_plain(written)) if isinstance(item, Allocate)}
-        return prod(self.fusion.shape(array.name)) - sum(prod(self.fusion.shape(name)) for name in names)
-
-
-def _plain(items: Iterable[Item | _Open]) -> tuple[Item, ...]:
-    """Return the items with loops under construction closed."""
-    return tuple(replace(i.loop, body=_plain(i.body)) if isinstance(i, _Open) else i for i in items)
-
-
-def _closed(items: Iterable[Item | _Open], arrays: Mapping[str, ComputedArray]) -> tuple[Item, ...]:
-    """Return the finished body: every array is freed after the last item of its body that uses it."""
-    done: list[Item] = [
-        replace(item.loop, body=_closed(item.body, arrays)) if isinstance(item, _Open) else item for item in items
-    ]
-    begun = {item.name for item in done if isinstance(item, Allocate)}
-    last = {name: t for t, item in enumerate(done) for i in _flat([item]) for name in _uses(i, arrays) if name in begun}
-    freed: dict[int, list[Item]] = {}
-    for name in (item.name for item in done if isinstance(item, Allocate) and item.name in last):
-        # What begins later is freed first.
-        freed.setdefault(last[name], []).insert(0, Free(name))
-    return tuple(item for t, one in enumerate(done) for item in (one, *freed.get(t, ())))
-
-
-def _uses(item: Item, arrays: Mapping[str, ComputedArray]) -> tuple[str, ...]:
-    """Return the arrays that an item reads."""
-    return arrays[item.name].inputs if isinstance(item, Compute) else ()
-
-
-def _flat(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield all items of a nest in order."""
-    for item in items:
-        yield item
-        if isinstance(item, TiledLoop):
-            yield from _flat(item.body)
+    return FusedNest(fusion, items_of(fusion), inside)
 
 
 def _steps(items: Iterable[Item], around: tuple[str, ...]) -> Iterator[tuple[Compute, tuple[str, ...]]]:

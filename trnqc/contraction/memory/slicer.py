@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, log, prod
+from math import inf
 
 import numpy as np
 
 from trnqc.contraction.memory.fusion_graph import FusedTree
 from trnqc.contraction.memory.loop_nest import FusedNest, nest_of
-from trnqc.contraction.memory.slicing import Slices
+from trnqc.contraction.memory.slicing import Slices, shared
 from trnqc.contraction.order.heuristic import greedy, improve
 from trnqc.contraction.order.narrow import narrowed
 from trnqc.contraction.order.network import Splits
@@ -23,67 +23,99 @@ from trnqc.contraction.order.operations import build, network_of
 from trnqc.contraction.time_limit import out_of_time
 from trnqc.contraction.tree import Tree, TreeNode
 
-# Searches with random changes of the scores after the first, while there is time.
-ROUNDS = 8
+# Searches with random changes in turn that may find nothing better, and the number of orders that they are for.
+ROUNDS, TURNS = 150, 3
+# Largest part of the loops that such a search takes away at first.
+TAKEN = 0.6
 # Relative change of a score in these searches.
 NOISE = 0.5
 # Greedy orders that are tried too, and the work, relative to that without a limit, at which the search ends.
-GREEDY, ENOUGH = 4, 1.05
+GREEDY, ENOUGH = 12, 1.05
 # Growth of the work, as a logarithm, below which labels differ by the memory that they save.
 LEAST_GROWTH = 1e-3
 # What is reported as not searched if the time is over.
 SEARCH = "labels to slice"
+# Fractions of the time for planning at which the search in the first order goes on with fewer choices, at which other
+# orders are no longer tried, and at which the searches with random changes end.
+FIRST, ORDERS, DESCENTS = 0.6, 0.65, 0.95
+# Number of loops up to which all labels are tried in all places, and exchanges of loops at the end.
+FEW = 12
+# Beyond these, labels that are tried too in places where other loops grow, and places for each.
+PLACED, PLACES = 6, 4
 
 
 @dataclass(frozen=True)
 class SlicedNest:
-    """Loops over slices, outermost first by number of label, and the multiply-adds and memory of their nest."""
+    """Loops over slices, outermost first by number of label, with their nest and multiply-adds."""
 
     order: tuple[int, ...]
     nest: FusedNest
     work: float
 
-    @property
-    def arena(self) -> int:
-        """Elements of temporaries."""
-        return self.nest.arena
+
+@dataclass(frozen=True)
+class _Loops:
+    """Loops in an order, outermost first by number of label, with their scopes (see `Slices`).
+
+    `peak` are the most elements that are held at one moment, of the results of the steps `live`.
+    """
+
+    order: tuple[int, ...]
+    scopes: Mapping[int, int]
+    work: float
+    peak: float
+    live: Sequence[int]
 
 
 def sliced_within(tree: Tree, room: int) -> tuple[Tree, FusedNest] | None:
     """Return loops over slices of least work whose temporaries fit into `room` elements, and the tree they follow.
 
-    The order of the products is that of the tree or one that takes less work with slices; None if no loops fit. If the
-    time for planning is over, the first search goes on with fewer choices. Operands of the tree are arrays.
+    The order of the products is that of the tree or one that takes less work with slices; None if no loops fit. As the
+    time for planning passes, the first search goes on with fewer choices. Operands of the tree are arrays.
     """
-    best: tuple[Tree, SlicedNest] | None = None
+    found: list[tuple[SlicedNest, _Search]] = []
     for other in _orders(tree, room):
-        found = _Search(other, room).descent(None, best[1].work if best else None)
-        best = (other, found) if found else best
-        if best and (best[1].work <= ENOUGH * tree.multiply_adds or out_of_time(SEARCH)):
+        search = _Search(other, room)
+        nest = search.descent(None, found[0][0].work if found else None)
+        if nest:
+            found = sorted([(nest, search), *found], key=lambda entry: entry[0].work)
+        if found and (found[0][0].work <= ENOUGH * tree.multiply_adds or out_of_time(SEARCH, ORDERS)):
             break
     rng = np.random.default_rng(0)
-    search = _Search(best[0], room) if best else None
-    for _ in range(ROUNDS):
-        if best is None or search is None or not best[1].order or out_of_time(SEARCH):
+    number = in_vain = 0
+    while found and in_vain < ROUNDS:
+        if found[0][0].work <= ENOUGH * tree.multiply_adds or out_of_time(SEARCH, DESCENTS):
             break
-        found = search.descent(rng, best[1].work)
-        best = (best[0], found) if found else best
-    return (best[0], best[1].nest) if best else None
+        # The best orders take turns.
+        at = number % min(TURNS, len(found))
+        before, search = found[at]
+        number, in_vain = number + 1, in_vain + 1
+        if nest := search.descent(rng, found[0][0].work, _some(before.order, rng)):
+            found = [(nest, search), *found[:at], *found[at + 1 :]]
+            in_vain = 0
+    return (found[0][1].tree, found[0][0].nest) if found else None
 
 
 def _orders(tree: Tree, room: int) -> Iterator[Tree]:
-    """Yield the tree in orders for slices, from its own order, itself, and orders for slices from greedy orders."""
+    """Yield the tree itself, and in orders for slices, from its own order and from greedy ones."""
     leaves, root = tree.leaves, tree.root
     extents = {label: tree.extent(label) for label in tree.indices}
     network = network_of([leaf.indices for leaf in leaves], root.indices, extents, ())
 
     def ordered(splits: Splits) -> Tree:
-        return build(network, narrowed(network, splits, room), leaves, root.indices, tree.indices, root.name)
+        narrow = narrowed(network, splits, room, ORDERS)
+        return build(network, narrow, leaves, root.indices, tree.indices, root.name)
 
-    yield ordered(_splits(tree))
     yield tree
+    yield ordered(_splits(tree))
     for seed in range(GREEDY):
-        yield ordered(improve(network, greedy(network, seed), until=1.0))
+        yield ordered(improve(network, greedy(network, seed), until=ORDERS))
+
+
+def _some(order: tuple[int, ...], rng: np.random.Generator) -> tuple[int, ...]:
+    """Return an order without some of its labels."""
+    taken = rng.random() * TAKEN
+    return tuple(number for number in order if rng.random() >= taken)
 
 
 def _splits(tree: Tree) -> Splits:
@@ -103,115 +135,114 @@ class _Search:
     """The search over one tree."""
 
     def __init__(self, tree: Tree, room: int) -> None:
-        self.room = room
+        self.tree, self.room = tree, room
         # Labels whose loops would have one turn change nothing.
         self.slices = Slices(tree, [label for label, index in tree.indices.items() if index.extent > 1])
-        names = [node.name for node in tree.nodes]
-        self.place = {name: k for k, name in enumerate(names)}
-        self.known: dict[tuple[int, ...], SlicedNest] = {}
+        self.known: dict[tuple[int, ...], _Loops] = {}
 
-    def nest(self, order: tuple[int, ...]) -> SlicedNest:
-        """Return the nest of loops in this order."""
+    def loops(self, order: tuple[int, ...]) -> _Loops:
+        """Return the loops in this order."""
         if order not in self.known:
-            fusion = self.slices.fusion(order)
-            self.known[order] = SlicedNest(order, nest_of(fusion), self.slices.executed_in(order))
+            scopes = self.slices.scopes(order)
+            self.known[order] = _Loops(order, scopes, self.slices.executed(scopes), *self.slices.fullest(scopes))
         return self.known[order]
 
-    def descent(self, rng: np.random.Generator | None, most: float | None) -> SlicedNest | None:
-        """Return loops that fit, from none by one more at a time; with random numbers not always the best one.
+    def descent(
+        self, rng: np.random.Generator | None, most: float | None, start: tuple[int, ...] = ()
+    ) -> SlicedNest | None:
+        """Return loops that fit, from some by one more at a time; with random numbers not always the best one.
 
         None if there are none, or, if `most` is given, if they take as many multiply-adds or if the time is over.
         """
-        here = self.nest(())
-        while here.arena > self.room:
-            if most is not None and (here.work >= most or out_of_time(SEARCH)):
+        here: _Loops | None = self.loops(start)
+        while here and here.peak > self.room:
+            if most is not None and (here.work >= most or out_of_time(SEARCH, DESCENTS)):
                 return None
-            order = self.with_more(here, rng)
-            if order is None:
-                return None
-            here = self.nest(order)
-        found = self.with_larger_tiles(self.without_needless(here))
-        return found if most is None or found.work < most else None
+            here = self.with_one_more(here, rng, most is None and out_of_time(SEARCH, FIRST))
+        here = here and self.without_needless(here)
+        # Results that do not live at the same time may still not fit into one arena.
+        while here and (most is None or here.work < most):
+            nest = nest_of(self.slices.fusion(here.order))
+            if nest.fits(self.room):
+                return self.with_larger_tiles(here, nest)
+            here = self.with_one_more(here, rng, most is None and out_of_time(SEARCH, FIRST))
+        return None
 
-    def with_more(self, here: SlicedNest, rng: np.random.Generator | None) -> tuple[int, ...] | None:
-        """Return the order with one more loop; None if none saves memory.
+    def with_one_more(self, here: _Loops, rng: np.random.Generator | None, hurried: bool) -> _Loops | None:
+        """Return the loops with the one more that saves most of what is held most for its work; None if none saves any.
 
-        If the time is over, loops are added until what was held most of fits, since nests take long to build.
+        In a hurry, only labels of the largest array are tried, in places where no other loop grows.
         """
-        live = [self.place[name] for name in _largest_moment(here.nest)]
-        order = self.with_one_more(here.order, live, rng)
-        while order and out_of_time(SEARCH) and self.slices.held(self.slices.scopes(order), live) > self.room:
-            longer = self.with_one_more(order, live, rng)
-            if longer is None:
-                break
-            order = longer
-        return order
-
-    def with_one_more(
-        self, here: tuple[int, ...], live: Sequence[int], rng: np.random.Generator | None
-    ) -> tuple[int, ...] | None:
-        """Return the order with the loop that saves most of these arrays for its work; None if none saves any."""
-        scopes = self.slices.scopes(here)
-        before, work = self.slices.held(scopes, live), self.slices.executed(scopes)
-        best, least = None, inf
-        for order in self.longer(here, live, scopes):
-            scopes = self.slices.scopes(order)
-            after = self.slices.held(scopes, live)
-            if after >= before:
-                continue
-            growth = log(self.slices.executed(scopes) / work)
-            score = (max(growth, 0.0) + LEAST_GROWTH) / log(before / max(after, min(self.room, before - 1) / 2, 1))
-            if rng is not None:
-                score *= 1 + NOISE * rng.random()
-            if score < least:
-                best, least = order, score
-        return best
-
-    def longer(
-        self, order: tuple[int, ...], live: Sequence[int], scopes: Mapping[int, int]
-    ) -> Iterator[tuple[int, ...]]:
-        """Yield orders with a label of these arrays at any place.
-
-        If the time is over, only labels of the largest array are tried, outermost and innermost.
-        """
-        hurried = out_of_time(SEARCH)
-        if hurried:
-            live = [max(live, key=lambda place: self.slices.held(scopes, [place]))]
+        slices, room = self.slices, min(self.room, here.peak - 1)
+        elements = slices.elements(here.scopes)
+        live = [max(here.live, key=elements.__getitem__)] if hurried else here.live
         among = sum(1 << place for place in live)
-        places = (0, len(order)) if hurried else range(len(order) + 1)
-        for number, carried in enumerate(self.slices.carried):
-            if carried & among and number not in order:
-                yield from ((*order[:place], number, *order[place:]) for place in dict.fromkeys(places))
 
-    def without_needless(self, here: SlicedNest) -> SlicedNest:
+        def scores(after: np.ndarray, work: np.ndarray) -> np.ndarray:
+            growth = np.maximum(np.log(work / here.work), 0) + LEAST_GROWTH
+            change = 1 if rng is None else 1 + NOISE * rng.random(len(work))
+            saved = np.log(here.peak / np.maximum(after, max(room / 2, 1)))
+            return np.where(after < here.peak, change * growth / np.where(saved > 0, saved, 1), inf)
+
+        trials = [
+            trial
+            for number, carried in enumerate(slices.carried)
+            if carried & among and number not in here.scopes
+            for trial in slices.longer(here.order, here.scopes, number)
+        ]
+        if not trials:
+            return None
+        held = np.zeros(len(elements))
+        held[here.live] = elements[here.live]
+        turns = np.exp(slices.logarithms[[trial.number for trial in trials]])
+        sliced = slices.flags([slices.carried[trial.number] & shared(trial.scope) for trial in trials]) @ held
+        again = slices.flags([trial.scope & ~slices.having[trial.number] for trial in trials])
+        work = here.work + (turns - 1) * (again @ slices.step_work(here.scopes))
+        found = scores(here.peak - (1 - 1 / turns) * sliced, work)
+        orders = [_with(here.order, trial.number, trial.place) for trial in trials]
+        # Other loops grow in some orders, whose work has to be counted anew.
+        best = dict.fromkeys(trials[k].number for k in np.argsort(found, kind="stable"))
+        grown: list[tuple[int, ...]] = []
+        few = len(here.order) <= FEW
+        for number in [] if hurried else list(best)[: None if few else PLACED]:
+            innermost = max(trial.place for trial in trials if trial.number == number)
+            places = range(innermost + 1, len(here.order) + 1)
+            grown += [_with(here.order, number, k) for k in places[:: 1 if few else -(-len(places) // PLACES) or 1]]
+        if grown:
+            scopes = [slices.scopes(order) for order in grown]
+            after = np.array([slices.elements(one)[here.live].sum() for one in scopes])
+            found = np.concatenate([found, scores(after, np.array([slices.executed(one) for one in scopes]))])
+            orders += grown
+        least = int(np.argmin(found))
+        return self.loops(orders[least]) if found[least] < inf else None
+
+    def without_needless(self, here: _Loops) -> _Loops:
         """Return the loops without those that are not needed to fit, in an order of less work."""
         for number in here.order:
             if out_of_time(SEARCH):
                 return here
-            fewer = self.nest(tuple(other for other in here.order if other != number))
-            if fewer.arena <= self.room and fewer.work <= here.work:
+            fewer = self.loops(tuple(other for other in here.order if other != number))
+            if fewer.work <= here.work and fewer.peak <= self.room:
                 here = fewer
-        exchanged = self.nest(self.slices.exchanged(here.order))
-        return exchanged if exchanged.arena <= self.room else here
+        if len(here.order) > FEW:
+            return here
+        exchanged = self.loops(self.slices.exchanged(here.order))
+        return exchanged if exchanged.peak <= self.room else here
 
-    def with_larger_tiles(self, here: SlicedNest) -> SlicedNest:
-        """Return the loops with tiles of several elements where these fit, which repeat less; inner loops first."""
+    def with_larger_tiles(self, here: _Loops, nest: FusedNest) -> SlicedNest:
+        """Return the nest with tiles of several elements where these fit, which repeat less; inner loops first."""
         tree, labels = self.slices.tree, self.slices.labels
         tiles: dict[str, int] = {}
-        best = here.nest
         for label in [labels[number] for number in reversed(here.order)]:
             tile = 2
             while tile < tree.extent(label) and not out_of_time(SEARCH):
-                trial = nest_of(FusedTree(best.fusion.tree, best.fusion.fused, tiles | {label: tile}))
-                if trial.arena > self.room:
+                trial = nest_of(FusedTree(nest.fusion.tree, nest.fusion.fused, tiles | {label: tile}))
+                if not trial.fits(self.room):
                     break
-                tiles, best, tile = tiles | {label: tile}, trial, 2 * tile
-        return SlicedNest(here.order, best, best.fusion.work)
+                tiles, nest, tile = tiles | {label: tile}, trial, 2 * tile
+        return SlicedNest(here.order, nest, nest.fusion.work)
 
 
-def _largest_moment(nest: FusedNest) -> list[str]:
-    """Return the arrays that live at the moment at which they have most elements."""
-    sizes = {name: prod(nest.fusion.shape(name)) for name in nest.temporaries}
-    moments = sorted({first for first, _ in nest.lives.values()})
-    alive = [[name for name, (first, last) in nest.lives.items() if first <= t <= last] for t in moments]
-    return max(alive, key=lambda names: sum(sizes[name] for name in names))
+def _with(order: tuple[int, ...], number: int, place: int) -> tuple[int, ...]:
+    """Return the order with one more label at a place."""
+    return (*order[:place], number, *order[place:])

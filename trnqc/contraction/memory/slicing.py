@@ -11,13 +11,15 @@ the label is summed there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
+from typing import NamedTuple
 
 import numpy as np
 
 from trnqc.contraction.memory.fusion_graph import FusedTree
+from trnqc.contraction.memory.slice_memory import fullest
 from trnqc.contraction.order.network import bits
 from trnqc.contraction.time_limit import out_of_time
 from trnqc.contraction.tree import Tree, TreeNode
@@ -35,6 +37,14 @@ def sliced_loops(tree: Tree, labels: Sequence[str]) -> FusedTree:
     return slices.fusion(slices.best_order())
 
 
+class Trial(NamedTuple):
+    """One more label, the place of its loop among the others, and the scope of the loop."""
+
+    number: int
+    place: int
+    scope: int
+
+
 class Slices:
     """The loops over sliced labels of one tree; sets of steps are bits, in the order of `tree.nodes`."""
 
@@ -44,10 +54,13 @@ class Slices:
         self.labels = [label for label in dict.fromkeys(labels) if label in held]
         self.logarithms = np.log([tree.extent(label) for label in self.labels])
         # Steps that have each label, of which the last sums over it or is the root, and those whose results have it.
-        self.having = [_bits(label in node.loops for node in tree.nodes) for label in self.labels]
-        self.carried = [_bits(label in node.indices for node in tree.nodes) for label in self.labels]
+        self.having = _places(self.labels, [node.loops for node in tree.nodes])
+        self.carried = _places(self.labels, [node.indices for node in tree.nodes])
         self.sizes = np.array([tree.size(node.indices) for node in tree.nodes], float)
         self.work = np.array([tree.size(node.loops) for node in tree.nodes], float)
+        place = {node.name: k for k, node in enumerate(tree.nodes)}
+        # For each step the steps whose results it reads.
+        self.inputs = [[place[o.name] for o in node.operands if isinstance(o, TreeNode)] for node in tree.nodes]
 
     def scopes(self, order: Sequence[int]) -> dict[int, int]:
         """Return the steps inside the loop over each label; `order` has the numbers of the labels, outermost first.
@@ -65,22 +78,43 @@ class Slices:
             scopes[number] = scope
         return scopes
 
+    def longer(self, order: Sequence[int], scopes: Mapping[int, int], number: int) -> Iterator[Trial]:
+        """Yield the places of one more loop at which no other loop grows; of places with the same scope, one."""
+        around = [scopes[other] for other in order]
+        scope, place = self.having[number], len(around)
+        # Loops further out grow unless they hold the scope or have nothing in common with it. Outside of one that would
+        # grow, the new loop holds it, and all loops inside of it that have steps in common.
+        while bad := [k for k in range(place) if (common := around[k] & scope) and common != scope]:
+            for inner in reversed(around[bad[0] : place]):
+                scope |= inner if inner & scope else 0
+            place = bad[0]
+        yield Trial(number, place, scope)
+        for k in reversed(range(place)):
+            if around[k] & scope:
+                if scope != around[k]:
+                    yield Trial(number, k, around[k])
+                scope = around[k]
+
     def executed(self, scopes: Mapping[int, int]) -> float:
         """Return the multiply-adds, with each step counted as often as it is computed."""
-        again = self._flags([scope & ~self.having[number] for number, scope in scopes.items()])
-        return float(np.rint(np.exp(self._logarithms(scopes) @ again)) @ self.work)
+        return float(self.step_work(scopes).sum())
 
-    def held(self, scopes: Mapping[int, int], places: Iterable[int]) -> float:
-        """Return the elements that are held of the results of these steps together."""
-        # The last step of a scope ends the loop.
-        sliced = [self.carried[number] & scope & ~(1 << scope.bit_length() - 1) for number, scope in scopes.items()]
-        at = list(places)
-        return float(np.exp(-self._logarithms(scopes) @ self._flags(sliced)[:, at]) @ self.sizes[at])
+    def step_work(self, scopes: Mapping[int, int]) -> np.ndarray:
+        """Return the multiply-adds of each step, as often as it is computed."""
+        again = self.flags([scope & ~self.having[number] for number, scope in scopes.items()])
+        return np.rint(np.exp(self.logarithms[list(scopes)] @ again)) * self.work
 
-    def _logarithms(self, scopes: Mapping[int, int]) -> np.ndarray:
-        return self.logarithms[list(scopes)]
+    def elements(self, scopes: Mapping[int, int]) -> np.ndarray:
+        """Return the elements that are held of the result of each step."""
+        sliced = self.flags([self.carried[number] & shared(scope) for number, scope in scopes.items()])
+        return np.rint(np.exp(-self.logarithms[list(scopes)] @ sliced) * self.sizes)
 
-    def _flags(self, sets: Sequence[int]) -> np.ndarray:
+    def fullest(self, scopes: Mapping[int, int]) -> tuple[float, list[int]]:
+        """Return the most elements that are held at one moment, and the steps whose results live then."""
+        depths = self.flags([shared(scope) for scope in scopes.values()]).sum(0).astype(int)
+        return fullest(self.inputs, depths.tolist(), self.elements(scopes).tolist())
+
+    def flags(self, sets: Sequence[int]) -> np.ndarray:
         """Return sets of steps as numbers 0 and 1, [sets, steps]."""
         length = -(-len(self.work) // 8)
         read = np.frombuffer(b"".join(steps.to_bytes(length, "little") for steps in sets), np.uint8)
@@ -134,8 +168,19 @@ class Slices:
         return FusedTree(_summed_later(self.tree, late), {name: labels for name, labels in fused.items() if labels})
 
 
-def _bits(flags: Iterable[bool]) -> int:
-    return sum(1 << place for place, flag in enumerate(flags) if flag)
+def shared(scope: int) -> int:
+    """Return the steps whose results a loop with this scope shares with their consumers: all but the last."""
+    return scope & ~(1 << scope.bit_length() - 1)
+
+
+def _places(labels: Sequence[str], sets: Sequence[Sequence[str]]) -> list[int]:
+    """Return for each label the sets that have it, as bits."""
+    places = dict.fromkeys(labels, 0)
+    for place, one in enumerate(sets):
+        for label in one:
+            if label in places:
+                places[label] |= 1 << place
+    return list(places.values())
 
 
 def _summed_later(tree: Tree, late: dict[str, set[str]]) -> Tree:
@@ -143,6 +188,8 @@ def _summed_later(tree: Tree, late: dict[str, set[str]]) -> Tree:
 
     Steps that are named beside the way from the sum to its new place do not have the label and do not get it.
     """
+    if not any(late.values()) and not tree.pairs:
+        return tree
     done: dict[str, TreeNode] = {}
     for node in tree.nodes:
         operands = tuple(done.pop(o.name) if isinstance(o, TreeNode) else o for o in node.operands)

@@ -38,6 +38,11 @@ def subsets(
         costs[1 << k] = 0
     top = (1 << n) - 1
     merge, size, joined = network.merge, network.size, network.joined
+    # Labels of each result, if that is all that the cost of a step depends on.
+    plain = not network.exchanges and all(len(network.ways(atom)) == 1 for atom in atoms)
+    kept = [0] * (1 << n)
+    for k in range(n):
+        kept[1 << k] = network.kept(atoms[k])
     for chosen in range(3, 1 << n):
         low = chosen & -chosen
         rest = chosen ^ low
@@ -45,16 +50,20 @@ def subsets(
             continue
         if not chosen & 255 and out_of_time(EXACT_ORDER, until):
             return None
-        result = size(joined(parts[low], parts[rest]))
+        kept[chosen] = joined(parts[low], parts[rest])
+        result = size(kept[chosen])
         limit = bound if chosen == top or network.exchanges else bound - result
+        # A step takes at least as many multiply-adds as its result has elements.
+        least = result if plain else 0
         best, best_space, best_half = inf, 0, 0
         half = rest
         while half:
             half = (half - 1) & rest
             left, right = half | low, rest ^ half
             below = costs[left] + costs[right]
-            if below <= limit and below <= best:
-                cost = below + merge(parts[left], parts[right])
+            if below + least <= limit and below + least <= best:
+                step = size(kept[left] | kept[right]) if plain else merge(parts[left], parts[right])
+                cost = below + step
                 held = space[left] + space[right]
                 if cost <= limit and (cost < best or (cost == best and held < best_space)):
                     best, best_space, best_half = cost, held, left

@@ -8,7 +8,7 @@ import random
 from collections.abc import Sequence
 
 from trnqc.contraction.order.exact import EXACT_ORDER, connected, subsets
-from trnqc.contraction.order.network import LabelNetwork, Splits
+from trnqc.contraction.order.network import LabelNetwork, Splits, bits
 from trnqc.contraction.time_limit import ORDER, out_of_time
 
 # Number of greedy orders that are tried, and of the best ones that are improved.
@@ -55,7 +55,7 @@ def greedy(network: LabelNetwork, seed: int, atoms: Sequence[int] = ()) -> Split
     weight = 1.0 if seed == 0 else noise.uniform(0.5, 2.0)
     parts = list(atoms) or [1 << k for k in range(len(network.operands))]
     alive = set(parts)
-    near = {part: _near(network, part) for part in parts}
+    near = _adjacent(network, parts)
     queue: list[tuple[float, int, int]] = []
 
     def offer(left: int, right: int) -> None:
@@ -67,9 +67,10 @@ def greedy(network: LabelNetwork, seed: int, atoms: Sequence[int] = ()) -> Split
             score += heat * math.log(-math.log(max(noise.random(), 1e-300)) or 1e-300)
         heapq.heappush(queue, (score, left, right))
 
-    for k, left in enumerate(parts):
-        for right in parts[k + 1 :]:
-            if near[left] & right:
+    place = {part: k for k, part in enumerate(parts)}
+    for left in parts:
+        for right in sorted(near[left], key=place.__getitem__):
+            if place[right] > place[left]:
                 offer(left, right)
     splits: Splits = {}
     while len(alive) > 1:
@@ -83,27 +84,35 @@ def greedy(network: LabelNetwork, seed: int, atoms: Sequence[int] = ()) -> Split
         part = left | right
         splits[part] = (left, right)
         alive -= {left, right}
-        near[part] = (near[left] | near[right]) & ~part
-        for other in sorted(alive):
-            if near[part] & other:
-                offer(part, other)
+        near[part] = (near.pop(left) | near.pop(right)) - {left, right}
+        for other in sorted(near[part]):
+            near[other] -= {left, right}
+            near[other].add(part)
+            offer(part, other)
         alive.add(part)
     return splits
 
 
-def _near(network: LabelNetwork, part: int) -> int:
-    """Return the operands outside of a part that share a label with it."""
-    total = 0
-    for k, mask in enumerate(network.neighbours):
-        if part >> k & 1:
-            total |= mask
-    return total & ~part
+def _adjacent(network: LabelNetwork, parts: Sequence[int]) -> dict[int, set[int]]:
+    """Return for each of these parts the others that share a label with it."""
+    owner = {k: part for part in parts for k in bits(part)}
+    return {
+        part: {owner[j] for k in bits(part) for j in bits(network.neighbours[k]) if j in owner} - {part}
+        for part in parts
+    }
 
 
-def improve(network: LabelNetwork, splits: Splits, subtree: int = SUBTREE, until: float = ORDER) -> Splits:
-    """Optimise subtrees exactly, one after another, until none gets cheaper or this fraction of the time is over."""
+def improve(
+    network: LabelNetwork, splits: Splits, subtree: int = SUBTREE, until: float = ORDER, changed: int = -1
+) -> Splits:
+    """Optimise subtrees exactly, one after another, until none gets cheaper or this fraction of the time is over.
+
+    Where only the extents of the labels `changed` are new, subtrees without these are taken to be optimal already.
+    """
     splits = dict(splits)
-    improved = True
+    # Subtrees of which no order is cheaper, by part and frontier.
+    settled: set[tuple[int, tuple[int, ...]]] = set()
+    first, improved = True, True
     while improved:
         improved = False
         for part in sorted(splits, key=lambda p: -p.bit_count()):
@@ -112,11 +121,18 @@ def improve(network: LabelNetwork, splits: Splits, subtree: int = SUBTREE, until
             if part not in splits:
                 continue
             frontier = _frontier(network, splits, part, subtree)
+            key = part, tuple(sorted(frontier))
+            if key in settled:
+                continue
+            settled.add(key)
+            if first and not any(network.kept(one) & changed for one in frontier):
+                continue
             before = _inside(network, splits, part, set(frontier))
             cheaper = subsets(network, frontier, before - 1, until)
             if cheaper is not None:
                 _replace(splits, part, set(frontier), cheaper[1])
                 improved = True
+        first = False
     return splits
 
 

@@ -22,19 +22,19 @@ LEAST_GROWTH = 1e-3
 SEARCH = "orders for slices"
 
 
-def narrowed(network: LabelNetwork, splits: Splits, room: int) -> Splits:
+def narrowed(network: LabelNetwork, splits: Splits, room: int, until: float = 1.0) -> Splits:
     """Return an order that holds at most `room` elements of temporaries in each slice over some labels.
 
-    If the time for planning is over, or no labels are left to slice, the order may hold more.
+    If this fraction of the time for planning is over, or no labels are left to slice, the order may hold more.
     """
     sliced = network
-    while peak(sliced, splits) > room and not out_of_time(SEARCH):
+    while peak(sliced, splits) > room and not out_of_time(SEARCH, until):
         label = _label(sliced, splits)
         if label is None:
             break
         extents = [1 if k == label else extent for k, extent in enumerate(sliced.extents)]
-        sliced = LabelNetwork(network.operands, network.output, tuple(extents))
-        splits = improve(sliced, splits, SUBTREE, until=1.0)
+        sliced = sliced.with_extents(extents)
+        splits = improve(sliced, splits, SUBTREE, until, 1 << label)
     return splits
 
 

@@ -66,7 +66,10 @@ class LabelNetwork:
         Without symmetries, labels that occur in the same operands are merged into one.
         """
         labels = tuple(dict.fromkeys(label for operand in inputs for label in operand))
-        where = {x: sum(1 << k for k, operand in enumerate(inputs) if x in operand) for x in labels}
+        where = dict.fromkeys(labels, 0)
+        for k, operand in enumerate(inputs):
+            for label in operand:
+                where[label] |= 1 << k
         wanted = set(output)
         if not wanted <= set(labels):
             raise InputError(f"the output has labels that no operand has: {sorted(wanted - set(labels))}")
@@ -96,8 +99,16 @@ class LabelNetwork:
         """Return the product of the extents of labels."""
         size = self._sizes.get(labels)
         if size is None:
-            size = self._sizes[labels] = prod(self.extents[k] for k in bits(labels))
+            size = self._sizes[labels] = prod(e ** (labels & having).bit_count() for e, having in self._having)
         return size
+
+    @cached_property
+    def _having(self) -> tuple[tuple[int, int], ...]:
+        """The extents above one and the labels that have each, since most labels share theirs with others."""
+        having: dict[int, int] = {}
+        for label, extent in enumerate(self.extents):
+            having[extent] = having.get(extent, 0) | 1 << label
+        return tuple((extent, labels) for extent, labels in having.items() if extent != 1)
 
     def union(self, part: int) -> int:
         """Return the labels of all operands of a part."""
@@ -118,7 +129,9 @@ class LabelNetwork:
         part = left | right
         labels = self._kept.get(part)
         if labels is None:
-            labels = self._kept[part] = self._needed(self.kept(left) | self.kept(right), part)
+            one, two = self.kept(left), self.kept(right)
+            # What one of them alone has is needed outside of the other too.
+            labels = self._kept[part] = one ^ two | self._needed(one & two, part)
         return labels
 
     def _needed(self, labels: int, part: int) -> int:
@@ -132,10 +145,17 @@ class LabelNetwork:
     @cached_property
     def holders(self) -> tuple[int, ...]:
         """For every label the operands that have it."""
-        return tuple(
-            sum(1 << k for k, operand in enumerate(self.operands) if operand >> label & 1)
-            for label in range(len(self.extents))
-        )
+        holders = [0] * len(self.extents)
+        for k, operand in enumerate(self.operands):
+            for label in bits(operand):
+                holders[label] |= 1 << k
+        return tuple(holders)
+
+    def with_extents(self, extents: Sequence[int]) -> LabelNetwork:
+        """Return the network with other extents. It shares what is known of the labels of parts with this one."""
+        other = LabelNetwork(self.operands, self.output, tuple(extents), self.exchanges, _kept=self._kept)
+        other.__dict__.update(holders=self.holders, neighbours=self.neighbours)
+        return other
 
     def without_common(self) -> LabelNetwork:
         """Return the network without labels that all operands have: they multiply the cost of every order alike."""
@@ -201,10 +221,7 @@ class LabelNetwork:
     @cached_property
     def neighbours(self) -> tuple[int, ...]:
         """For every operand the others that share a label with it."""
-        return tuple(
-            sum(1 << j for j, other in enumerate(self.operands) if j != k and other & labels)
-            for k, labels in enumerate(self.operands)
-        )
+        return tuple(_any(self.holders, labels) & ~(1 << k) for k, labels in enumerate(self.operands))
 
     def components(self) -> list[int]:
         """Return the connected parts, which share no label with each other."""

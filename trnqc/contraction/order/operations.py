@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from trnqc.contraction.order import arcs, exact, heuristic, trees
-from trnqc.contraction.order.network import LabelNetwork, Splits, bits
+from trnqc.contraction.order.network import LabelNetwork, Splits
 from trnqc.contraction.tree import Tree, TreeNode, union
 from trnqc.errors import InputError
 from trnqc.expression.operand import Leaf
@@ -162,7 +162,8 @@ class _Builder:
             operands = tuple(results.pop(half) for half in self.splits[part])
             if part == everything:
                 return TreeNode(self.name, self.output, operands)
-            results[part] = TreeNode(self._next(), self._kept(part), operands)
+            kept = self._kept(part, union(*(operand.indices for operand in operands)))
+            results[part] = TreeNode(self._next(), kept, operands)
         raise AssertionError("a plan ends with all operands")
 
     def _evaluated(self) -> Iterator[tuple[int, int]]:
@@ -190,17 +191,23 @@ class _Builder:
         leaf = self.leaves[number]
         if labels == self.network.operands[number]:
             return leaf
-        return TreeNode(self._next(), self._kept(part), (leaf,))
+        return TreeNode(self._next(), self._kept(part, union(leaf.indices)), (leaf,))
 
     def _next(self) -> str:
         """Return the name of the next temporary."""
         self.next += 1
         return f"T{self.next - 1}"
 
-    def _kept(self, part: int) -> tuple[str, ...]:
-        """Return the labels of the result of a part."""
-        inside = union(*(self.leaves[k].indices for k in bits(part)))
-        return tuple(label for label in inside if label in self.output or self.where[label] & ~part)
+    def _kept(self, part: int, labels: tuple[str, ...]) -> tuple[str, ...]:
+        """Return which of the labels of its operands the result of a part has, in the order of the leaves."""
+
+        def first(label: str) -> tuple[int, int]:
+            inside = self.where[label] & part
+            number = (inside & -inside).bit_length() - 1
+            return number, self.leaves[number].indices.index(label)
+
+        kept = [label for label in labels if label in self.output or self.where[label] & ~part]
+        return tuple(sorted(kept, key=first))
 
 
 def network_of(

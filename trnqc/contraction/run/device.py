@@ -17,7 +17,7 @@ from trnqc.contraction.kernels import Gemm
 from trnqc.contraction.lower.axis_orders import inside_order
 from trnqc.contraction.lower.lowering import lower
 from trnqc.contraction.lower.steps import LoweredStep
-from trnqc.contraction.memory.loop_nest import Allocate, Compute, Item, TiledLoop
+from trnqc.contraction.memory.nest_items import Allocate, Compute, Item, TiledLoop
 from trnqc.contraction.memory.schedule import TreeSchedule
 from trnqc.contraction.products.arrays import Array, require_no_transform
 from trnqc.contraction.run.execute import apply, arranged, leaf

@@ -14,7 +14,8 @@ import numpy as np
 from trnqc.contraction.kernels import Gemm
 from trnqc.contraction.lower.axis_orders import axis_orders, inside_order
 from trnqc.contraction.memory.fusion_graph import ComputedArray
-from trnqc.contraction.memory.loop_nest import Allocate, Compute, FusedNest, Item, TiledLoop
+from trnqc.contraction.memory.loop_nest import FusedNest
+from trnqc.contraction.memory.nest_items import Allocate, Compute, Item, TiledLoop
 from trnqc.contraction.memory.schedule import TreeSchedule
 from trnqc.contraction.products.slices import LEAST_SCRATCH, Slice, exchange, multiply
 from trnqc.contraction.tape.machine import NestMachine, nest_machine

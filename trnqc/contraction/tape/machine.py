@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from trnqc.backends.cpu.tape import tape_function
-from trnqc.contraction.memory.loop_nest import Item
+from trnqc.contraction.memory.nest_items import Item
 from trnqc.contraction.tape.instructions import Tape
 from trnqc.contraction.tape.nests import LayoutTapes, NestTape, NestTapes
 

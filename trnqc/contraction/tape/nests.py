@@ -16,7 +16,7 @@ from math import inf, prod
 import numpy as np
 
 from trnqc.contraction.memory.fusion_graph import ComputedArray
-from trnqc.contraction.memory.loop_nest import Allocate, Compute, Item, TiledLoop
+from trnqc.contraction.memory.nest_items import Allocate, Compute, Item, TiledLoop
 from trnqc.contraction.memory.schedule import TreeSchedule
 from trnqc.contraction.tape.loops import CLEARS, DEEPEST, NOWHERE, REPEATS, ArrayPlace
 from trnqc.contraction.tape.steps import StepWriter, contiguous
