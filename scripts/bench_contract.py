@@ -1,6 +1,6 @@
 """How good are the plans of contractions, and how fast do they run?
 
-    python -m scripts.bench_contract [--sections orders random ccsd rccsd df_rccsd triples limit a3a tiles order
+    python -m scripts.bench_contract [--sections orders random ccsd ccsdt rccsd df_rccsd triples limit a3a tiles order
                                       slicing einsum small bound ranks]
                                      [--networks DIR] [--vectors avx2] [--out FILE]
 
@@ -8,6 +8,8 @@
     random   the same on seeded random networks of 4 to 30 operands: how often each is as good as ours, ratios to ours
     ccsd     one iteration of coupled cluster from its text (examples/ccsd.txt), over blocks of spins and whole spaces,
              against the same terms through numpy.einsum(optimize=True)
+    ccsdt    the same with triple excitations (examples/ccsdt.txt) against PySCF's over spatial orbitals, also with
+             four fifths of the memory of its temporaries
     rccsd    one iteration of closed-shell coupled cluster from its text (examples/rccsd.txt) against PySCF's, also with
              half of the memory by which PySCF's iteration grows
     df_rccsd the same with fitted integrals (examples/df_rccsd.txt), and with two fifths of that memory
@@ -51,6 +53,7 @@ SECTIONS = {
     "orders": "planning:orders",
     "random": "planning:random_networks",
     "ccsd": "spin_orbitals:coupled_cluster",
+    "ccsdt": "spin_orbitals:triples",
     "rccsd": "coupled_cluster:closed_shells",
     "df_rccsd": "coupled_cluster:closed_shells_fitted",
     "triples": "triples:triples",

@@ -1,16 +1,26 @@
-"""One iteration of coupled cluster over spin orbitals from its text, beside numpy.einsum term by term."""
+"""One iteration of coupled cluster over spin orbitals from its text.
+
+With single and double excitations beside numpy.einsum term by term, with triple excitations beside PySCF's, which is
+written by hand over spatial orbitals.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from statistics import median
 from typing import Any
 
 import numpy as np
 
 from scripts import ROOT
-from scripts.measuring import clocked, in_turns
+from scripts.contract.disk import resident_peak
+from scripts.measuring import clocked, in_turns, ratio
 from trnqc.contraction import einsum_plan, parse
 from trnqc.expression.program import Program
+
+# Rounds of the iterations with triples.
+ROUNDS = 5
 
 
 def by_numpy(program: Program, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -54,3 +64,42 @@ def coupled_cluster() -> dict[str, Any]:
     print(f"ccsd water/cc-pVDZ: {energy:.10f}, PySCF {reference:.10f}; CPU s an iteration {cpu}")
     work = {"blocks": blocks.multiply_adds, "whole": whole.multiply_adds}
     return {"energy": energy, "pyscf": reference, "cpu_s": cpu, "multiply_adds": work}
+
+
+def triples() -> dict[str, Any]:
+    """CCSDT of water with 6-31G, without a limit and with four fifths of the plan's own peak of temporaries."""
+    from pyscf import gto, scf
+    from pyscf.cc.rccsdt import RCCSDT
+
+    from examples import ccsdt
+
+    geometry = str(ROOT / "examples" / "molecules" / "water.xyz")
+    mf = scf.RHF(gto.M(atom=geometry, basis="6-31g", verbose=0)).run(conv_tol=1e-13, conv_tol_grad=1e-9)
+    energy, plan, arrays = ccsdt.iterate(mf, progress=lambda line: None)
+    theirs = RCCSDT(mf).set(conv_tol=1e-11, conv_tol_normt=1e-8, max_cycle=100).run()
+    eris = theirs.ao2mo(mf.mo_coeff)
+    nocc, nvir = arrays["d1"].shape
+    amplitudes = {name: arrays.pop(name) for name in ("t1", "t2", "t3")}
+    plans = {"trnqc": plan, "trnqc, limited": ccsdt.plan_iteration(nocc, nvir, 4 * plan.peak_bytes // 5)}
+    bound = {name: each.bind(arrays) for name, each in plans.items()}
+    # PySCF adds the change to the amplitudes that it is given.
+    contestants: dict[str, Callable[[], Any]] = {
+        "pyscf": lambda: theirs.update_amps_([t.copy() for t in theirs.tamps], eris)
+    }
+    contestants |= {name: partial(each.run, amplitudes) for name, each in bound.items()}
+    peaks = {name: resident_peak(work) for name, work in contestants.items()}
+    times = in_turns(ROUNDS, {name: clocked(work) for name, work in contestants.items()})
+    ratios = {name: ratio(times[name], times["pyscf"]) for name in plans}
+    print(f"ccsdt water/6-31G: {energy:.11f}, PySCF {theirs.e_corr:.11f}")
+    for name, values in times.items():
+        print(f"{name:16} {peaks[name] / 1e6:6.0f} MB, CPU s an iteration {median(cpu for _, cpu in values):.3f}")
+    print(f"ratios to PySCF {ratios}")
+    return {
+        "energy": energy,
+        "pyscf": float(theirs.e_corr),
+        "wall_cpu_s": times,
+        "over_pyscf": ratios,
+        "peak_bytes": peaks,
+        "planned_peak_bytes": {name: each.peak_bytes for name, each in plans.items()},
+        "multiply_adds": {name: each.unique_multiply_adds for name, each in plans.items()},
+    }
