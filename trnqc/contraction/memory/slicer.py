@@ -169,20 +169,23 @@ class _Search:
         while here and here.peak > self.room:
             if most is not None and (here.work >= most or out_of_time(SEARCH, DESCENTS)):
                 return None
-            here = self.with_one_more(here, rng, most is None and out_of_time(SEARCH, FIRST))
+            here = self.with_one_more(here, rng, most is not None, most is None and out_of_time(SEARCH, FIRST))
         here = here and self.without_needless(here)
         # Results that do not live at the same time may still not fit into one arena.
         while here and (most is None or here.work < most):
             nest = nest_of(self.slices.fusion(here.order))
             if nest.fits(self.room):
                 return self.with_larger_tiles(here, nest)
-            here = self.with_one_more(here, rng, most is None and out_of_time(SEARCH, FIRST))
+            here = self.with_one_more(here, rng, most is not None, most is None and out_of_time(SEARCH, FIRST))
         return None
 
-    def with_one_more(self, here: _Loops, rng: np.random.Generator | None, hurried: bool) -> _Loops | None:
+    def with_one_more(
+        self, here: _Loops, rng: np.random.Generator | None, thorough: bool, hurried: bool
+    ) -> _Loops | None:
         """Return the loops with the one more that saves most of what is held most for its work; None if none saves any.
 
-        In a hurry, only labels of the largest array are tried, in places where no other loop grows.
+        A thorough search tries all labels of these arrays in all places of a few loops. In a hurry, only labels of the
+        largest array are tried, in places where no other loop grows.
         """
         slices, room = self.slices, min(self.room, here.peak - 1)
         elements = slices.elements(here.scopes)
@@ -214,7 +217,7 @@ class _Search:
         # Other loops grow in some orders, whose work has to be counted anew.
         best = dict.fromkeys(trials[k].number for k in np.argsort(found, kind="stable"))
         grown: list[tuple[int, ...]] = []
-        few = len(here.order) <= FEW
+        few = thorough and len(here.order) <= FEW
         for number in [] if hurried else list(best)[: None if few else PLACED]:
             innermost = max(trial.place for trial in trials if trial.number == number)
             places = range(innermost + 1, len(here.order) + 1)
