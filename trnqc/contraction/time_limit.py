@@ -70,3 +70,9 @@ def out_of_time(omitted: str, part: float = 1.0) -> bool:
     """Return whether this fraction of the limit is over; `omitted`: the searches that are then left out, in words."""
     clock = _current.get()
     return clock is not None and clock.out_of_time(omitted, part)
+
+
+def left_out(omitted: str) -> bool:
+    """Return whether searches were left out so far, in the words of `out_of_time`."""
+    clock = _current.get()
+    return clock is not None and omitted in clock.omitted

@@ -16,11 +16,11 @@ import numpy as np
 from trnqc.contraction.memory.fusion_graph import FusedTree
 from trnqc.contraction.memory.loop_nest import FusedNest, nest_of
 from trnqc.contraction.memory.slicing import Slices, shared
-from trnqc.contraction.order.heuristic import greedy, improve
+from trnqc.contraction.order.heuristic import PARTS, greedy, improve
 from trnqc.contraction.order.narrow import narrowed
-from trnqc.contraction.order.network import Splits
+from trnqc.contraction.order.network import LabelNetwork, Splits
 from trnqc.contraction.order.operations import build, network_of
-from trnqc.contraction.time_limit import out_of_time
+from trnqc.contraction.time_limit import left_out, out_of_time
 from trnqc.contraction.tree import Tree, TreeNode
 
 # Searches with random changes in turn that may find nothing better, and the number of orders that they are for.
@@ -35,9 +35,10 @@ GREEDY, ENOUGH = 12, 1.05
 LEAST_GROWTH = 1e-3
 # What is reported as not searched if the time is over.
 SEARCH = "labels to slice"
-# Fractions of the time for planning at which the search in the first order goes on with fewer choices, at which other
-# orders are no longer tried, and at which the searches with random changes end.
-FIRST, ORDERS, DESCENTS = 0.6, 0.65, 0.95
+# Fractions of the time for planning at which an order whose search was cut off is no longer improved, at which the
+# search in the first order goes on with fewer choices, at which other orders are no longer tried, and at which the
+# searches with random changes end.
+AGAIN, FIRST, ORDERS, DESCENTS = 0.5, 0.6, 0.65, 0.95
 # Number of loops up to which all labels are tried in all places, and exchanges of loops at the end.
 FEW = 12
 # Beyond these, labels that are tried too in places where other loops grow, and places for each.
@@ -73,6 +74,9 @@ def sliced_within(tree: Tree, room: int) -> tuple[Tree, FusedNest] | None:
     The order of the products is that of the tree or one that takes less work with slices; None if no loops fit. As the
     time for planning passes, the first search goes on with fewer choices. Operands of the tree are arrays.
     """
+    if left_out(PARTS):
+        network = _network(tree)
+        tree = _reordered(tree, network, improve(network, _splits(tree), until=AGAIN))
     found: list[tuple[SlicedNest, _Search]] = []
     for other in _orders(tree, room):
         search = _Search(other, room)
@@ -98,18 +102,25 @@ def sliced_within(tree: Tree, room: int) -> tuple[Tree, FusedNest] | None:
 
 def _orders(tree: Tree, room: int) -> Iterator[Tree]:
     """Yield the tree itself, and in orders for slices, from its own order and from greedy ones."""
-    leaves, root = tree.leaves, tree.root
-    extents = {label: tree.extent(label) for label in tree.indices}
-    network = network_of([leaf.indices for leaf in leaves], root.indices, extents, ())
+    network = _network(tree)
 
     def ordered(splits: Splits) -> Tree:
-        narrow = narrowed(network, splits, room, ORDERS)
-        return build(network, narrow, leaves, root.indices, tree.indices, root.name)
+        return _reordered(tree, network, narrowed(network, splits, room, ORDERS))
 
     yield tree
     yield ordered(_splits(tree))
     for seed in range(GREEDY):
         yield ordered(improve(network, greedy(network, seed), until=ORDERS))
+
+
+def _network(tree: Tree) -> LabelNetwork:
+    extents = {label: tree.extent(label) for label in tree.indices}
+    return network_of([leaf.indices for leaf in tree.leaves], tree.root.indices, extents, ())
+
+
+def _reordered(tree: Tree, network: LabelNetwork, splits: Splits) -> Tree:
+    """Return the tree with its products in another order."""
+    return build(network, splits, tree.leaves, tree.root.indices, tree.indices, tree.root.name)
 
 
 def _some(order: tuple[int, ...], rng: np.random.Generator) -> tuple[int, ...]:
@@ -158,20 +169,23 @@ class _Search:
         while here and here.peak > self.room:
             if most is not None and (here.work >= most or out_of_time(SEARCH, DESCENTS)):
                 return None
-            here = self.with_one_more(here, rng, most is None and out_of_time(SEARCH, FIRST))
+            here = self.with_one_more(here, rng, most is not None, most is None and out_of_time(SEARCH, FIRST))
         here = here and self.without_needless(here)
         # Results that do not live at the same time may still not fit into one arena.
         while here and (most is None or here.work < most):
             nest = nest_of(self.slices.fusion(here.order))
             if nest.fits(self.room):
                 return self.with_larger_tiles(here, nest)
-            here = self.with_one_more(here, rng, most is None and out_of_time(SEARCH, FIRST))
+            here = self.with_one_more(here, rng, most is not None, most is None and out_of_time(SEARCH, FIRST))
         return None
 
-    def with_one_more(self, here: _Loops, rng: np.random.Generator | None, hurried: bool) -> _Loops | None:
+    def with_one_more(
+        self, here: _Loops, rng: np.random.Generator | None, thorough: bool, hurried: bool
+    ) -> _Loops | None:
         """Return the loops with the one more that saves most of what is held most for its work; None if none saves any.
 
-        In a hurry, only labels of the largest array are tried, in places where no other loop grows.
+        A thorough search tries all labels of these arrays in all places of a few loops. In a hurry, only labels of the
+        largest array are tried, in places where no other loop grows.
         """
         slices, room = self.slices, min(self.room, here.peak - 1)
         elements = slices.elements(here.scopes)
@@ -203,7 +217,7 @@ class _Search:
         # Other loops grow in some orders, whose work has to be counted anew.
         best = dict.fromkeys(trials[k].number for k in np.argsort(found, kind="stable"))
         grown: list[tuple[int, ...]] = []
-        few = len(here.order) <= FEW
+        few = thorough and len(here.order) <= FEW
         for number in [] if hurried else list(best)[: None if few else PLACED]:
             innermost = max(trial.place for trial in trials if trial.number == number)
             places = range(innermost + 1, len(here.order) + 1)

@@ -11,6 +11,8 @@ from trnqc.contraction.order.exact import EXACT_ORDER, connected, subsets
 from trnqc.contraction.order.network import LabelNetwork, Splits, bits
 from trnqc.contraction.time_limit import ORDER, out_of_time
 
+# What is reported as not searched if the time is over.
+PARTS = "orders of parts of the product"
 # Number of greedy orders that are tried, and of the best ones that are improved.
 STARTS, IMPROVED = 24, 3
 # Number of operands of a subtree that is optimised exactly; 3^8 / 2 products take a few milliseconds.
@@ -116,7 +118,7 @@ def improve(
     while improved:
         improved = False
         for part in sorted(splits, key=lambda p: -p.bit_count()):
-            if out_of_time("orders of parts of the product", until):
+            if out_of_time(PARTS, until):
                 return splits
             if part not in splits:
                 continue
