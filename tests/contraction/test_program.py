@@ -337,3 +337,15 @@ def test_intermediates_written_out(arrays):
     for name in ("Y", "E"):
         np.testing.assert_allclose(written_out[name], expected[name], rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(plan[name], expected[name], rtol=1e-9, atol=1e-9)
+
+
+def test_an_input_of_a_product_that_occurs_twice():
+    """The product is computed once, at other labels than those where the input is written first."""
+    text = """
+    space o = 3
+    index i j : o
+    tensor x[o]
+    E = x[i] * x[j] * x[j] * x[i]
+    """
+    x = np.array([0.5, -1.0, 2.0])
+    assert einsum_plan(text).run(x=x) == pytest.approx(float(x @ x) ** 2)

@@ -242,7 +242,12 @@ class Computation:
         if self.blocked:
             return {name: self.blocked.inputs[name].shape for name, _ in self.inputs}
         extents = {label: index.extent for tree in self.trees for label, index in tree.indices.items()}
-        return {name: tuple(extents[label] for label in labels) for name, labels in self.inputs}
+        # Steps may read an input at other labels only, as where a product that occurs twice is computed once.
+        read = {leaf.name: tuple(tree.extent(x) for x in leaf.indices) for tree in self.trees for leaf in tree.leaves}
+        return {
+            name: read[name] if name in read else tuple(extents[label] for label in labels)
+            for name, labels in self.inputs
+        }
 
     @cached_property
     def distributions(self) -> tuple[TreeDistribution, ...]:
