@@ -177,3 +177,15 @@ def test_orbitals_with_other_signs_are_another_problem(tmp_path):
     mf.mo_coeff[:, 2] *= -1
     with pytest.raises(CheckpointError, match=r"other elements.* take the same input and orbitals"):
         rccsd_ranks.iterated(rccsd_ranks.integrals(mf), ALONE, checkpoint=IterationCheckpoint(tmp_path / "a.npz", {}))
+
+
+def test_operands_that_are_rounding_errors_may_differ(tmp_path):
+    """Those of a Fock matrix between occupied and virtual orbitals change with the order of sums."""
+    text = TEXT.replace("tensor x[n]", "tensor f[n]\ntensor x[n]").replace("* x[j]", "* x[j] + f[i]")
+    path = tmp_path / "file.npz"
+    first = IterationCheckpoint(path, {})
+    first.begin(einsum_plan(text), {"A": A, "f": np.array([1e-13, 0, -2e-13])})
+    first.keep(x=np.ones(3))
+    IterationCheckpoint(path, {}).begin(einsum_plan(text), {"A": A, "f": np.array([0, 2e-13, 1e-13])})
+    with pytest.raises(CheckpointError, match="operand f has other elements"):
+        IterationCheckpoint(path, {}).begin(einsum_plan(text), {"A": A, "f": np.array([0, 2e-10, 1e-13])})

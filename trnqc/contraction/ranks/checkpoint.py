@@ -36,6 +36,9 @@ CHUNK = 2**16
 # Largest difference of the sums, relative to the norm, of operands that count as the same. Integrals that are computed
 # again differ by rounding; orbitals with another sign or of another converged SCF differ by far more.
 SAME = 1e-9
+# The same relative to the largest norm of all operands, for operands that are nothing but rounding errors of larger
+# numbers, as a Fock matrix between occupied and virtual orbitals.
+ROUNDING = 1e-12
 
 
 class IterationCheckpoint:
@@ -81,7 +84,8 @@ class IterationCheckpoint:
             The program: its statements, shapes, symmetry and outputs have to be the same. Its memory limit may differ.
         operands : mapping
             The operands by name that do not change with the iterations. Arrays are compared by their norm and a sum
-            of all elements with fixed weights, to a relative 1e-9. Functions are not compared.
+            of all elements with fixed weights, to a relative 1e-9, or 1e-12 of the largest norm of all operands.
+            Functions are not compared.
 
         Raises
         ------
@@ -132,8 +136,9 @@ class IterationCheckpoint:
         if "operands" in self._found:
             self._refuse({name: self._found.get(name) for name in described}, described)
             theirs = self._found["operands"]
+            rounding = ROUNDING * max((norm for norm, *_ in numbers.values()), default=0.0)
             for name in sorted({*theirs, *numbers}):
-                if not _close(theirs.get(name), numbers.get(name)):
+                if not _close(theirs.get(name), numbers.get(name), rounding):
                     raise CheckpointError(
                         f"{self.path} is the checkpoint of another problem: its operand {name} has other elements, "
                         f"with norm and weighted sum {theirs.get(name)}, here {numbers.get(name)}: take the same input "
@@ -197,10 +202,10 @@ def _numbers(array: np.ndarray) -> list[float]:
     return [math.sqrt(square), total.real, total.imag]
 
 
-def _close(one: list[float] | None, two: list[float] | None) -> bool:
+def _close(one: list[float] | None, two: list[float] | None, rounding: float) -> bool:
     if one is None or two is None:
         return one is two
-    return max(abs(a - b) for a, b in zip(one, two)) <= SAME * max(one[0], two[0])
+    return max(abs(a - b) for a, b in zip(one, two)) <= max(SAME * max(one[0], two[0]), rounding)
 
 
 def _difference(theirs: Any, ours: Any) -> str:
