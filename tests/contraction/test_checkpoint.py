@@ -105,8 +105,8 @@ def test_damage_is_an_error_or_changes_nothing(tmp_path_factory, data):
     except CheckpointError as error:
         assert f"{path}" in str(error) and "remove" in str(error)
     else:
-        assert set(arrays) <= {"x", "iteration"}
-        assert arrays.get("iteration", 7) == 7 and (arrays.get("x", 1.0) == 1.0).all()
+        assert set(arrays) == {"x", "iteration"}
+        assert arrays["iteration"] == 7 and (arrays["x"] == 1.0).all()
 
 
 def test_what_else_is_refused(tmp_path, monkeypatch):

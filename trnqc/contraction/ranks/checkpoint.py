@@ -113,7 +113,7 @@ class IterationCheckpoint:
                 f"type {named[wrong[0]].dtype}"
             )
         self._kept |= named
-        words = np.array(json.dumps({"format": FORMAT, **self._problem}))
+        words = np.array(json.dumps({"format": FORMAT, "arrays of the file": sorted(self._kept), **self._problem}))
         with replacing(self.path) as aside, aside.open("xb") as file:
             np.savez(file, **{DESCRIPTION: words}, **self._kept)  # type: ignore[arg-type]
             file.flush()
@@ -162,7 +162,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         found = json.loads(str(arrays.pop(DESCRIPTION)))
-        number = found["format"]
+        number, names = found["format"], found.get("arrays of the file")
     except Exception as error:  # NumPy, zipfile and zlib have many kinds of errors for damaged bytes.
         why = f"{type(error).__name__}: {error}".splitlines()[0]
         raise CheckpointError(
@@ -172,6 +172,12 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         raise CheckpointError(
             f"{path}: a checkpoint of format {number}; this version of trnqc reads format {FORMAT}: name another file, "
             "or remove this one"
+        )
+    # The list of an archive's members has no checksum.
+    if sorted(arrays) != names:
+        raise CheckpointError(
+            f"{path}: damaged (arrays {', '.join(sorted(arrays)) or 'none'} in place of {names}): remove it and start "
+            "the job again, or name another file"
         )
     return found, arrays
 
