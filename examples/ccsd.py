@@ -109,20 +109,23 @@ def solve(
         if abs(energy - before) < threshold and change < change_threshold:
             return energy, new
         before = energy
-        unique = extrapolation.update(np.concatenate([unique_elements(t).ravel() for t in new.values()]))
-        amplitudes = dict(zip(new, all_elements(unique, nocc, nvir, len(new))))
+        unique = extrapolation.update(packed(*new.values()))
+        amplitudes = dict(zip(new, unpacked(unique, nocc, nvir, len(new))))
     raise NotConverged(f"the energy of coupled cluster did not stand after {most} iterations; last change {change:.1e}")
 
 
-def unique_elements(t: np.ndarray) -> np.ndarray:
-    """The elements with i < j < ... and a < b < ... of amplitudes t[i, j, ..., a, b, ...], as a matrix."""
-    order = t.ndim // 2
-    occupied, virtual = ascending(t.shape[0], order), ascending(t.shape[-1], order)
-    return t[(*occupied[:, :, None], *virtual[:, None, :])]
+def packed(*amplitudes: np.ndarray) -> np.ndarray:
+    """The elements with i < j < ... and a < b < ... of amplitudes t[i, j, ..., a, b, ...] in one vector."""
+    parts = []
+    for t in amplitudes:
+        order = t.ndim // 2
+        occupied, virtual = ascending(t.shape[0], order), ascending(t.shape[-1], order)
+        parts.append(t[(*occupied[:, :, None], *virtual[:, None, :])].ravel())
+    return np.concatenate(parts)
 
 
-def all_elements(unique: np.ndarray, nocc: int, nvir: int, excitations: int) -> Iterator[np.ndarray]:
-    """Antisymmetric amplitudes t1, t2, ... of up to so many excitations from a vector of their unique elements."""
+def unpacked(unique: np.ndarray, nocc: int, nvir: int, excitations: int = 2) -> Iterator[np.ndarray]:
+    """Antisymmetric amplitudes t1, t2, ... of up to so many excitations from a vector of `packed`."""
     for order in range(1, excitations + 1):
         occupied, virtual = ascending(nocc, order), ascending(nvir, order)
         shape = occupied.shape[1], virtual.shape[1]

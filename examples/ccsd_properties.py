@@ -72,11 +72,11 @@ def solve_lambda(arrays: Arrays, threshold: float = 1e-11, most: int = 60) -> di
 
     def stationary(x: np.ndarray) -> np.ndarray:
         """The derivatives with respect to t1 and to the elements of t2 that differ, for multipliers in one vector."""
-        l1, l2 = unpacked(x, nocc, nvir)
+        l1, l2 = ccsd.unpacked(x, nocc, nvir)
         values = bound.run(l1=l1, l2=l2)
-        return packed(values["dL_dt1"], 4 * values["dL_dt2"])
+        return ccsd.packed(values["dL_dt1"], 4 * values["dL_dt2"])
 
-    denominators = packed(arrays["d1"], arrays["d2"])
+    denominators = ccsd.packed(arrays["d1"], arrays["d2"])
     n = denominators.size
     energy = stationary(np.zeros(n))
     equations = LinearOperator((n, n), matvec=lambda x: stationary(x) - energy, dtype=float)
@@ -90,24 +90,8 @@ def solve_lambda(arrays: Arrays, threshold: float = 1e-11, most: int = 60) -> di
             f"the residual of the Lambda equations is {error:.1e} after {most} iterations, above {allowed:.1e}: "
             "allow more iterations, unless the equations are singular, as they are where two states are degenerate"
         )
-    l1, l2 = unpacked(x, nocc, nvir)
+    l1, l2 = ccsd.unpacked(x, nocc, nvir)
     return {"l1": l1, "l2": l2}
-
-
-def packed(singles: np.ndarray, doubles: np.ndarray) -> np.ndarray:
-    """Singles and the doubles with i < j and a < b in one vector."""
-    (i, j), (a, b) = (np.triu_indices(n, 1) for n in singles.shape)
-    return np.concatenate([singles.ravel(), doubles[i[:, None], j[:, None], a, b].ravel()])
-
-
-def unpacked(x: np.ndarray, nocc: int, nvir: int) -> tuple[np.ndarray, np.ndarray]:
-    """Singles and antisymmetric doubles of a vector of `packed`."""
-    (i, j), (a, b) = (np.triu_indices(n, 1) for n in (nocc, nvir))
-    doubles = np.zeros((nocc, nocc, nvir, nvir))
-    doubles[i[:, None], j[:, None], a, b] = x[nocc * nvir :].reshape(i.size, a.size)
-    doubles -= doubles.transpose(1, 0, 2, 3)
-    doubles -= doubles.transpose(0, 1, 3, 2)
-    return x[: nocc * nvir].reshape(nocc, nvir), doubles
 
 
 def densities(mf: Any, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -27,7 +27,7 @@ from pyscf.data.nist import HARTREE2EV
 
 import trnqc
 from examples import ccsd, ccsd_properties
-from examples.ccsd_properties import packed, unpacked
+from examples.ccsd import packed, unpacked
 from trnqc.contraction import Tensor, einsum_plan, parse, tangent
 from trnqc.errors import NotConverged, TrnqcError
 from trnqc.mp2.reference.molecule import build_mole, load_geometry
@@ -88,7 +88,7 @@ class Jacobian:
         self.gaps = -packed(d1, d1[:, None, :, None] + d1[None, :, None, :])[self._kept]
         self.singles = int(masks[0].sum())
 
-    def amplitudes(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def amplitudes(self, x: np.ndarray) -> Iterator[np.ndarray]:
         """Singles [i, a] and antisymmetric doubles [i, j, a, b] of a vector."""
         every = np.zeros(self._kept.size)
         every[self._kept] = x

@@ -19,15 +19,15 @@ def bound_inputs() -> dict[str, Any]:
     """Figures of water with 6-31G for the Lambda equations, and for excited, ionised and attached states."""
     from pyscf import scf
 
-    from examples import ccsd_properties, eom_ccsd
+    from examples import ccsd, ccsd_properties, eom_ccsd
 
     mf = scf.RHF(build_mole(load_geometry("water"), "6-31g")).run(conv_tol=1e-13)
     arrays = eom_ccsd.solved(mf)
     rng = np.random.default_rng(0)
     program = ccsd_properties.sized(arrays)
     plan = einsum_plan(gradient(program, "L", ("t1", "t2")), outputs=("dL_dt1", "dL_dt2"))
-    x = rng.standard_normal(ccsd_properties.packed(arrays["d1"], arrays["d2"]).size)
-    multipliers = zip(("l1", "l2"), ccsd_properties.unpacked(x, *arrays["d1"].shape))
+    x = rng.standard_normal(ccsd.packed(arrays["d1"], arrays["d2"]).size)
+    multipliers = zip(("l1", "l2"), ccsd.unpacked(x, *arrays["d1"].shape))
     # Multipliers that spin forbids are zero.
     tensors = {tensor.name: tensor for tensor in program.tensors}
     rest = {name: array * eom_ccsd.where_allowed(tensors[name]) for name, array in multipliers}

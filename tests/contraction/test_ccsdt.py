@@ -45,7 +45,7 @@ class RandomProblem:
         self.operator = fock_space.hamiltonian(np.diag(self.energies) - mean_field, self.g)
         # The energy of the reference.
         self.energy = self.energies[:OCCUPIED].sum() - np.trace(mean_field[:OCCUPIED, :OCCUPIED]) / 2
-        amplitudes = ccsd.all_elements(rng.standard_normal(9 + 9 + 1), OCCUPIED, VIRTUAL, 3)
+        amplitudes = ccsd.unpacked(rng.standard_normal(9 + 9 + 1), OCCUPIED, VIRTUAL, 3)
         self.amplitudes = [conserving(t, (o,) * order + (v,) * order) for order, t in enumerate(amplitudes, 1)]
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -92,9 +92,9 @@ def test_three_electrons_have_the_energy_of_full_configuration_interaction(spins
 
 def test_amplitudes_and_their_unique_elements_have_the_same_content():
     amplitudes = RandomProblem(4, SPINS["one block"], strength=1.0).amplitudes
-    unique = np.concatenate([ccsd.unique_elements(t).ravel() for t in amplitudes])
+    unique = ccsd.packed(*amplitudes)
     assert unique.size == 9 + 9 + 1
-    for t, again in zip(amplitudes, ccsd.all_elements(unique, OCCUPIED, VIRTUAL, 3), strict=True):
+    for t, again in zip(amplitudes, ccsd.unpacked(unique, OCCUPIED, VIRTUAL, 3), strict=True):
         np.testing.assert_array_equal(again, t)
 
 
