@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from trnqc.contraction.cost.counts import MonomialSum
-from trnqc.contraction.order import exact, heuristic
+from trnqc.contraction.order import exact, heuristic, starts
 from trnqc.contraction.order.network import LabelNetwork
 from trnqc.contraction.order.operations import best_splits, minimise, network_of
 from trnqc.contraction.order.paths import path, splits_of
@@ -258,7 +258,7 @@ def test_improving_never_makes_a_plan_worse():
     inputs, output, extents = random_network(22, 3, 5)
     network = LabelNetwork.of(inputs, output, extents)
     for seed in range(4):
-        start = heuristic.greedy(network, seed)
+        start = starts.greedy(network, seed)
         better = heuristic.improve(network, start, subtree=6)
         assert network.cost(better, network.everything) <= network.cost(start, network.everything)
 

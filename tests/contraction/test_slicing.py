@@ -13,9 +13,10 @@ import trnqc
 from trnqc.contraction.memory.loop_nest import nest_of
 from trnqc.contraction.memory.schedule import TreeSchedule
 from trnqc.contraction.memory.slicing import Slices, sliced_loops
-from trnqc.contraction.order.heuristic import greedy, improve
+from trnqc.contraction.order.heuristic import improve
 from trnqc.contraction.order.narrow import narrowed, peak
 from trnqc.contraction.order.operations import network_of
+from trnqc.contraction.order.starts import greedy
 from trnqc.contraction.run.loop_nest import run_schedule
 from trnqc.errors import ArgumentError, InputError, UnsupportedError
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from tests.contraction.test_operations import by_enumeration, evaluated, ours
-from trnqc.contraction.order import arcs, exact, heuristic, trees
+from trnqc.contraction.order import arcs, exact, heuristic, starts, trees
 from trnqc.contraction.order.network import LabelNetwork
 from trnqc.contraction.order.operations import best_splits, vectors
 
@@ -101,7 +101,7 @@ def test_sixty_four_operands(kind, kept):
     assert splits is not None
     cost = network.cost(best_splits(network), network.everything)
     assert cost <= network.cost(splits, network.everything)
-    greedy = heuristic.improve(network, heuristic.greedy(network, 0), subtree=6)
+    greedy = heuristic.improve(network, starts.greedy(network, 0), subtree=6)
     known = network.cost(greedy, network.everything)
     assert cost <= (known if len(vectors(network)) < 2 or kind == "chain" else known + known // 10_000)
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from math import inf
 
 from trnqc.errors import InputError
 
@@ -37,12 +38,22 @@ class TimeLimit:
 
     def out_of_time(self, omitted: str, part: float) -> bool:
         """Return whether this fraction of the limit is over, and record the searches `omitted` then."""
-        part = self.order if part == ORDER else part
-        if self.limit is None or time.thread_time() - self.start < part * self.limit:
+        if self.spent(part) < 1:
             return False
+        self.leave_out(omitted)
+        return True
+
+    def spent(self, part: float) -> float:
+        """Return how much of this fraction of the limit is over: 1 for all of it."""
+        if self.limit is None:
+            return 0.0
+        allowed = (self.order if part == ORDER else part) * self.limit
+        return (time.thread_time() - self.start) / allowed if allowed else inf
+
+    def leave_out(self, omitted: str) -> None:
+        """Record that searches are left out."""
         if omitted not in self.omitted:
             self.omitted += (omitted,)
-        return True
 
 
 _current: ContextVar[TimeLimit | None] = ContextVar("planning", default=None)
@@ -70,6 +81,18 @@ def out_of_time(omitted: str, part: float = 1.0) -> bool:
     """Return whether this fraction of the limit is over; `omitted`: the searches that are then left out, in words."""
     clock = _current.get()
     return clock is not None and clock.out_of_time(omitted, part)
+
+
+def spent(part: float) -> float:
+    """Return how much of this fraction of the limit is over: 1 for all of it, 0 without a limit."""
+    clock = _current.get()
+    return 0.0 if clock is None else clock.spent(part)
+
+
+def leave_out(omitted: str) -> None:
+    """Record that searches are left out, in the words of `out_of_time`."""
+    if clock := _current.get():
+        clock.leave_out(omitted)
 
 
 def left_out(omitted: str) -> bool:

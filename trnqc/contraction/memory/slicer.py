@@ -16,10 +16,11 @@ import numpy as np
 from trnqc.contraction.memory.fusion_graph import FusedTree
 from trnqc.contraction.memory.loop_nest import FusedNest, nest_of
 from trnqc.contraction.memory.slicing import Slices, shared
-from trnqc.contraction.order.heuristic import PARTS, greedy, improve
+from trnqc.contraction.order.heuristic import PARTS, improve
 from trnqc.contraction.order.narrow import narrowed
 from trnqc.contraction.order.network import LabelNetwork, Splits
 from trnqc.contraction.order.operations import build, network_of
+from trnqc.contraction.order.starts import greedy
 from trnqc.contraction.time_limit import left_out, out_of_time
 from trnqc.contraction.tree import Tree, TreeNode
 

@@ -1,20 +1,18 @@
-"""Good orders of large networks: randomised greedy orders, improved by exact optimisation of their subtrees."""
+"""Good orders of large networks: a greedy or grown order is annealed, then its subtrees are optimised exactly."""
 
 from __future__ import annotations
 
-import heapq
 import math
-import random
 from collections.abc import Sequence
 
+from trnqc.contraction.order.annealing import annealed
 from trnqc.contraction.order.exact import EXACT_ORDER, connected, subsets
-from trnqc.contraction.order.network import LabelNetwork, Splits, bits
+from trnqc.contraction.order.network import LabelNetwork, Splits
+from trnqc.contraction.order.starts import best_start, greedy
 from trnqc.contraction.time_limit import ORDER, out_of_time
 
 # What is reported as not searched if the time is over.
 PARTS = "orders of parts of the product"
-# Number of greedy orders that are tried, and of the best ones that are improved.
-STARTS, IMPROVED = 24, 3
 # Number of operands of a subtree that is optimised exactly; 3^8 / 2 products take a few milliseconds.
 SUBTREE = 8
 # Pairs of parts that an exact search may compare: one for each multiply-add that the best order takes, so that the
@@ -25,83 +23,19 @@ LEAST_PAIRS, MOST_PAIRS = 1_000_000, 100_000_000
 def search(network: LabelNetwork) -> Splits:
     """Return the best order found within the time limit.
 
-    The search is deterministic and never returns an order worse than the greedy one. It is exact for connected networks
-    as long as that is affordable.
+    The search never returns an order worse than the greedy one, and is deterministic unless the time limit ends it. It
+    is exact for connected networks as long as that is affordable.
     """
-    starts: dict[int, Splits] = {}
-    for seed in range(STARTS):
-        if starts and out_of_time("greedy orders", ORDER):
-            break
-        splits = greedy(network, seed)
-        starts.setdefault(network.cost(splits, network.everything), splits)
-    best = min(
-        (improve(network, starts[cost]) for cost in sorted(starts)[:IMPROVED]),
-        key=lambda splits: network.cost(splits, network.everything),
-    )
+    everything = network.everything
+    start = best_start(network)
+    best = improve(network, min(start, annealed(network, start), key=lambda splits: network.cost(splits, everything)))
     if out_of_time(EXACT_ORDER, ORDER):
         return best
     components = network.components()
     if len(components) == 1:
-        cost = network.cost(best, network.everything)
-        return connected(network, network.everything, cost, min(MOST_PAIRS, max(LEAST_PAIRS, cost))) or best
-    return min((best, _apart(network, components, best)), key=lambda splits: network.cost(splits, network.everything))
-
-
-def greedy(network: LabelNetwork, seed: int, atoms: Sequence[int] = ()) -> Splits:
-    """Return the order that always contracts the pair whose result is smallest relative to its operands.
-
-    Seed 0 is the plain greedy order; other seeds add noise.
-    """
-    noise = random.Random(seed)
-    heat = 0.0 if seed == 0 else noise.choice((0.1, 0.3, 1.0))
-    weight = 1.0 if seed == 0 else noise.uniform(0.5, 2.0)
-    parts = list(atoms) or [1 << k for k in range(len(network.operands))]
-    alive = set(parts)
-    near = _adjacent(network, parts)
-    queue: list[tuple[float, int, int]] = []
-
-    def offer(left: int, right: int) -> None:
-        gain = network.size(network.joined(left, right)) - weight * (
-            network.size(network.kept(left)) + network.size(network.kept(right))
-        )
-        score = math.copysign(math.log1p(abs(gain)), gain) if abs(gain) < 1e300 else math.copysign(700.0, gain)
-        if heat:
-            score += heat * math.log(-math.log(max(noise.random(), 1e-300)) or 1e-300)
-        heapq.heappush(queue, (score, left, right))
-
-    place = {part: k for k, part in enumerate(parts)}
-    for left in parts:
-        for right in sorted(near[left], key=place.__getitem__):
-            if place[right] > place[left]:
-                offer(left, right)
-    splits: Splits = {}
-    while len(alive) > 1:
-        if queue:
-            _, left, right = heapq.heappop(queue)
-            if left not in alive or right not in alive:
-                continue
-        else:
-            # The parts left share no labels: the smallest results come first.
-            left, right = sorted(alive, key=lambda part: (network.size(network.kept(part)), part))[:2]
-        part = left | right
-        splits[part] = (left, right)
-        alive -= {left, right}
-        near[part] = (near.pop(left) | near.pop(right)) - {left, right}
-        for other in sorted(near[part]):
-            near[other] -= {left, right}
-            near[other].add(part)
-            offer(part, other)
-        alive.add(part)
-    return splits
-
-
-def _adjacent(network: LabelNetwork, parts: Sequence[int]) -> dict[int, set[int]]:
-    """Return for each of these parts the others that share a label with it."""
-    owner = {k: part for part in parts for k in bits(part)}
-    return {
-        part: {owner[j] for k in bits(part) for j in bits(network.neighbours[k]) if j in owner} - {part}
-        for part in parts
-    }
+        cost = network.cost(best, everything)
+        return connected(network, everything, cost, min(MOST_PAIRS, max(LEAST_PAIRS, cost))) or best
+    return min((best, _apart(network, components, best)), key=lambda splits: network.cost(splits, everything))
 
 
 def improve(

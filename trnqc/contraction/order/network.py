@@ -6,11 +6,11 @@ need, so they do not depend on the order in which the part is contracted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
-from math import comb, prod
+from math import comb, log2, prod
 
 from trnqc.errors import InputError
 from trnqc.expression.symmetry import Symmetry
@@ -103,6 +103,31 @@ class LabelNetwork:
         return size
 
     @cached_property
+    def log_size(self) -> Callable[[int], float]:
+        """The function that returns the logarithm, to base 2, of the product of the extents of labels.
+
+        No extent may be zero.
+        """
+        having = [(log2(extent), labels) for extent, labels in self._having]
+        if len(having) == 1:
+            ((weight, all_labels),) = having
+            return lambda labels: weight * (labels & all_labels).bit_count()
+
+        def log_size(labels: int) -> float:
+            total = 0.0
+            for weight, of_extent in having:
+                total += weight * (labels & of_extent).bit_count()
+            return total
+
+        return log_size
+
+    @cached_property
+    def summed_in_pairs(self) -> int:
+        """The labels of at most two operands that the output lacks: a product of both sums over them."""
+        pairs = (k for k, holder in enumerate(self.holders) if holder.bit_count() <= 2)
+        return sum(1 << k for k in pairs) & ~self.output
+
+    @cached_property
     def _having(self) -> tuple[tuple[int, int], ...]:
         """The extents above one and the labels that have each, since most labels share theirs with others."""
         having: dict[int, int] = {}
@@ -121,7 +146,7 @@ class LabelNetwork:
         """Return the labels of the result of a part."""
         labels = self._kept.get(part)
         if labels is None:
-            labels = self._kept[part] = self._needed(self.union(part), part)
+            labels = self._kept[part] = self.needed(self.union(part), part)
         return labels
 
     def joined(self, left: int, right: int) -> int:
@@ -131,10 +156,10 @@ class LabelNetwork:
         if labels is None:
             one, two = self.kept(left), self.kept(right)
             # What one of them alone has is needed outside of the other too.
-            labels = self._kept[part] = one ^ two | self._needed(one & two, part)
+            labels = self._kept[part] = one ^ two | self.needed(one & two, part)
         return labels
 
-    def _needed(self, labels: int, part: int) -> int:
+    def needed(self, labels: int, part: int) -> int:
         """Return the labels that the output or an operand outside of the part has."""
         needed = labels & self.output
         for k in bits(labels & ~self.output):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from trnqc.contraction.order import arcs, exact, heuristic, trees
+from trnqc.contraction.order import arcs, exact, heuristic, starts, trees
 from trnqc.contraction.order.network import LabelNetwork, Splits
 from trnqc.contraction.tree import Tree, TreeNode, union
 from trnqc.errors import InputError
@@ -74,7 +74,7 @@ def best_splits(network: LabelNetwork) -> Splits:
         return start
     if operands > (VECTORS if start else EXACT):
         return heuristic.improve(network, start, subtree=4) if start else heuristic.search(network)
-    start = heuristic.improve(network, start or heuristic.greedy(network, 0), subtree=5)
+    start = heuristic.improve(network, start or starts.greedy(network, 0), subtree=5)
     bound = network.cost(start, network.everything)
     cheapest = exact.subsets(network, [1 << k for k in range(operands)], bound)
     return cheapest[1] if cheapest else start
