@@ -125,6 +125,18 @@ def test_a_level_skips_empty_coordinates_where_that_is_estimated_to_be_faster(pa
     assert best.nest.formats[0].kinds[1] == ("dense" if part > 0.4 else "compressed")
 
 
+def test_rows_at_stored_coordinates_are_read_from_what_nearly_fits_into_a_cache():
+    """Rows of one factor are read in order, those of the other at stored coordinates: the larger one in order."""
+    rng, shape = np.random.default_rng(4), (2, 150, 900)
+    array = np.where(rng.random(shape) < 0.2, 1.5, 0.0)
+    factors = [from_dense(rng.random((extent, 16))) for extent in shape[1:]]
+    tensor = from_dense(array, kinds=["compressed"] * 3)
+    net = network("kji,jr,ir->kr", [shape, *(factor.shape for factor in factors)])
+    rates = WorkRates(first_cache=2**11, second_cache=0.8 * factors[0].bytes)
+    best, *_ = candidates(net, [tensor, *factors], rates, out="dense", time_limit=60.0)
+    assert best.nest.formats[0].order == ("k", "i", "j")
+
+
 def test_a_tensor_that_stands_twice_is_packed_once_where_that_costs_nothing():
     rng = np.random.default_rng(2)
     operand = from_dense(np.where(rng.random((6, 5)) < 0.5, 1.5, 0.0), kinds=["compressed"] * 2)

@@ -3,7 +3,9 @@
 A loop over an index that operands store compressed runs over the coordinates that all of them have in common; any other
 loop runs over all values of its index. An operand restricts the loops of the assignment that reads it. Loops that
 several assignments share are restricted by the operands of all of them. If the part of a tensor that some inner loops
-access fits into a cache, it is loaded from behind this cache once in every turn of the loops around them.
+access fits into a cache, it is loaded from behind this cache once in every turn of the loops around them. Where stored
+coordinates of another operand choose the part, it may still be in the cache from an earlier turn: with the probability
+that any part of what all turns access is.
 """
 
 from __future__ import annotations
@@ -175,10 +177,12 @@ class CostModel:
         if touched <= self.rates.first_cache:
             return 0.0
         for outer, reached in enumerate((*around.reached[1:], around.turns), start=1):
+            before = touched
             if around.loops[outer - 1] in access.order:
                 touched = self._touched(access, around.loops[:outer])
             if beyond and touched <= self.rates.second_cache:
-                seconds += reached * touched * self._far(around, access, outer, scattered)
+                far = self._far(around, access, outer, scattered * (1 - self.rates.second_cache / before))
+                seconds += reached * touched * far
                 beyond = False
             if touched <= self.rates.first_cache:
                 return seconds + reached * touched * near
