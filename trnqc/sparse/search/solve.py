@@ -32,6 +32,8 @@ FUSIONS, OF_A_TREE = 120, 60
 LISTED = 20
 # A tree is skipped if its multiply-adds alone take this many times as long as the best nest so far.
 PATIENCE = 3.0
+# The same for a tree whose best nest is not tried with levels that skip empty coordinates.
+CLOSE = 2.0
 # Factor on the time of a nest whose outermost loop cannot be divided among threads, when nests are ranked.
 SERIAL = 1.1
 
@@ -122,10 +124,14 @@ def candidates(
             if seconds_left() < 0:
                 left = 0
                 break
-    # Estimates tell the kinds of a level apart better than nests that share other loops, so that these are not ranked
-    # again by nests that skip empty coordinates.
-    for found in best()[:1]:
-        compare(searches[found.tree].skipping(found.nest), found.tree)
+    # Estimates tell the kinds of a level apart better than nests that share other loops, so that of these only the best
+    # one of each tree is compared with nests that skip empty coordinates.
+    of_tree: dict[Tree, Candidate] = {}
+    for found in best():
+        of_tree.setdefault(found.tree, found)
+    for found in of_tree.values():
+        if found.estimate.seconds <= CLOSE * best()[0].estimate.seconds:
+            compare(searches[found.tree].skipping(found.nest), found.tree)
     for found in best()[:LISTED]:
         compare(listed(found.nest), found.tree)
     return tuple(best())
