@@ -201,6 +201,19 @@ def test_local_arrays_tables_calls_and_fences(lanes):
 
 
 @pytest.mark.parametrize("lanes", LANES)
+def test_an_element_that_is_asked_for_changes_nothing(lanes):
+    j, x, out = Var("j", "i64"), Array("x", "f64", (3,), lanes=True), Array("out", "f64", (3,), lanes=True)
+    body = st.loop(j, 3, st.prefetch(x[j + 5]), st.store(out[j], x[j]))
+    f = st.Function("copy", (x, out), st.block(body))
+    inputs = {"x": np.random.default_rng(2).normal(size=(3, lanes)), "out": np.zeros((3, lanes))}
+    ours, theirs = run_both(f, inputs, lanes)
+    np.testing.assert_array_equal(ours["out"], inputs["x"])
+    np.testing.assert_array_equal(theirs["out"], inputs["x"])
+    assert "prefetch x[j + 5]" in listing(f)
+    assert "__builtin_prefetch(x + " in emit_c(f, lanes=lanes) and "prefetch" not in emit_cuda(f, lanes=32)
+
+
+@pytest.mark.parametrize("lanes", LANES)
 def test_views_of_arrays(lanes):
     """A called function adds row j of a table, and of an array of lanes, to a place that differs by call."""
     n, j = Var("n", "i64"), Var("j", "i64")

@@ -161,6 +161,9 @@ class Builder:
     def call(self, function: st.Function, *arguments: Value | Array | st.View) -> None:
         self.add(st.Call(function, arguments))
 
+    def prefetch(self, element: Value) -> None:
+        self.add(st.prefetch(element))
+
     def barrier(self) -> None:
         self.add(st.Barrier())
 

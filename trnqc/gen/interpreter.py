@@ -229,6 +229,9 @@ class _Frame:
 
     do_fence = do_barrier
 
+    def do_prefetch(self, s: st.Prefetch) -> None:
+        """Nothing to do: it changes no result. The element may lie outside of the array."""
+
 
 def _quotient(a: Any, b: Any) -> Any:
     if np.any(b == 0):

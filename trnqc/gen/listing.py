@@ -97,6 +97,8 @@ def _lines(s: st.Statement, pad: str) -> list[str]:
             return lines + ([f"{pad}else:", *_lines(s.orelse, pad + "  ")] if s.orelse.body else [])
         case st.Call():
             return [f"{pad}{s.function.name}({', '.join(map(_argument, s.arguments))})"]
+        case st.Prefetch():
+            return [f"{pad}prefetch {s.array.name}[{expression(s.index)}]"]
         case st.Fence():
             return [f"{pad}fence{''.join(f' {v.attr}' for v in s.variables)}"]
     return [f"{pad}{type(s).__name__.lower()}"]

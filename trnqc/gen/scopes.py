@@ -32,7 +32,7 @@ def _block(function: st.Function, block: st.Block, names: dict[str, Value | Arra
                 _introduce(function, s.array, names, scope)
             case st.Assign():
                 _read(function, s.var, names)
-            case st.Store() | st.Accumulate():
+            case st.Store() | st.Accumulate() | st.Prefetch():
                 _check_use(function, s.array, names)
             case st.GatherRows() | st.ScatterRows() | st.Unpack() | st.Pack():
                 _check_use(function, s.target, names)

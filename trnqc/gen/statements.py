@@ -206,6 +206,14 @@ class Fence(Statement):
 
 
 @dataclass(frozen=True)
+class Prefetch(Statement):
+    """Say that an element of a global array will soon be read, which changes no result. On GPUs it does nothing."""
+
+    array: Array
+    index: Value
+
+
+@dataclass(frozen=True)
 class Function:
     """A kernel, or a function that kernels call.
 
@@ -306,6 +314,11 @@ def accumulate(target: Value, value: Value | Number, where: Value | None = None)
     return Accumulate(*_element(target), as_value(value, target.dtype), where)
 
 
+def prefetch(target: Value) -> Prefetch:
+    """The statement that says that the element a[i, j] will soon be read, written ``prefetch(a[i, j])``."""
+    return Prefetch(*_element(target))
+
+
 def call(function: Function, **arguments: Value | Number | Array | View) -> Call:
     """Call a function with its arguments by the names of its parameters; numbers become constants."""
     names = [name_of(p) for p in function.params]
@@ -339,6 +352,8 @@ def values(statement: Statement) -> tuple[Value, ...]:
             return (statement.value,)
         case Store() | Accumulate():
             return (statement.index, statement.value, *([] if statement.where is None else [statement.where]))
+        case Prefetch():
+            return (statement.index,)
         case GatherRows() | ScatterRows():
             return (statement.start, statement.count)
         case Unpack() | Pack():

@@ -274,6 +274,11 @@ class _Function:
     def on_barrier(self, s: st.Barrier, pad: str) -> list[str]:
         return [pad + self.dialect.barrier] if self.dialect.barrier else []
 
+    def on_prefetch(self, s: st.Prefetch, pad: str) -> list[str]:
+        if self.dialect.threads:
+            return []
+        return [f"{pad}__builtin_prefetch({self.expressions.address(s.array, s.index)});"]
+
     def on_fence(self, s: st.Fence, pad: str) -> list[str]:
         operands = ", ".join(f'"{self.dialect.constraints[v.dtype]}"({safe(v.attr)})' for v in s.variables)
         return [f'{pad}{self.dialect.asm}("" : {operands} : : "memory");']

@@ -56,7 +56,7 @@ def _own_names(s: st.Statement) -> Iterator[str]:
         if value.op in ("var", "load"):
             yield st.name_of(value) if value.op == "var" else value.attr.name
     match s:
-        case st.Store() | st.Accumulate():
+        case st.Store() | st.Accumulate() | st.Prefetch():
             yield s.array.name
         case st.Unpack() | st.Pack():
             yield from (s.target.name, s.source.name)

@@ -19,13 +19,14 @@ from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
 from trnqc.gen.values import eq, invert
 from trnqc.sparse.lower import runs
+from trnqc.sparse.lower.ahead import ask_for_rows
 from trnqc.sparse.lower.append import CAPACITY, VALUES, Appended
 from trnqc.sparse.lower.coiterate import Driver, at_position, over
 from trnqc.sparse.lower.dot import contiguous_factors, vector_sum
 from trnqc.sparse.lower.pieces import NestProgram, Piece, names_in
 from trnqc.sparse.lower.state import ONE, ZERO, LoweringState, resolved
 from trnqc.sparse.lower.tensors import OUT, ProgramTensors, tensors_of
-from trnqc.sparse.lower.tile import add_products, row_loops, write_rows, writes_all
+from trnqc.sparse.lower.tile import add_products, add_row, row_loops, write_rows, writes_all
 from trnqc.sparse.lower.workspace import STATUS, WorkspaceArrays
 from trnqc.sparse.network.loops import NestLeaf, NestLoop, Node, loops, ordered
 from trnqc.sparse.network.nest import Nest
@@ -158,6 +159,8 @@ class _Lowering:
         if self.ran(node, state, drivers):
             return
         with over(self.b, self.tensors.extents, node.index, state, drivers) as inner:
+            if len(drivers) == 1:
+                ask_for_rows(self.b, self.tensors, node.members, node.index, inner, drivers[0])
             self.turn(node, inner)
 
     def ran(self, node: NestLoop, state: LoweringState, drivers: Sequence[Driver]) -> bool:
@@ -182,7 +185,7 @@ class _Lowering:
             return True
         factors = contiguous_factors(self.tensors, node)
         if factors is None:
-            return False
+            return add_row(self.b, self.tensors, node, state)
         total = vector_sum(self.b, self.tensors, node.index, factors, state)
         self.leaf(NestLeaf(node.members[0]), state, total, factors)
         return True

@@ -20,7 +20,7 @@ from trnqc.gen.build import Builder
 from trnqc.gen.values import both, eq, fma, invert, lane, lt
 from trnqc.sparse.lower.state import LoweringState, RowLoops, RowTile
 from trnqc.sparse.lower.tensors import ProgramTensors
-from trnqc.sparse.network.loops import NestLoop, Node
+from trnqc.sparse.network.loops import NestLeaf, NestLoop, Node
 
 # Rows of a block, vectors of each of its rows, and vectors of a single row. With the operands' vectors and the scalars,
 # a block occupies at most three quarters of 32 vector registers.
@@ -89,6 +89,34 @@ def write_rows(b: Builder, tensors: ProgramTensors, loops: RowLoops, state: Lowe
             _write_tile(b, tensors, _tile(b, loops, start, vectors, used, ROWS), inner, sums)
         with b.loop(row, end, begin=whole):
             _write_tile(b, tensors, _tile(b, loops, start, vectors, used, 1), inner, sums)
+
+
+def add_row(b: Builder, tensors: ProgramTensors, node: NestLoop, state: LoweringState) -> bool:
+    """Add a single loop by vectors that adds to a row: target[.., v] += scalar * row[v]. Returns False for others.
+
+    Rows are whole vectors, and not many of them: compilers do as well for the others.
+    """
+    member, v = node.members[0], node.index
+    if len(node.members) > 1 or not isinstance(node.body[0], NestLeaf) or tensors.concurrent:
+        return False
+    target = tensors.target(member)
+    counted = target in tensors.workspaces and tensors.workspaces[target].counted
+    if counted or not tensors.is_array(target) or tensors.order(target)[-1:] != (v,):
+        return False
+    vectors, rest = divmod(tensors.extents.sizes[v], tensors.lanes)
+    if rest or not 0 < vectors <= LONG or not _contiguous(tensors, member, v):
+        return False
+    loops = RowLoops(member, v, None, node, once=False)
+    registers = b.array("held", "f64", (vectors,), lanes=True)
+    tile = RowTile(loops, const(0, "i64"), vectors, tensors.lanes, 1, registers)
+    array, order, zero = tensors.array(target), tensors.order(target), const(0, "i64")
+    places = [tensors.extents.offset(order, _bound(tensors, tile, state, 0, n)) for n in range(vectors)]
+    for n, at in enumerate(places):
+        b.add(st.Unpack(registers, zero + n, array, at, 1, 1, tensors.lanes))
+    add_products(b, tensors, tile, state)
+    for n, at in enumerate(places):
+        b.add(st.Pack(array, at, registers, zero + n, 1, 1, tensors.lanes))
+    return True
 
 
 def _ranges(b: Builder, tensors: ProgramTensors, v: str, most: int) -> Iterator[tuple[Value, int, int]]:
