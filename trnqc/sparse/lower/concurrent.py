@@ -62,16 +62,14 @@ def concurrent_program(nest: Nest, lanes: int) -> ConcurrentProgram:
     Raises
     ------
     ProgramError
-        If the nest does not compute its network, if a workspace is a hash table, or if elements that were written by
-        one function are listed for another.
+        If the nest does not compute its network, or if a workspace is a hash table.
     """
     program = nest_program(nest, lanes, concurrent=True)
     tensors = program.tensors
     for w in tensors.workspaces.values():
-        if w.hashed or (w.counted and w.kept):
-            where = "in a hash table" if w.hashed else "with a list that several functions use"
+        if w.hashed:
             raise ProgramError(
-                f"kernels for GPUs have no workspace {where}, such as that of tensor {w.tensor} over "
+                f"kernels for GPUs have no workspace in a hash table, such as that of tensor {w.tensor} over "
                 f"{','.join(w.spec.order)} in {nest.network}: choose another nest, or run it on the CPU"
             )
     return ConcurrentProgram(tensors, tuple(_kernel(tensors, piece) for piece in program.pieces))

@@ -109,7 +109,9 @@ class DeviceNest:
             arguments[name] = self.device.zeros(size, dtype=dtype)
             held.append(arguments[name])
         for piece, kernel in zip(self.program.pieces, self.kernels):
-            turns = turns_of(piece.piece, network, operands)
+            entries = self._listed(kernel, arguments)
+            over = piece.piece.over
+            turns = entries[int(piece.piece.of)] if over == "list" else turns_of(piece.piece, network, operands)
             if piece.piece.appends:
                 part = self._appended(piece, kernel, turns, operands, arguments, held)
             elif turns:
@@ -173,6 +175,18 @@ class DeviceNest:
                 self._held[t] = tensor
             arguments |= self._arrays[t]
         return arguments
+
+    def _listed(self, kernel: BuiltKernel, arguments: Arguments) -> dict[int, int]:
+        """Make the lists that a kernel reads of elements that kernels before it have marked; return their lengths."""
+        names, lengths = {p.name for p in kernel.parameters}, {}
+        for w in self.program.tensors.workspaces.values():
+            if w.listed_later and w.touched.name in names:
+                places = np.flatnonzero(self.device.download(arguments[w.mark.name]))
+                lengths[w.tensor] = len(places)
+                self.device.write(arguments[w.counts.name], np.array([len(places)]))
+                if len(places):
+                    self.device.write(arguments[w.touched.name], places)
+        return lengths
 
     def _of_all_turns(self, elements: int) -> list[tuple[str, int, str]]:
         """Return names, sizes and types of the arrays that all turns add to: the result and kept workspaces."""
