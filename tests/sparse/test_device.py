@@ -63,11 +63,11 @@ def test_any_nest(nest, seed, fill, order):
     try:
         kernels = DeviceNest(nest, device)
     except ProgramError as error:
-        assert "kernels for GPUs" in str(error)
-        assert nest.formats[-1].sparse or "hashed" in spaces or "listed" in spaces
+        assert "kernels for GPUs have no workspace in a hash table" in str(error) and "hashed" in spaces
         return
     inputs = arrays(nest, seed, fill)
     result, expected = kernels(packed(nest, inputs)), reference(nest.network, inputs)
+    result = result.to_dense() if isinstance(result, SparseTensor) else result
     assert result.shape == expected.shape and np.allclose(result, expected, rtol=1e-12, atol=1e-12)
     kernels.release()
     assert device.used == 0
@@ -137,10 +137,6 @@ def test_what_it_refuses():
         on.run(operands[0], operands[1] + 1j, operands[2])
     with pytest.raises(OperandError, match="shape"):
         on.run(operands[0], operands[1][:5], operands[2])
-    with pytest.raises(ProgramError, match="is sparse: ask for a dense one"):
-        DevicePlan(
-            plan("ij,jk->ik", tensor((9, 8), 20), tensor((8, 7), 20), form="fused", out="sparse"), SimulatedDevice()
-        )
     a, b = np.ones((9, 8)), np.ones((8, 7))
     with pytest.raises(ProgramError, match="form='fused'"):
         DevicePlan(plan("ij,jk->ik", a, b, form="dense"), SimulatedDevice())

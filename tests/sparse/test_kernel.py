@@ -115,6 +115,15 @@ def test_a_list_inside_a_list(kinds):
     check(Nest(outer, copies, (0, 0), one, lists))
 
 
+def test_turns_that_sort_the_same_list_are_not_divided_among_threads():
+    outer = network("a,b->ab", [(5,), (6,)])
+    copies = (Assignment(2, (1,), ("b",)), Assignment(3, (0, 2), ("a", "b")))
+    formats = Format(("a",), ("dense",)), Format(("b",), ("compressed",)), Format(("a", "b"), DS)
+    nest = Nest(outer, copies, (0,), formats, (Workspace(("b",), "listed"),))
+    check(nest)
+    assert not any(piece.divisible for piece in nest_program(nest).pieces)
+
+
 @pytest.mark.parametrize("fill", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("loops", ["Kinu", "Kiun"])
 def test_crowded_rows_and_consecutive_coordinates(loops, fill):

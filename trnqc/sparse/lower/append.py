@@ -55,6 +55,16 @@ class Appended:
         return Array(f"cnt_out_{self.format.order[level]}", "i64")
 
     @property
+    def of_entries(self) -> tuple[tuple[Array, int], ...]:
+        """The arrays with an element for each entry of a level, and this level.
+
+        These are coordinates, numbers of entries under each, and values.
+        """
+        compressed = range(self.first, self.last + 1)
+        coordinates = tuple((self.coordinates(level), level) for level in compressed)
+        return (*coordinates, *((self.counts(level), level - 1) for level in compressed[1:]), (VALUES, self.last))
+
+    @property
     def arrays(self) -> tuple[Array, ...]:
         """All arrays that functions take."""
         levels = range(self.first, self.last + 1)
@@ -156,7 +166,9 @@ class Appended:
         b.store(self.coordinates(level)[self.used[level]], self._coordinate(level, state))
 
     def _advance(self, b: Builder, level: int) -> None:
-        b.store(self.used[level], self.used[level] + 1)
+        # Lanes that are threads must all have read the number before one of them overwrites it.
+        entries = b.let("entries", self.used[level])
+        b.store(self.used[level], entries + 1)
 
 
 def _in_list(level: int, state: LoweringState) -> bool:

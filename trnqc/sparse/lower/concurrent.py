@@ -1,6 +1,9 @@
 """The functions of a program as kernels whose blocks of lanes run at the same time, as on a GPU.
 
 A block takes every n-th turn of the outermost loop, where n is the number of blocks, and has workspaces of its own.
+Where the turns append to a sparse result, a block takes consecutive turns and appends to a part of the result that is
+its own, so that the parts follow one another in the order of the CPU.
+
 All lanes of a block run all statements: one of them adds to an element, and they wait for each other before each
 statement that uses memory which a lane has written.
 """
@@ -11,18 +14,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from trnqc.errors import ProgramError
-from trnqc.gen import Array, Var
+from trnqc.gen import Array, Value, Var
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
 from trnqc.gen.values import lt, walk
+from trnqc.sparse.lower.append import CAPACITY
 from trnqc.sparse.lower.pieces import Piece
 from trnqc.sparse.lower.program import nest_program
+from trnqc.sparse.lower.state import ONE
 from trnqc.sparse.lower.tensors import ProgramTensors
-from trnqc.sparse.lower.workspace import WorkspaceArrays
+from trnqc.sparse.lower.workspace import STATUS, WorkspaceArrays
 from trnqc.sparse.network.nest import Nest
 
 # The numbers of turns and of blocks, as arguments of a kernel, and the number of a block.
 TURNS, BLOCKS, BLOCK = Var("turns", "i64"), Var("blocks", "i64"), Var("block", "i64")
+# The entry of a sparse result at which the part of each block begins, and where the last one ends.
+EDGES = Array("edges", "i64")
 
 
 @dataclass(frozen=True)
@@ -55,20 +62,14 @@ def concurrent_program(nest: Nest, lanes: int) -> ConcurrentProgram:
     Raises
     ------
     ProgramError
-        If the nest does not compute its network, if its result is sparse, if a workspace is a hash table, or if
-        elements that were written by one function are listed for another.
+        If the nest does not compute its network, or if a workspace is a hash table.
     """
     program = nest_program(nest, lanes, concurrent=True)
     tensors = program.tensors
-    if tensors.appended is not None:
-        raise ProgramError(
-            f"kernels for GPUs compute dense results, and that of {nest.network} is sparse: ask for a dense one"
-        )
     for w in tensors.workspaces.values():
-        if w.hashed or (w.counted and w.kept):
-            where = "in a hash table" if w.hashed else "with a list that several functions use"
+        if w.hashed:
             raise ProgramError(
-                f"kernels for GPUs have no workspace {where}, such as that of tensor {w.tensor} over "
+                f"kernels for GPUs have no workspace in a hash table, such as that of tensor {w.tensor} over "
                 f"{','.join(w.spec.order)} in {nest.network}: choose another nest, or run it on the CPU"
             )
     return ConcurrentProgram(tensors, tuple(_kernel(tensors, piece) for piece in program.pieces))
@@ -90,16 +91,36 @@ def _kernel(tensors: ProgramTensors, piece: Piece) -> ConcurrentPiece:
         group=None,
     )
     b = Builder()
-    n = b.declare("turn", BLOCK)
-    own = {a.name: st.view(a[BLOCK * w.size]) for w in private for a in w.arrays}
-    with b.loop_while(lt(n, TURNS)):
+    own: dict[str, Value | st.View] = {a.name: st.view(a[BLOCK * w.size]) for w in private for a in w.arrays}
+    first, end, step = BLOCK, TURNS, BLOCKS
+    if piece.appends:
+        own |= _own_part(b, tensors)
+        first, end, step = TURNS * BLOCK // BLOCKS, b.let("end", TURNS * (BLOCK + 1) // BLOCKS), ONE
+    n = b.declare("turn", first)
+    with b.loop_while(lt(n, end)):
         b.call(body, *(own.get(st.name_of(p), p) for p in function.params), n)
-        b.assign(n, n + BLOCKS)
+        b.assign(n, n + step)
     sizes = {s.attr: s for w in private for s in walk((w.size,)) if s.op == "var"}
     known = {st.name_of(p) for p in function.params}
     more = tuple(size for name, size in sizes.items() if name not in known)
-    kernel = b.function(function.name, (*function.params, *more, TURNS, BLOCKS), group=BLOCK)
+    params = tuple(EDGES if p is CAPACITY else p for p in function.params)
+    kernel = b.function(function.name, (*params, *more, TURNS, BLOCKS), group=BLOCK)
     return ConcurrentPiece(kernel, piece, private)
+
+
+def _own_part(b: Builder, tensors: ProgramTensors) -> dict[str, Value | st.View]:
+    """Return what a block passes by name for the arrays of a sparse result: its part of each, and the room in it.
+
+    The counts under dense levels are those of all blocks.
+    """
+    appended = tensors.appended
+    assert appended is not None
+    begin = b.let("begin", EDGES[BLOCK])
+    own: dict[str, Value | st.View] = {a.name: st.view(a[begin]) for a, _ in appended.of_entries}
+    own[CAPACITY.attr] = b.let("room", EDGES[BLOCK + 1] - begin)
+    own[appended.used.name] = st.view(appended.used[BLOCK * (appended.last + 1)])
+    own[STATUS.name] = st.view(STATUS[BLOCK * (tensors.result + 1)])
+    return own
 
 
 def _with_barriers(function: st.Function) -> st.Block:
@@ -130,7 +151,13 @@ def _uses(s: st.Statement) -> Iterator[tuple[str, str]]:
             yield s.source.name, "read"
         case st.Pack():
             yield s.target.name, "write"
-        case st.Call() | st.GatherRows() | st.ScatterRows():
+        case st.Call():
+            for p, argument in zip(s.function.params, map(st.whole, s.arguments)):
+                if isinstance(argument, Array):
+                    yield argument.name, "read"
+                    if st.name_of(p) in s.function.written:
+                        yield argument.name, "write"
+        case st.GatherRows() | st.ScatterRows():
             raise ProgramError(f"a function of a nest for GPUs has no {type(s).__name__}")
 
 
@@ -150,7 +177,7 @@ class _Barriers:
     def around(self, s: st.Statement) -> Iterator[st.Statement]:
         used = [(name, how) for name, how in _uses(s) if name in self.shared]
         both = {name for name, how in used if how == "read"} & {name for name, how in used if how == "write"}
-        if both:
+        if both and not isinstance(s, st.Call):
             raise ProgramError(f"a statement of a nest for GPUs reads and writes {', '.join(sorted(both))}")
         if used:
             yield st.Barrier()
@@ -164,5 +191,7 @@ class _Barriers:
                 yield replace(s, body=self.block(s.body, (st.Barrier(),) if used else ()))
             case st.If():
                 yield replace(s, then=self.block(s.then), orelse=self.block(s.orelse))
+            case st.Call():
+                yield replace(s, function=replace(s.function, body=_with_barriers(s.function)))
             case _:
                 yield s

@@ -17,6 +17,7 @@ def heapsort(by_key: bool) -> st.Function:
     def key(item: Value) -> Value:
         return keys[item] if by_key else item
 
+    # A number is read before the statement that stores it: lanes that are threads wait for each other between the two.
     start, end = b.declare(Var("start", "i64"), n // 2), b.declare(Var("end", "i64"), n)
     with b.loop_while(lt(ONE, end)):
         moved = b.declare(Var("held", "i64"), ZERO)
@@ -27,13 +28,15 @@ def heapsort(by_key: bool) -> st.Function:
         with b.otherwise():
             b.assign(end, end - 1)
             b.assign(moved, items[end])
-            b.store(items[end], items[0])
+            largest = b.let(Var("largest", "i64"), items[0])
+            b.store(items[end], largest)
         top, child = b.declare(Var("top", "i64"), start), b.declare(Var("child", "i64"), start * 2 + 1)
         with b.loop_while(lt(child, end)):
             with b.when(lt(child + 1, end)), b.when(lt(key(items[child]), key(items[child + 1]))):
                 b.assign(child, child + 1)
             with b.when(lt(key(moved), key(items[child]))):
-                b.store(items[top], items[child])
+                larger = b.let(Var("larger", "i64"), items[child])
+                b.store(items[top], larger)
                 b.assign(top, child)
                 b.assign(child, child * 2 + 1)
             with b.otherwise():

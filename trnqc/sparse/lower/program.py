@@ -86,7 +86,11 @@ class _Lowering:
         return Piece(self.function(name, x), "index", node.index, self.divisible(node), appends)
 
     def divisible(self, node: NestLoop) -> bool:
-        """Whether different iterations of an outermost loop write to different elements."""
+        """Whether different iterations of an outermost loop write to different elements, and sort no list of others."""
+        if self.appends(node):
+            read = [self.tensors.workspaces[t] for t in self.operands(node) if t >= self.count]
+            if any(w.kept and w.counted and w.spec.order and not w.listed_later for w in read):
+                return False
         for target in map(self.tensors.target, node.members):
             if target == self.tensors.result:
                 order = self.tensors.order(target)

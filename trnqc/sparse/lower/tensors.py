@@ -90,7 +90,8 @@ def tensors_of(nest: Nest, lanes: int, concurrent: bool = False) -> ProgramTenso
     count = len(nest.network.inputs)
     operands = tuple(OperandArrays(t, f, extents) for t, f in enumerate(nest.formats[:-1]))
     workspaces = {
-        t: WorkspaceArrays(extents, t, spec, nest.fused(t) == 0) for t, spec in enumerate(nest.workspaces, count)
+        t: WorkspaceArrays(extents, t, spec, nest.fused(t) == 0, concurrent)
+        for t, spec in enumerate(nest.workspaces, count)
     }
     result = count + len(nest.workspaces)
     appended = Appended(extents, result, stored(nest)) if nest.formats[-1].sparse else None

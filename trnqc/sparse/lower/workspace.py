@@ -35,13 +35,16 @@ CROWDED = 32
 class WorkspaceArrays:
     """The arrays and variables of the workspace of a tensor.
 
-    A `kept` workspace is used by several functions of the program, not during one turn of shared loops only.
+    A `kept` workspace is used by several functions of the program, not during one turn of shared loops only. If turns
+    that run at the same time write to it (`concurrent`), they only mark elements, and the caller makes the sorted list
+    of marked elements before another function reads it.
     """
 
     extents: Extents
     tensor: int
     spec: Workspace
     kept: bool
+    concurrent: bool = False
 
     @property
     def counted(self) -> bool:
@@ -52,6 +55,11 @@ class WorkspaceArrays:
     def hashed(self) -> bool:
         """Whether the workspace is a hash table."""
         return self.spec.space == "hashed" and bool(self.spec.order)
+
+    @property
+    def listed_later(self) -> bool:
+        """Whether the caller makes the list of the elements that were written."""
+        return self.concurrent and self.kept and self.counted and bool(self.spec.order)
 
     @property
     def array(self) -> Array:
@@ -138,6 +146,10 @@ class WorkspaceArrays:
         offset = self.extents.offset(self.spec.order, state.bound)
         if self.hashed:
             self._add_to_table(b, offset, value)
+        elif self.listed_later:
+            place = b.let(b.fresh("place", "i64"), offset)
+            b.store(self.mark[place], 1)
+            b.accumulate(self.array[place], value)
         elif self.counted:
             place = b.let(b.fresh("place", "i64"), offset)
             with b.when(eq(self.mark[place], 0)):
@@ -177,7 +189,7 @@ class WorkspaceArrays:
 
         sort: whether the list is sorted before.
         """
-        if sort:
+        if sort and not self.listed_later:
             self._sort(b)
         with b.loop("e", self.count) as e:
             yield self.at_entry(b, e, state)

@@ -1,6 +1,7 @@
 """A nest on a device: the CUDA text of its kernels, launched over arrays in the device's memory.
 
 nest -> kernels (lower/concurrent.py) -> compiled by the device -> launched for operands that are uploaded once
+     -> a dense result, or the parts of a sparse one (device_results.py), which are joined
 """
 
 from __future__ import annotations
@@ -15,16 +16,20 @@ import numpy as np
 
 from trnqc.arrays import is_tensor
 from trnqc.errors import MemoryLimit, OperandError, ProgramError
+from trnqc.gen import Array
 from trnqc.jit import NUMPY, Recipe
 from trnqc.jit.device import BuiltKernel, Device, DeviceArray
 from trnqc.sparse.lower.concurrent import BLOCKS, TURNS, ConcurrentPiece, concurrent_program
 from trnqc.sparse.lower.tensors import OUT
 from trnqc.sparse.network.nest import Nest
 from trnqc.sparse.run.arguments import Arguments, arguments_of, turns_of
-from trnqc.sparse.run.plan import Plan, arrays, result_type
+from trnqc.sparse.run.device_results import DeviceParts, Rooms
+from trnqc.sparse.run.plan import Plan, arrays, result_type, typed
+from trnqc.sparse.run.results import ResultPart, joined
 from trnqc.sparse.tensors.checks import is_complex
 from trnqc.sparse.tensors.diagonals import viewed
-from trnqc.sparse.tensors.storage import SparseTensor, rounded
+from trnqc.sparse.tensors.libraries import as_operands_are
+from trnqc.sparse.tensors.storage import SparseTensor
 
 # Lanes of a block: those of a warp, which adds its partial sums in registers.
 LANES = 32
@@ -52,6 +57,8 @@ class DeviceNest:
         # The operands whose arrays are on the device, and these arrays by operand.
         self._held: list[SparseTensor | None] = [None] * len(self.program.tensors.operands)
         self._arrays: list[dict[str, DeviceArray]] = [{} for _ in self._held]
+        # The entries of a sparse result for which each block has memory.
+        self._rooms: Rooms | None = None
 
     @cached_property
     def kernels(self) -> tuple[BuiltKernel, ...]:
@@ -59,16 +66,17 @@ class DeviceNest:
         recipes = (Recipe.of(piece.kernel, name="sparse") for piece in self.program.pieces)
         return tuple(self.device.build(recipe, LANES) for recipe in recipes)
 
-    def __call__(self, operands: Sequence[SparseTensor]) -> np.ndarray:
+    def __call__(self, operands: Sequence[SparseTensor]) -> np.ndarray | SparseTensor:
         """Compute the nest from operands packed in its formats, with axes in the order of their subscripts.
 
-        Arrays of an operand stay on the device until another tensor takes its place, or `release` is called. Sums are
-        formed in any order, so that results of two calls may differ in the last digits.
+        Arrays of an operand stay on the device until another tensor takes its place, or `release` is called. Blocks add
+        to dense results, and to workspaces of several kernels, in any order, so that two calls may differ in the last
+        digits. If the memory of a sparse result was too small, all kernels run again with more.
 
         Returns
         -------
-        numpy.ndarray
-            The result in the order of the output.
+        numpy.ndarray or SparseTensor
+            An array in the order of the output if the format of the result is dense, else a tensor in this format.
 
         Raises
         ------
@@ -78,21 +86,75 @@ class DeviceNest:
             If operands, workspaces or the result do not fit into the memory of the device.
         """
         arguments = self._uploaded(operands)
-        nest = self.program.tensors.nest
-        shape = nest.network.shape(nest.formats[-1].order)
-        held: list[DeviceArray] = []
-        try:
-            for name, size, dtype in self._of_all_turns(math.prod(shape)):
-                arguments[name] = self.device.zeros(size, dtype=dtype)
-                held.append(arguments[name])
-            for piece, kernel in zip(self.program.pieces, self.kernels):
-                if turns := turns_of(piece.piece, nest.network, operands):
-                    self._launch(piece, kernel, turns, arguments, held)
+        while True:
+            held: list[DeviceArray] = []
+            try:
+                result = self._result(operands, dict(arguments), held)
+            finally:
+                self.device.release(*held)
+            if result is not None:
+                return result
+
+    def _result(
+        self, operands: Sequence[SparseTensor], arguments: Arguments, held: list[DeviceArray]
+    ) -> np.ndarray | SparseTensor | None:
+        """Run all kernels; None if the memory of a sparse result was too small, which grows for the next run.
+
+        The arrays that are allocated are appended to `held`.
+        """
+        nest, appended = self.program.tensors.nest, self.program.tensors.appended
+        network, f = nest.network, nest.formats[-1]
+        shape = network.shape(f.order)
+        for name, size, dtype in self._of_all_turns(math.prod(shape)):
+            arguments[name] = self.device.zeros(size, dtype=dtype)
+            held.append(arguments[name])
+        for piece, kernel in zip(self.program.pieces, self.kernels):
+            entries = self._listed(kernel, arguments)
+            over = piece.piece.over
+            turns = entries[int(piece.piece.of)] if over == "list" else turns_of(piece.piece, network, operands)
+            if piece.piece.appends:
+                part = self._appended(piece, kernel, turns, operands, arguments, held)
+            elif turns:
+                self._launch(piece, kernel, turns, self._blocks(piece, kernel, turns), arguments, held)
+        if appended is None:
             out = self.device.download(arguments[OUT.name])
+            return out[: math.prod(shape)].reshape(shape).transpose([f.order.index(x) for x in network.output])
+        if part is None:
+            return None
+        modes = tuple(network.output.index(x) for x in f.order)
+        return joined(network.shape(network.output), modes, [part]).repack(modes, f.kinds)
+
+    def _appended(
+        self,
+        piece: ConcurrentPiece,
+        kernel: BuiltKernel,
+        turns: int,
+        operands: Sequence[SparseTensor],
+        arguments: Arguments,
+        held: list[DeviceArray],
+    ) -> ResultPart | None:
+        """Run the kernel that appends to a sparse result, and return the joined parts; None if one was too small."""
+        nest, appended = self.program.tensors.nest, self.program.tensors.appended
+        assert appended is not None
+        shape = nest.network.shape(nest.formats[-1].order)
+        blocks = self._blocks(piece, kernel, max(1, turns)) if piece.piece.divisible else 1
+        rooms = self._rooms
+        if rooms is None or len(rooms.now) != blocks:
+            each = sum(np.dtype(NUMPY[array.dtype]).itemsize for array, _ in appended.of_entries)
+            edges = turns * np.arange(blocks + 1) // blocks
+            free = int(SHARE * self.device.free_memory()) // each
+            rooms = self._rooms = Rooms.first(nest, operands, piece.piece, edges, free)
+        parts = DeviceParts(self.device, appended, rooms.now, math.prod(shape[: appended.first]))
+        try:
+            parts.reserve()
+            self._launch(piece, kernel, turns, blocks, arguments | parts.arrays, held)
+            full = parts.full()
+            if full.any():
+                self._rooms = rooms.grown(full)
+                return None
+            return parts.joined(LANES)
         finally:
-            self.device.release(*held)
-        order = nest.formats[-1].order
-        return out[: math.prod(shape)].reshape(shape).transpose([order.index(x) for x in nest.network.output])
+            parts.release()
 
     def release(self) -> None:
         """Free the memory that operands take on the device."""
@@ -114,27 +176,47 @@ class DeviceNest:
             arguments |= self._arrays[t]
         return arguments
 
+    def _listed(self, kernel: BuiltKernel, arguments: Arguments) -> dict[int, int]:
+        """Make the lists that a kernel reads of elements that kernels before it have marked; return their lengths."""
+        names, lengths = {p.name for p in kernel.parameters}, {}
+        for w in self.program.tensors.workspaces.values():
+            if w.listed_later and w.touched.name in names:
+                places = np.flatnonzero(self.device.download(arguments[w.mark.name]))
+                lengths[w.tensor] = len(places)
+                self.device.write(arguments[w.counts.name], np.array([len(places)]))
+                if len(places):
+                    self.device.write(arguments[w.touched.name], places)
+        return lengths
+
     def _of_all_turns(self, elements: int) -> list[tuple[str, int, str]]:
         """Return names, sizes and types of the arrays that all turns add to: the result and kept workspaces."""
-        sizes = [(OUT.name, max(1, elements), NUMPY[OUT.dtype])]
+        sizes = [] if self.program.tensors.appended else [(OUT.name, max(1, elements), NUMPY[OUT.dtype])]
         for w in self.program.tensors.workspaces.values():
             sizes += [(array.name, w.elements, NUMPY[array.dtype]) for array in w.arrays if w.kept]
         return sizes
 
-    def _launch(
-        self, piece: ConcurrentPiece, kernel: BuiltKernel, turns: int, arguments: Arguments, held: list[DeviceArray]
-    ) -> None:
-        sizes = {array: w.elements for w in piece.private for array in w.arrays}
-        each = sum(size * np.dtype(NUMPY[array.dtype]).itemsize for array, size in sizes.items())
+    def _blocks(self, piece: ConcurrentPiece, kernel: BuiltKernel, turns: int) -> int:
+        """Return the number of blocks that share turns. Raises MemoryLimit if the workspaces of one do not fit."""
+        each = sum(size * np.dtype(NUMPY[array.dtype]).itemsize for array, size in _private(piece).items())
         room = int(SHARE * self.device.free_memory()) // each if each else turns
         if room < 1:
             raise MemoryLimit(
                 f"workspaces of {self.nest.network} take {each} bytes for each block of {self.device.name}, which has "
                 f"{self.device.free_memory()} left: choose another nest, or run it on the CPU"
             )
-        blocks = min(turns, room, WAVES * self.device.multiprocessors * max(1, kernel.blocks))
+        return min(turns, room, WAVES * self.device.multiprocessors * max(1, kernel.blocks))
+
+    def _launch(
+        self,
+        piece: ConcurrentPiece,
+        kernel: BuiltKernel,
+        turns: int,
+        blocks: int,
+        arguments: Arguments,
+        held: list[DeviceArray],
+    ) -> None:
         own = dict(arguments)
-        for array, size in sizes.items():
+        for array, size in _private(piece).items():
             own[array.name] = self.device.zeros(blocks * size, dtype=NUMPY[array.dtype])
             held.append(own[array.name])
         self.device.launch(kernel, blocks, own | {TURNS.attr: turns, BLOCKS.attr: blocks})
@@ -146,7 +228,7 @@ class DevicePlan:
     Parameters
     ----------
     plan
-        What `trnqc.sparse.plan` returns with ``form="fused"`` and ``out="dense"``.
+        What `trnqc.sparse.plan` returns with ``form="fused"``.
     device
         One of `trnqc.jit.device.cuda_devices()`, or a simulated one.
 
@@ -164,7 +246,7 @@ class DevicePlan:
             )
         self.plan, self.nest = plan, DeviceNest(plan.steps[0].nest, device)
 
-    def run(self, *operands: Any) -> np.ndarray:
+    def run(self, *operands: Any) -> Any:
         """Compute the result on the device.
 
         Parameters
@@ -175,8 +257,8 @@ class DevicePlan:
 
         Returns
         -------
-        numpy.ndarray
-            The result, of the common type of the operands. It is computed in float64.
+        numpy.ndarray, SparseTensor, sparse array of SciPy or PyData
+            The result as `Plan.run` returns it, of the common type of the operands. It is computed in float64.
 
         Raises
         ------
@@ -199,11 +281,16 @@ class DevicePlan:
         packed = plan.exchanged(viewed(given, plan.views)) if operands else plan.operands
         step = plan.steps[0]
         inputs = [packed.packed(t, layout) for t, layout in zip(step.operands, step.nest.formats)]
-        return rounded(self.nest(inputs), result_type(given))
+        return as_operands_are(typed(plan.as_planned(self.nest(inputs)), result_type(given)), given)
 
     def release(self) -> None:
         """Free the memory that operands take on the device."""
         self.nest.release()
+
+
+def _private(piece: ConcurrentPiece) -> dict[Array, int]:
+    """Return the elements of each array of which every block has its own."""
+    return {array: w.elements for w in piece.private for array in w.arrays}
 
 
 def _at_least_one(array: np.ndarray) -> np.ndarray:

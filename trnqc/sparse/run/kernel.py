@@ -31,7 +31,7 @@ from trnqc.sparse.lower.tensors import OUT
 from trnqc.sparse.lower.workspace import FREE, STATUS, WorkspaceArrays
 from trnqc.sparse.network.nest import Nest
 from trnqc.sparse.run.arguments import Arguments, arguments_of, turns_of
-from trnqc.sparse.run.results import ResultPart, joined, most_elements, positions_under
+from trnqc.sparse.run.results import ResultPart, joined, most_elements, shares_of
 from trnqc.sparse.tensors.storage import SparseTensor
 
 # Slots of a hash table in the first call. If they are too few, the call is repeated with more.
@@ -244,12 +244,8 @@ class _Call:
         """Reserve memory of a sparse result for ranges of groups, in proportion to the elements of operands in each."""
         appended = self.tensors.appended
         assert appended is not None
-        bound, leading = most_elements(self.nest, self.operands)
+        bound, shares = shares_of(self.nest, self.operands, piece, np.array(edges))
         capacity = self.kernel.size(self.tensors.result, max(1, min(bound, LARGEST_CAPACITY)))
-        starts = np.array(edges)
-        if leading is not None and piece.over == "index":
-            starts = positions_under(self.operands[leading.operand], leading.levels, starts)
-        shares = np.diff(starts) / max(1, starts[-1] - starts[0])
         prefix = self.common.setdefault("prefix", np.zeros(math.prod(self.shape[: appended.first]), np.int64))
         spare = min(self.shape[-1], LARGEST_SPARE)
         return ResultPart.empty(appended, [max(1, math.ceil(capacity * share)) + spare for share in shares], prefix)

@@ -139,7 +139,7 @@ class Plan:
             read = viewed(arguments, self.views)
             return differentiable(self, read, None if operands else self.operands, threads)
         packed = self.exchanged(viewed(arguments, self.views)) if operands else self.operands
-        return as_operands_are(_typed(self.computed(packed, threads), result_type(arguments)), arguments)
+        return as_operands_are(typed(self.computed(packed, threads), result_type(arguments)), arguments)
 
     def _of_parts(self, arguments: Sequence[Any], threads: int) -> Any:
         read = viewed(arguments, self.views)
@@ -149,13 +149,17 @@ class Plan:
 
             return tensor_by_parts(self, read, threads)
         result = computed_by_parts(self, tensors(read), threads)
-        return as_operands_are(_typed(result, result_type(arguments)), arguments)
+        return as_operands_are(typed(result, result_type(arguments)), arguments)
 
     def computed(self, operands: NetworkOperands, threads: int) -> SparseTensor | np.ndarray:
         """Compute the result in float64: an array if `dense`, else a sparse tensor."""
         result = self._of_blocks(operands, threads)
         if result is None:
             result = self._of_elements(operands, threads)
+        return self.as_planned(result)
+
+    def as_planned(self, result: SparseTensor | np.ndarray) -> SparseTensor | np.ndarray:
+        """Return a result as an array if `dense`, else as a sparse tensor."""
         if self.dense:
             return np.asarray(result.to_dense() if isinstance(result, SparseTensor) else result)
         tensor = as_tensor(result)
@@ -246,7 +250,8 @@ def result_type(operands: Sequence[Any]) -> np.dtype:
     return floating(np.result_type(*kinds)) if kinds else FLOAT64
 
 
-def _typed(result: SparseTensor | np.ndarray, dtype: np.dtype) -> SparseTensor | np.ndarray:
+def typed(result: SparseTensor | np.ndarray, dtype: np.dtype) -> SparseTensor | np.ndarray:
+    """Return a result in float64 as one with elements of another type."""
     return replace(result, dtype=dtype) if isinstance(result, SparseTensor) else rounded(result, dtype)
 
 

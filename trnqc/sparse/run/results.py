@@ -12,6 +12,7 @@ import numpy as np
 
 from trnqc.jit import NUMPY
 from trnqc.sparse.lower.append import CAPACITY, VALUES, Appended
+from trnqc.sparse.lower.pieces import Piece
 from trnqc.sparse.network.nest import Nest
 from trnqc.sparse.network.network import Indices
 from trnqc.sparse.tensors.levels import Compressed, Dense, Level
@@ -51,6 +52,18 @@ def positions_under(operand: SparseTensor, levels: int, coordinates: np.ndarray)
     for level in operand.levels[1:levels]:
         positions = level.positions[positions] if isinstance(level, Compressed) else positions * level.size
     return positions
+
+
+def shares_of(nest: Nest, operands: Sequence[SparseTensor], piece: Piece, edges: np.ndarray) -> tuple[int, np.ndarray]:
+    """Return the bound of a sparse result, and the shares of ranges of groups in the elements of operands.
+
+    `edges` has the first group of each range and the end of the last one. The shares add up to 1 or less.
+    """
+    bound, leading = most_elements(nest, operands)
+    starts = edges
+    if leading is not None and piece.over == "index":
+        starts = positions_under(operands[leading.operand], leading.levels, edges)
+    return bound, np.diff(starts) / max(1, starts[-1] - starts[0])
 
 
 @dataclass(frozen=True)
