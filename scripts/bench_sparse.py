@@ -1,7 +1,7 @@
 """Measure sparse tensor networks beside other forms of themselves, other compilers and libraries, and dense matrices.
 
     python -m scripts.bench_sparse [--parts integrals25 integrals100 density factors published solver threads blocks
-                                     irreps] [--quick] [--vectors avx2] [--out FILE]
+                                     irreps small] [--quick] [--vectors avx2] [--out FILE]
 
     integrals25   DLPNO integrals (examples/dlpno_integrals.py), equations (1) and (2), 25 helium atoms
     integrals100  the same, 100 atoms
@@ -14,6 +14,7 @@
                   np.tensordot over blocks, integrals in local domains beside the elementwise nest
     irreps        transformations of integrals of D2h, stored by elements: products of the blocks that are found, the
                   nest, and np.einsum on arrays
+    small         repeated calls on small arrays beside the products of SciPy, where Python takes most of the time
 
 Set A keeps integrals above 1e-6 and P dense, set B all elements above 1e-4. Contestants that are forms of our own nests
 run as other compilers would run them, with all operands compressed: nary, one nest over all indices, those of the
@@ -44,6 +45,7 @@ from scripts.registry import SWITCH, Benchmark, Rows, main, named, number, speed
 from scripts.sparse import blocks as block_cases
 from scripts.sparse import factors as factor_cases
 from scripts.sparse import known, plot, rivals, taco
+from scripts.sparse import small as small_cases
 from scripts.sparse.contestants import ONE, TWO, Work, as_array, integrals
 from scripts.workloads.irreps import irreps as symmetric
 from trnqc import sparse
@@ -231,12 +233,22 @@ def blocks(asked: argparse.Namespace) -> Rows:
     for case in block_cases.cases(asked.quick):
         works = block_cases.contestants(case)
         error = block_cases.largest_difference(case, works)
-        # Short runs are repeated, because the clock of CPU times is coarse.
-        calls = max(1, int(SHORT / min(clocked(work)()[1] + 1e-6 for work in works.values())))
-        again = {name: partial(block_cases.repeated, work, calls) for name, work in works.items()}
-        row = compared(case.label, again, {f"trnqc over {case.rival}": case.target}, asked.rounds)
-        row["milliseconds"] = {name: value / calls for name, value in row["milliseconds"].items()}
+        row = repeated(case.label, works, {f"trnqc over {case.rival}": case.target}, asked.rounds)
         yield row | {"error": {"trnqc": error}, "plan": str(sparse.plan(case.subscripts, *case.operands))}
+
+
+def repeated(label: str, works: Mapping[str, Work], targets: dict[str, float], rounds: int) -> dict[str, Any]:
+    """Return the row of works that are repeated in each round, because the clock of CPU times is coarse."""
+    calls = max(1, int(SHORT / min(clocked(work)()[1] + 1e-6 for work in works.values())))
+    again = {name: partial(block_cases.repeated, work, calls) for name, work in works.items()}
+    row = compared(label, again, targets, rounds)
+    row["milliseconds"] = {name: value / calls for name, value in row["milliseconds"].items()}
+    return row
+
+
+def small(asked: argparse.Namespace) -> Rows:
+    for label, works, error in small_cases.cases(asked.quick):
+        yield repeated(label, works, {"trnqc over scipy": 1.0}, asked.rounds) | {"error": {"trnqc": error}}
 
 
 def irreps(asked: argparse.Namespace) -> Rows:
@@ -274,7 +286,7 @@ def figures(row: dict[str, Any]) -> Iterator[Figure]:
 BENCHMARK = Benchmark(
     "sparse",
     __doc__,
-    named(integrals25, integrals100, density, factors, published, solver, threads, blocks, irreps),
+    named(integrals25, integrals100, density, factors, published, solver, threads, blocks, irreps, small),
     {
         "--rounds": number(9),
         "--quick": SWITCH | {"help": "small tensors, for which the targets do not hold"},

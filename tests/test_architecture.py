@@ -319,7 +319,7 @@ C_TEXT = re.compile(
 
 # By hand, because their loops are blocked over extents of the run; docs/architecture.md gives the reason.
 WRITTEN_BY_HAND = {f"trnqc/backends/cpu/pair_{name}.c" for name in ("amplitudes", "energy", "product")}
-WRITTEN_BY_HAND |= {"trnqc/backends/cpu/tape.c"}
+WRITTEN_BY_HAND |= {"trnqc/backends/cpu/tape.c", "trnqc/sparse/run/kept_call.c"}
 # The operators in C++ call generated kernels; docs/architecture.md gives the reason.
 WRITTEN_BY_HAND |= {f"trnqc/cg/cpp/{name}.h" for name in ("call", "contraction", "cpu", "graph")}
 CPP = ("operators.cpp", "products.h", "contractions.h", "kernels.h")

@@ -19,7 +19,7 @@ cpp.py               the C++ compiler, for operators and for the emulator
 
 from __future__ import annotations
 
-from trnqc.jit.compile import compile_c, library
+from trnqc.jit.compile import compile_c, in_sequence, library
 from trnqc.jit.compiler import Compiler, find_compiler, lacks_compiler
 from trnqc.jit.load import CompiledFunction, Library
 from trnqc.jit.nvcc import Build, PtxasReport, compile_cuda
@@ -42,6 +42,7 @@ __all__ = [
     "compile_c",
     "compile_cuda",
     "find_compiler",
+    "in_sequence",
     "lacks_compiler",
     "library",
 ]

@@ -20,12 +20,13 @@ from functools import cached_property
 from pathlib import Path
 
 from trnqc.gen import emit_c
+from trnqc.gen.emit.dialect import C
 from trnqc.jit.cache import digest_of, key_of, library_cache
 from trnqc.jit.compiler import find_compiler, shipped_compiler, used_shipment
-from trnqc.jit.load import Library
+from trnqc.jit.load import CompiledFunction, Library
 from trnqc.jit.recipe import Functions, Recipe
 from trnqc.jit.show import show
-from trnqc.jit.signature import Signature
+from trnqc.jit.signature import Parameter, Signature
 from trnqc.jit.sources import sources
 
 
@@ -232,3 +233,36 @@ def compile_c(
     """
     recipe = Recipe(name, tuple(signatures), text=source, lanes=1)
     return library(recipe, flags=(*flags, *(f"-D{define}" for define in defines)))
+
+
+def in_sequence(functions: Sequence[CompiledFunction]) -> CompiledFunction:
+    """Return a function that calls functions in their order, with all of their arguments from one array.
+
+    Parameters
+    ----------
+    functions : sequence of CompiledFunction
+        The functions. Their numbers are integers, and they return nothing.
+
+    Returns
+    -------
+    CompiledFunction
+        It takes an int64 array that holds for each function its address, followed by its arguments: numbers, and
+        addresses of arrays.
+
+    Raises
+    ------
+    CompilerError
+        If there is no compiler, or if it fails.
+    """
+    calls, place = [], 0
+    for function in functions:
+        types = [C.types[p.dtype] + " *" * p.array for p in function.signature.parameters]
+        passed = [
+            f"({kind}){'(uintptr_t)' * p.array}a[{n}]"
+            for n, (kind, p) in enumerate(zip(types, function.signature.parameters), place + 1)
+        ]
+        calls.append(f"    ((void (*)({', '.join(types)}))(uintptr_t)a[{place}])({', '.join(passed)});\n")
+        place += 1 + len(types)
+    text = f"#include <stdint.h>\nvoid in_sequence(const int64_t *a) {{\n{''.join(calls)}}}\n"
+    signature = Signature("in_sequence", (Parameter("a", "i64", array=True, ndim=1),))
+    return compile_c(text, [signature], name="in_sequence").in_sequence

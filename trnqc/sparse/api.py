@@ -26,6 +26,7 @@ from trnqc.sparse.network.views import views
 from trnqc.sparse.run import repeated
 from trnqc.sparse.run.complex_parts import with_pattern
 from trnqc.sparse.run.dense import CALL_SECONDS, bytes_of_matrices, multiply_adds
+from trnqc.sparse.run.kept_call import PLANNED, UNKNOWN, KeptCalls
 from trnqc.sparse.run.machine_rates import machine_rates
 from trnqc.sparse.run.operands import NetworkOperands, same
 from trnqc.sparse.run.plan import Plan, arrays, tensors
@@ -51,8 +52,8 @@ LONG_FOR_BLOCKS = 2e-4
 REMEMBERED = 256
 _KEPT = ("network", "form", "tree", "steps", "dense", "estimate", "blocks", "notes")
 _chosen: dict[Any, dict[str, Any]] = {}
-# Calls on small operands; None for those that are not kept.
-_calls: dict[Any, repeated.RepeatedCall | None] = {}
+# Calls on small operands.
+_calls = KeptCalls(REMEMBERED)
 _lock = Lock()
 
 
@@ -114,23 +115,25 @@ def contract(
     if is_dynamo_there():
         from trnqc.sparse.run.untraced import untraced
 
-        return untraced(contracted, subscripts, *operands, out=out, tree=tree, form=form, threads=threads)
-    return contracted(subscripts, *operands, out=out, tree=tree, form=form, threads=threads)
+        return untraced(contracted, subscripts, operands, out, tree, form, threads)
+    return contracted(subscripts, operands, out, tree, form, threads)
 
 
-def contracted(subscripts: str, *operands: Any, out: Out, tree: Tree | None, form: str | Nest, threads: int) -> Any:
+def contracted(
+    subscripts: str, operands: tuple[Any, ...], out: Out, tree: Tree | None, form: str | Nest, threads: int
+) -> Any:
     """Compute the result of `contract`. Dynamo must not trace this function."""
     # The digits of nests do not depend on the number of threads, of which small operands need only one.
-    usual = form == "auto" and tree is None and out in OUTS and type(subscripts) is str and type(threads) is int
-    stored = repeated.key(operands) if usual and threads > 0 else None
-    asked = subscripts, out, stored
-    call = None if stored is None else _calls.get(asked)
-    if call is not None:
-        return call(operands)
+    usual = form == "auto" and tree is None and type(out) is type(subscripts) is str and type(threads) is int
+    known = _calls((subscripts, out), operands) if usual and threads > 0 else PLANNED
+    if known is not UNKNOWN and known is not PLANNED:
+        return known
     chosen = plan(subscripts, *operands, out=out, tree=tree, form=form)
     result = chosen.run(threads=threads)
-    if stored is not None and asked not in _calls:
-        _remember(_calls, asked, repeated.repeated(chosen))
+    if known is UNKNOWN and isinstance(chosen, Plan):
+        call = repeated.repeated(chosen, operands)
+        if call is not None:
+            _calls.add((subscripts, out), *call)
     return result
 
 

@@ -50,19 +50,19 @@ LARGEST_BOUND = 2**21
 
 @dataclass(frozen=True)
 class BoundNest:
-    """The functions of a nest with all arguments bound that do not depend on values.
+    """The functions of a nest with all arguments that do not depend on values.
 
     Attributes
     ----------
     functions
-        In order, with the names of the arguments that a call still passes: arrays of values and those of this class.
+        In order, with their arguments by name, except for arrays of values and those of this class.
     cleared
         Names, lengths and types of arrays that are zero when a call begins.
     appended, capacity
         The levels of a sparse result, and entries that are enough for it.
     """
 
-    functions: tuple[tuple[CompiledFunction, tuple[str, ...]], ...]
+    functions: tuple[tuple[CompiledFunction, Arguments], ...]
     cleared: tuple[tuple[str, int, str], ...]
     appended: Appended | None = None
     capacity: int = 0
@@ -151,8 +151,7 @@ class NestKernel:
         for piece in self.program.pieces:
             function = getattr(self.library, piece.function.name)
             own = call.common | {"groups_begin": 0, "groups_end": call.groups(piece), CAPACITY.attr: capacity}
-            bound = function.bind(**{name: own[name] for name in function.signature.names if name not in later})
-            functions.append((bound, tuple(name for name in function.signature.names if name in later)))
+            functions.append((function, {x: own[x] for x in function.signature.names if x not in later}))
         return BoundNest(tuple(functions), tuple(cleared), appended, capacity)
 
     def size(self, tensor: int, first: int) -> int:
