@@ -271,6 +271,11 @@ class Computation:
             return frozenset(self.outputs)
         return frozenset(block for name in self.outputs for _, block in self.blocked.targets[name].blocks)
 
+    @cached_property
+    def read_inputs(self) -> frozenset[str]:
+        """Names of the arrays of the caller that steps read; a run that changes one holds it in the same place."""
+        return frozenset(leaf.name for tree in self.trees for leaf in tree.leaves if leaf.operand >= 0)
+
     def last_reads(self) -> dict[str, int]:
         """Return for every array the number of the last assignment that reads it."""
         return {name: k for k, assignment in enumerate(self.assignments) for name in assignment.reads}
@@ -289,7 +294,7 @@ class Computation:
     def parts_in_memory(self) -> Iterator[tuple[Part, bool, int]]:
         """Yield (part, whether its result is an output, elements that other results hold while it runs)."""
         last = self.last_reads()
-        kept = {leaf.name for tree in self.trees for leaf in tree.leaves if leaf.operand >= 0} | self.kept
+        kept = self.kept | self.read_inputs
         alive: dict[str, int] = {}
         for k, assignment in enumerate(self.assignments):
             for number, part in enumerate(assignment.parts):

@@ -20,7 +20,7 @@ import numpy as np
 
 from trnqc.contraction.memory.fusion_graph import FusedTree
 from trnqc.contraction.memory.slice_memory import fullest
-from trnqc.contraction.order.network import bits
+from trnqc.contraction.order.network import bits, flags
 from trnqc.contraction.time_limit import out_of_time
 from trnqc.contraction.tree import Tree, TreeNode
 
@@ -116,10 +116,7 @@ class Slices:
 
     def flags(self, sets: Sequence[int]) -> np.ndarray:
         """Return sets of steps as numbers 0 and 1, [sets, steps]."""
-        length = -(-len(self.work) // 8)
-        read = np.frombuffer(b"".join(steps.to_bytes(length, "little") for steps in sets), np.uint8)
-        flags = np.unpackbits(read.reshape(len(sets), length), axis=1, bitorder="little")
-        return flags[:, : len(self.work)].astype(float)
+        return flags(sets, len(self.work))
 
     def executed_in(self, order: Sequence[int]) -> float:
         """Return the multiply-adds with loops in this order."""

@@ -12,6 +12,8 @@ from functools import cached_property
 from itertools import combinations
 from math import comb, log2, prod
 
+import numpy as np
+
 from trnqc.errors import InputError
 from trnqc.expression.symmetry import Symmetry
 
@@ -25,6 +27,13 @@ def bits(mask: int) -> Iterator[int]:
         low = mask & -mask
         yield low.bit_length() - 1
         mask ^= low
+
+
+def flags(sets: Sequence[int], length: int) -> np.ndarray:
+    """Return sets of numbers below `length`, given as bits, as float64 0 and 1, [sets, length]."""
+    size = -(-length // 8)
+    read = np.frombuffer(b"".join(one.to_bytes(size, "little") for one in sets), np.uint8)
+    return np.unpackbits(read.reshape(len(sets), size), axis=1, bitorder="little")[:, :length].astype(float)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from trnqc.contraction.cost.rates import RELATIVE_RATES
 from trnqc.contraction.estimate import step_seconds
 from trnqc.contraction.ladder.tiles import ladder_loops
 from trnqc.contraction.lower.axis_orders import nest_scratch
+from trnqc.contraction.memory.assignment_order import Task, demand_order
 from trnqc.contraction.memory.loop_nest import nest_of
 from trnqc.contraction.memory.schedule import (
     BUFFERS,
@@ -57,9 +58,11 @@ def within_elements(plan: AnyComputation, limit: int | None) -> AnyComputation:
     """Return the plan that holds at most `limit` elements.
 
     Parts that hold more become fused loops. Ladders with declared symmetry become loops over their pairs where these
-    take less time, also without a limit. Raises the ElementLimit of the part that needs most, if a part needs more even
-    as fused loops.
+    take less time, also without a limit. Assignments change places if the plan would hold more otherwise. Raises the
+    ElementLimit of the part that needs most, if a part needs more even as fused loops.
     """
+    if limit is not None and plan.peak > limit:
+        plan = min(plan, on_demand(plan), key=lambda candidate: candidate.peak)
     fitted: dict[int, Part] = {}
     failures: list[ElementLimit] = []
     for part, is_output, others in plan.parts_in_memory():
@@ -74,6 +77,16 @@ def within_elements(plan: AnyComputation, limit: int | None) -> AnyComputation:
         for assignment in plan.assignments
     )
     return replace(plan, assignments=assignments)
+
+
+def on_demand(plan: AnyComputation) -> AnyComputation:
+    """Return the plan with each assignment where the first output needs it."""
+    kept = plan.kept | plan.read_inputs
+    tasks = [
+        Task(a.target, frozenset(a.reads), 0 if a.target in kept else a.parts[0].tree.size(a.labels))
+        for a in plan.assignments
+    ]
+    return replace(plan, assignments=tuple(plan.assignments[number] for number in demand_order(tasks)))
 
 
 def fitted_part(part: Part, is_output: bool, others: int, limit: int | None) -> Part:
