@@ -6,7 +6,7 @@ import random
 
 import opt_einsum
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
 from tests.contraction.test_operations import by_enumeration, evaluated, ours
@@ -54,6 +54,7 @@ def network_in_pairs(kind: str, operands: int, kept: float, seed: int, extents=r
     some.integers(0, 10**6),
     some.sampled_from([range(1, 4), range(2, 7), range(2, 65), [5]]),
 )
+@example("tree", 6, 0.3, 700, range(1, 4))  # two operands are vectors, one by a kept label of extent one
 @settings(deadline=None, max_examples=120)
 def test_no_order_takes_less_work(kind, operands, kept, seed, extents):
     operands += kind == "comb" and operands % 2

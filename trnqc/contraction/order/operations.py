@@ -81,11 +81,11 @@ def best_splits(network: LabelNetwork) -> Splits:
 
 
 def vectors(network: LabelNetwork) -> list[int]:
-    """Return the operands with one neighbour that share all of their labels with it."""
+    """Return the operands with one neighbour that share all of their labels of extents above one with it."""
     return [
         k
         for k, (labels, near) in enumerate(zip(network.operands, network.neighbours))
-        if near.bit_count() == 1 and not labels & network.output
+        if near.bit_count() == 1 and network.size(labels & network.output) == 1
     ]
 
 
