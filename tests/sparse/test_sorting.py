@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from trnqc.sparse.lower.sorting import SHORT
+from trnqc.sparse.lower.workspace import CROWDED
 from trnqc.sparse.network.network import network
 from trnqc.sparse.run.kernel import compiled
 from trnqc.sparse.run.operands import NetworkOperands
@@ -33,11 +35,13 @@ def test_short_and_long_rows(threads):
         ),
         shape=(80, 90),
     )
-    right = scipy.sparse.random_array((90, 1999), density=0.01, rng=rng).tocsr()
+    right = scipy.sparse.random_array((90, 6000), density=0.01, rng=rng).tocsr()
     expected = (left @ right).tocsr()
     touched = np.diff(expected.indptr)
-    assert (touched * 32 < 1999).any()
-    assert (touched * 32 > 1999).any()
+    # Rows that are sorted by insertion, through a heap, and by a pass over all columns.
+    assert (touched <= SHORT).any()
+    assert ((touched > SHORT) & (touched * CROWDED < 6000)).any()
+    assert (touched * CROWDED > 6000).any()
     result = run("ij,jk->ik", (left, right), "ijk", threads)
     assert abs(result.to_scipy().tocsr() - expected).max() < 1e-13
     assert result.nnz == expected.nnz

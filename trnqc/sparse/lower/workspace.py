@@ -16,7 +16,7 @@ from math import prod
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen.build import Builder
 from trnqc.gen.values import both, cast, eq, invert, lt
-from trnqc.sparse.lower.heapsort import heapsort
+from trnqc.sparse.lower.sorting import sort_list
 from trnqc.sparse.lower.state import ONE, ZERO, Extents, LoweringState
 from trnqc.sparse.network.nest import Workspace
 
@@ -197,7 +197,7 @@ class WorkspaceArrays:
     def _sort(self, b: Builder) -> None:
         """Sort the list by coordinates."""
         if self.hashed:
-            b.call(heapsort(by_key=True), self.touched, self.keys, self.count)
+            b.call(sort_list(by_key=True), self.touched, self.keys, self.count)
             return
         with b.when(lt(self.size, self.count * CROWDED)):
             # Each position is stored, and the next one overwrites it unless it is marked.
@@ -206,7 +206,7 @@ class WorkspaceArrays:
                 b.store(self.touched[n], j)
                 b.assign(n, n + cast(self.mark[j], "i64"))
         with b.otherwise():
-            b.call(heapsort(by_key=False), self.touched, self.count)
+            b.call(sort_list(by_key=False), self.touched, self.count)
 
     def at_entry(self, b: Builder, entry: Value, state: LoweringState) -> LoweringState:
         """Return the state in which the indices have the values of an entry of the list."""
