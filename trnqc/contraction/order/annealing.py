@@ -3,7 +3,7 @@
 A step P = (X Y) Z is exchanged for (X Z) Y or (Y Z) X. It is accepted with the probability of Metropolis at the
 temperature T for the logarithm of the work of its two products, since the work of different steps differs by many
 orders of magnitude. T falls from HOT to COLD. Such exchanges reach every tree (Robinson, J. Comb. Theory B 11, 105,
-1971), and cotengra anneals trees by them too (Gray and Kourtis, Quantum 5, 410, 2021).
+1971); `simulated_anneal` of cotengra's trees makes them too.
 """
 
 from __future__ import annotations
