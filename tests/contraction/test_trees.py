@@ -76,6 +76,7 @@ def test_no_order_of_seven_operands_takes_less_work(kind, kept):
     some.integers(0, 10**6),
     some.sampled_from([range(2, 5), range(2, 65), [2, 4, 8, 16], [7]]),
 )
+@example("star", 12, 0, 21323, range(2, 65))  # 2e16 multiply-adds
 @settings(deadline=None, max_examples=80)
 def test_as_good_as_the_search_over_connected_parts(kind, operands, kept, seed, extents):
     network = LabelNetwork.of(*network_in_pairs(kind, operands, kept, seed, extents))
@@ -83,7 +84,8 @@ def test_as_good_as_the_search_over_connected_parts(kind, operands, kept, seed, 
     known = exact.connected(network, network.everything, float("inf"))
     assert splits is not None and known is not None
     cost = network.cost(splits, network.everything)
-    assert cost == network.cost(known, network.everything)
+    # That search counts in fp64, so that it cannot tell orders apart that differ by rounding.
+    assert cost <= network.cost(known, network.everything) <= cost * (1 + 1e-12)
     by_arcs = arcs.cheapest(network)
     # The two ends of a chain may be multiplied first, which is an outer product.
     assert by_arcs is None or network.cost(by_arcs, network.everything) <= cost
