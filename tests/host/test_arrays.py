@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from trnqc.errors import MemoryLimit
+from trnqc.host import arrays
 from trnqc.host.arrays import HUGE_PAGE, LARGE, LINE, Pool, empty, rounded, zeros
 
 ROWS = 2 * LARGE // 8 + 3
@@ -80,6 +81,16 @@ def test_idle_blocks_are_bounded_and_can_be_released():
     keeps_nothing = Pool(most_idle=0)
     keeps_nothing.empty((LARGE,), "uint8")
     assert keeps_nothing.idle == 0
+
+
+def test_freed_memory_goes_back_to_the_system():
+    """Idle blocks are part of the memory of a job as long as the pool keeps them."""
+    array = arrays.empty((1 << 25,), "uint8")
+    array.fill(1)
+    del array
+    assert arrays.POOL.idle >= 1 << 25
+    arrays.release_freed_memory()
+    assert arrays.POOL.idle == 0
 
 
 def test_threads_never_share_a_lent_block():

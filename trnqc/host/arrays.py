@@ -154,3 +154,13 @@ POOL = Pool()
 def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """An array from the pool of this process; see `Pool.empty`."""
     return POOL.empty(shape, dtype)
+
+
+def release_freed_memory() -> None:
+    """Return memory that earlier stages have freed to the system: idle blocks of the pool, and what glibc keeps.
+
+    glibc keeps freed arrays of up to 32 MB for every thread, and this memory adds up from stage to stage.
+    """
+    POOL.release()
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)

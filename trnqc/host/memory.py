@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
 import os
@@ -123,15 +122,6 @@ def require_memory(needed: float, what: str, advice: str = "") -> None:
     if needed > installed:
         rest = f": {advice}" if advice else ""
         raise MemoryLimit(f"{what} needs {needed / 2**30:.1f} GiB; this machine has {installed / 2**30:.1f} GiB{rest}")
-
-
-def release_freed_memory() -> None:
-    """Return memory that earlier stages have freed to the system.
-
-    glibc keeps freed arrays of up to 32 MB for every thread, and this memory adds up from stage to stage.
-    """
-    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
-        trim(0)
 
 
 def gigabytes(count: float) -> str:

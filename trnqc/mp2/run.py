@@ -14,8 +14,8 @@ import numpy as np
 from pyscf import gto, lib
 
 from trnqc.errors import InputError, UnsupportedError
+from trnqc.host.arrays import release_freed_memory
 from trnqc.host.clock import measured
-from trnqc.host.memory import release_freed_memory
 from trnqc.host.threads import thread_count
 from trnqc.mp2.dfmp2 import DFMP2
 from trnqc.mp2.execution import Execution, Progress, choose

@@ -21,7 +21,8 @@ import numpy as np
 from pyscf import gto
 
 from trnqc.fitted.disk import RowsOnDisk
-from trnqc.host.memory import gigabytes, release_freed_memory
+from trnqc.host.arrays import release_freed_memory
+from trnqc.host.memory import gigabytes
 from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.disk import stored_factors

@@ -18,8 +18,8 @@ import numpy as np
 
 from trnqc.errors import StorageError
 from trnqc.fitted.disk import RowsOnDisk, checksum, verified
+from trnqc.host.arrays import release_freed_memory
 from trnqc.host.disk_arrays import DiskArray
-from trnqc.host.memory import release_freed_memory
 from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.factors.metric import metric_of
