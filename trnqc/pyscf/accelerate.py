@@ -31,6 +31,7 @@ from trnqc.pyscf.early import gradient, precision, quadrature, screening
 from trnqc.pyscf.early.precision import EarlyCycles
 from trnqc.pyscf.early.quadrature import EarlyQuadrature, WrongGrid
 from trnqc.pyscf.early.screening import EarlyScreening
+from trnqc.pyscf.excitations import ExcitationsOfClass
 from trnqc.pyscf.fitted_gradients import accelerate_fitted_gradients
 from trnqc.pyscf.gradients import accelerate_gradients
 from trnqc.pyscf.molecule_cache import MoleculeCache, Timings
@@ -77,7 +78,8 @@ def accelerate(
         "simulator", in the first cycles of any SCF, "fp32", "bf16x6", "bf16x3" or "bf16". All cycles are in double
         precision from the one on in which the orbital gradient comes near the error of this precision or the threshold
         of convergence, so that the converged numbers are those of double precision. So are the last potentials of an
-        SCF that stops at `max_cycle`.
+        SCF that stops at `max_cycle`. With "fp32", excited states converge with products in single precision, and then
+        in double precision.
     exchange : str, optional
         How K is computed. By default as PySCF would: from fitted integrals with density fitting, else exactly.
 
@@ -193,6 +195,11 @@ class _Accelerated(CoulombExchange):
         | {"ran_on", "timings", "reduced_cycles", "coarse_cycles", "loose_cycles"}
     )
     DIIS = _DIISOfClass()
+    TDA = ExcitationsOfClass()
+    TDHF = ExcitationsOfClass()
+    TDDFT = ExcitationsOfClass()
+    TDDFTNoHybrid = ExcitationsOfClass()
+    CasidaTDDFT = ExcitationsOfClass()
     _run: EarlyCycles | None = None
     _quadrature: EarlyQuadrature | None = None
     _eri: Any

@@ -48,6 +48,8 @@ class DF(df.DF):
     _cderi: Any
     auxmol: Any
     rounded: RoundedJK | None = None
+    # The precision of J and K of densities without orbitals, np.float64 or np.float32.
+    response_precision: type[np.floating] = np.float64
 
     def __init__(self, mol: gto.Mole, auxbasis: Any = None, kernels: str = "wait") -> None:
         super().__init__(mol, auxbasis)
@@ -179,6 +181,7 @@ class DF(df.DF):
         """Compute J and K, as PySCF does, for any `hermi`. Orbitals in tags of dm (mo_coeff, mo_occ) are used for K."""
         if omega is not None:
             with self.range_coulomb(omega) as fitted:
+                fitted.response_precision = self.response_precision
                 return fitted.get_jk(dm, hermi, with_j, with_k, direct_scf_tol)
         if with_k and self._cderi is None:
             self.build()
@@ -205,7 +208,8 @@ class DF(df.DF):
         if rounded:
             return rounded(dm, self._norms_of(rounded.rows), with_j, room)
         with self._rows() as rows:
-            return fitted_jk(rows, dm, self._norms_of(rows), with_j, with_k, room)
+            norms = self._norms_of(rows)
+            return fitted_jk(rows, dm, norms, with_j, with_k, room, precision=self.response_precision)
 
     @contextmanager
     def _rows(self) -> Iterator[jk.Rows]:
@@ -257,5 +261,5 @@ class DF(df.DF):
 
 def _state(fitting: df.DF) -> dict[str, Any]:
     """Return the attributes that PySCF's and our objects share. Tables that depend on the class are left out."""
-    own = ("kernels", "ran_on", "_rsh_df", "_vjopt", "rounded", "_norms", "_file_norms")
+    own = ("kernels", "ran_on", "_rsh_df", "_vjopt", "rounded", "response_precision", "_norms", "_file_norms")
     return {name: v for name, v in fitting.__dict__.items() if name not in own}

@@ -20,6 +20,8 @@ from trnqc.xc.programs import point_programs
 # The density variables of each kind of functional, and the derivatives of functions that they need.
 VARIABLES = {"LDA": 1, "GGA": 4, "MGGA": 5}
 ORDER = {"LDA": 0, "GGA": 1, "MGGA": 1}
+# The names of precisions in programs.
+TYPES = {np.dtype(np.float64): "f64", np.dtype(np.float32): "f32"}
 # Orbitals with smaller occupations are left out, as by PySCF's numint.OCCDROP.
 EMPTY = 1e-12
 
@@ -58,34 +60,37 @@ class DensityMatrix:
 
 
 class DensityOnPoints:
-    """The density variables on the points of one block at a time, for a kind of functional in VARIABLES. Every thread
-    needs its own.
+    """The density variables on the points of one block at a time, for a kind of functional in VARIABLES, in double or
+    single precision. Every thread needs its own.
     """
 
-    def __init__(self, blocks: Blocks, kind: str, densities: Sequence[DensityMatrix]) -> None:
-        self.kind = kind
-        recipe = point_programs.density(kind)
+    def __init__(
+        self, blocks: Blocks, kind: str, densities: Sequence[DensityMatrix], precision: type[np.floating] = np.float64
+    ) -> None:
+        self.kind, self._precision = kind, np.dtype(precision)
+        recipe = point_programs.density(kind, TYPES[self._precision])
         self._add = getattr(programs.build([recipe])[recipe.name], recipe.name)
-        self._lanes = programs.lanes()
+        self._lanes = programs.lanes(self._precision.itemsize)
         widest = max((block.points for block in blocks.blocks), default=0)
         nocc = max((d.orbitals.shape[1] for d in densities if d.orbitals is not None), default=0)
-        self._psi = zeros((4 if kind == "MGGA" else 1) * nocc * widest)
-        self._ket = zeros((4 if kind == "MGGA" else 1) * blocks.largest)
+        self._psi = zeros((4 if kind == "MGGA" else 1) * nocc * widest, self._precision)
+        self._ket = zeros((4 if kind == "MGGA" else 1) * blocks.largest, self._precision)
 
     def __call__(self, density: DensityMatrix, block: PointBlock, ao: np.ndarray, rho: np.ndarray) -> None:
         """Overwrite `rho` [variables, points] with the density, its gradient, and tau = 1/2 sum_i |grad psi_i|^2, in
         Bohr^-3, Bohr^-4 and Bohr^-5.
 
-        `ao` [components, N, points] are the significant functions on the points of the block.
+        `ao` [components, N, points] are the significant functions on the points of the block. Both arrays are in the
+        precision of the object.
         """
         rho.fill(0.0)
         if not density.by_orbitals(len(block.functions), self.kind):
-            matrix = density.matrix[np.ix_(block.functions, block.functions)]
+            matrix = density.matrix[np.ix_(block.functions, block.functions)].astype(self._precision, copy=False)
             kets = ao if self.kind == "MGGA" else ao[:1]
             self._sum(ao, np.matmul(matrix, kets, out=_part(self._ket, kets.shape)), rho)
             return
         assert density.orbitals is not None
-        orbitals = density.orbitals[block.functions]
+        orbitals = density.orbitals[block.functions].astype(self._precision, copy=False)
         bras = ao if self.kind == "MGGA" else ao[:1]
         psi = _part(self._psi, (len(bras), orbitals.shape[1], block.points))
         np.matmul(orbitals.T, bras, out=psi)

@@ -11,12 +11,13 @@ from trnqc.eri.compiled import programs
 from trnqc.host.arrays import zeros
 from trnqc.host.rank_updates import add_product, add_products
 from trnqc.xc.blocks import Blocks, PointBlock
+from trnqc.xc.densities import TYPES
 from trnqc.xc.programs import point_programs
 
 
 class PotentialOfBlock:
-    """Adds the contribution of one block at a time to a matrix, for "LDA", "GGA" or "MGGA". Every thread needs its
-    own.
+    """Adds the contribution of one block at a time to a matrix, for "LDA", "GGA" or "MGGA", in double or single
+    precision. Every thread needs its own.
 
     With the weighted derivatives w_0 by the density, w by its gradient and w_4 by tau,
 
@@ -25,20 +26,22 @@ class PotentialOfBlock:
     The first two terms are chi_i W_j + W_i chi_j with W = w_0/2 chi + w . grad chi.
     """
 
-    def __init__(self, blocks: Blocks, kind: str) -> None:
-        self.kind = kind
-        recipes = [point_programs.weighted(), point_programs.scaled(), point_programs.scattered()]
+    def __init__(self, blocks: Blocks, kind: str, precision: type[np.floating] = np.float64) -> None:
+        self.kind, dtype = kind, np.dtype(precision)
+        name = TYPES[dtype]
+        recipes = [point_programs.weighted(name), point_programs.scaled(name), point_programs.scattered(name)]
         libraries = programs.build(recipes)
         self._weigh, self._scale, self._scatter = (getattr(libraries[r.name], r.name) for r in recipes)
-        self._lanes = programs.lanes()
-        self._rows = zeros((3 if kind == "MGGA" else 1) * blocks.largest)
-        self._square = zeros(max((len(block.functions) ** 2 for block in blocks.blocks), default=0))
+        self._lanes = programs.lanes(dtype.itemsize)
+        self._rows = zeros((3 if kind == "MGGA" else 1) * blocks.largest, dtype)
+        self._square = zeros(max((len(block.functions) ** 2 for block in blocks.blocks), default=0), dtype)
 
     def __call__(self, block: PointBlock, ao: np.ndarray, weighted: np.ndarray, matrix: np.ndarray) -> None:
-        """Add the contribution of a block to the lower triangle of a matrix [nao, nao].
+        """Add the contribution of a block to the lower triangle of a matrix [nao, nao], which is in double precision.
 
         `ao` [components, N, points] are the significant functions on the points of the block, and `weighted`
-        [variables, points] the derivatives of the functional, times the weights of the points.
+        [variables, points] the derivatives of the functional, times the weights of the points, both in the precision of
+        the object.
         """
         _, functions, points = ao.shape
         square = self._square[: functions**2].reshape(functions, functions)
@@ -46,7 +49,7 @@ class PotentialOfBlock:
         if self.kind == "LDA":
             self._add_squares(square, ao, weighted[0])
         else:
-            half = weighted[:4] * np.array([[0.5], [1.0], [1.0], [1.0]])
+            half = weighted[:4] * np.array([[0.5], [1.0], [1.0], [1.0]], weighted.dtype)
             rows = self._rows[: functions * points].reshape(functions, points)
             self._weigh(functions=functions, vectors=points // self._lanes, ao=ao, weights=half, out=rows)
             add_products(square, ao[0], rows)

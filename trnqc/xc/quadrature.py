@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from trnqc.host.arrays import empty
 from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.xc.ao import AtomicOrbitals
 from trnqc.xc.blocks import Blocks, PointBlock
@@ -26,7 +27,7 @@ PART = 8
 PARTS = 32
 
 # Takes a block and its densities [densities, variables, points]; returns the derivatives of the functional by these
-# variables, of the same shape, times the weights of the points.
+# variables, of the same shape and precision, times the weights of the points.
 Derivatives = Callable[[PointBlock, np.ndarray], np.ndarray]
 # What a thread does with the numbers of the parts that it takes; returns the seconds of each step.
 Work = Callable[[Iterator[int]], Mapping[str, float]]
@@ -54,13 +55,15 @@ class Quadrature:
     """Integration over the points of a grid, for a kind "LDA", "GGA" or "MGGA" of functional.
 
     The blocks were made for the derivatives that the functional needs or higher ones. `seconds` are those that all
-    threads together have spent, by step; every pass adds to them.
+    threads together have spent, by step; every pass adds to them. In single `precision`, np.float32, products and the
+    densities on points are rounded; AO values are computed, and the contributions of blocks added, in double precision.
     """
 
     blocks: Blocks
     kind: str
     threads: int
     seconds: dict[str, float] = field(default_factory=dict)
+    precision: type[np.floating] = np.float64
 
     def densities(self, densities: Sequence[DensityMatrix]) -> np.ndarray:
         """Return the density variables on all points, in the order of `blocks`; [densities, variables, points]."""
@@ -134,17 +137,22 @@ class _Step:
         self._densities = densities
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self._aos = AtomicOrbitals(blocks, ORDER[kind])
-        self._density = DensityOnPoints(blocks, kind, densities)
-        self._potential = PotentialOfBlock(blocks, kind)
+        self._density = DensityOnPoints(blocks, kind, densities, quadrature.precision)
+        self._potential = PotentialOfBlock(blocks, kind, quadrature.precision)
         self._buffer, self._variables = self._aos.buffer(), VARIABLES[kind]
+        self._rounded = empty(self._buffer.shape, quadrature.precision) if quadrature.precision != np.float64 else None
         self._ao = self._buffer
 
     def densities(self, block: PointBlock) -> np.ndarray:
         """Return the density variables of all densities; [densities, variables, points]."""
         begin = time.perf_counter()
         self._ao = self._aos(block, self._buffer)
+        if self._rounded is not None:
+            rounded = self._rounded[: self._ao.size].reshape(self._ao.shape)
+            np.copyto(rounded, self._ao, casting="same_kind")
+            self._ao = rounded
         middle = time.perf_counter()
-        rho = np.empty((len(self._densities), self._variables, block.points))
+        rho = np.empty((len(self._densities), self._variables, block.points), self._ao.dtype)
         for density, part in zip(self._densities, rho):
             self._density(density, block, self._ao, part)
         self.seconds["atomic orbitals"] += middle - begin

@@ -46,6 +46,8 @@ class QuadratureResponse(numint.NumInt):
 
     _blocks: BlocksCache
     seconds: dict[str, float]
+    # The precision of the products of responses, np.float64 or np.float32.
+    response_precision: type[np.floating] = np.float64
 
     # Whether our programs compute a result for a molecule, a kind of functional and density matrices.
     serves: Callable[..., bool]
@@ -166,6 +168,8 @@ class QuadratureResponse(numint.NumInt):
         def derivatives(block: PointBlock, rho: np.ndarray) -> np.ndarray:
             second = fxc[..., blocks.index[block.span]] * blocks.weights[block.span]
             by_spin = rho.reshape(len(fxc), -1, *rho.shape[1:])
-            return np.ascontiguousarray(np.einsum("snxg,sxtyg->tnyg", by_spin, second).reshape(rho.shape))
+            changes = np.einsum("snxg,sxtyg->tnyg", by_spin, second).reshape(rho.shape)
+            return np.ascontiguousarray(changes, rho.dtype)
 
-        return Quadrature(blocks, kind, lib.num_threads(), self.seconds).potentials(densities, derivatives)
+        quadrature = Quadrature(blocks, kind, lib.num_threads(), self.seconds, self.response_precision)
+        return quadrature.potentials(densities, derivatives)

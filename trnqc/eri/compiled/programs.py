@@ -23,9 +23,9 @@ _log = logging.getLogger(__name__)
 WORDS = {8: "AVX-512", 4: "AVX", 2: "128-bit", 1: "scalar"}
 
 
-def lanes() -> int:
-    """Return the number of doubles in a vector of this CPU."""
-    return find_compiler().lanes()
+def lanes(itemsize: int = 8) -> int:
+    """Return the number of elements of `itemsize` bytes, doubles by default, in a vector of this CPU."""
+    return find_compiler().lanes(itemsize)
 
 
 def build(programs: Sequence[Recipe], what: str = "integral kernels") -> dict[str, Library]:

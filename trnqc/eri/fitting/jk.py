@@ -79,18 +79,21 @@ class Norms:
         return Norms, ()  # A copy of the owner has an array of its own.
 
 
-def coulomb(cderi: Rows, dms: np.ndarray, norms: np.ndarray, ranks: Ranks = ALONE) -> np.ndarray:
+def coulomb(
+    cderi: Rows, dms: np.ndarray, norms: np.ndarray, ranks: Ranks = ALONE, precision: type[np.floating] = np.float64
+) -> np.ndarray:
     """Compute J_ij = sum_Q (ij|Q) sum_kl (Q|kl) D_kl [n, nao, nao] of real densities from this rank's packed rows
     [naux, pairs].
 
-    `norms` [nao, nao] are those of the rows of all ranks.
+    `norms` [nao, nao] are those of the rows of all ranks. In single `precision`, np.float32, NEAR rows are rounded at a
+    time, and their contributions are added in double precision.
     """
-    folded = packed_densities(dms)
+    folded = packed_densities(dms).astype(precision, copy=False)
 
     def worker() -> AddRows:
         def add(begin: int, end: int, out: np.ndarray) -> None:
             for first in range(begin, end, NEAR):
-                rows = cderi[first : min(first + NEAR, end)]
+                rows = np.asarray(cderi[first : min(first + NEAR, end)], precision)
                 out += (folded @ rows.T) @ rows
 
         return add

@@ -28,14 +28,15 @@ def fitted_jk(
     with_k: bool,
     room: float,
     ranks: Ranks = ALONE,
+    precision: type[np.floating] = np.float64,
 ) -> tuple[Any, Any]:
     """Compute J and K [..., nao, nao] from this rank's rows of fitted integrals, for a real density that PySCF may have
     tagged.
 
     With tags mo_coeff and mo_occ, K is computed from the occupied orbitals, and J from the matrices, as PySCF does; J
     and K differ where a tagged array has been edited. With the tag of `transitions`, K of densities between those
-    orbitals and others takes fewer products. Other arguments are as in `trnqc.eri.fitting.jk`. The result has None for
-    what is not wanted.
+    orbitals and others takes fewer products, and is computed in `precision`, as is J of all densities without tags of
+    their orbitals. Other arguments are as in `trnqc.eri.fitting.jk`. The result has None for what is not wanted.
     """
     dms = np.asarray(dm, float)
     square = dms.reshape(-1, *dms.shape[-2:])
@@ -46,13 +47,19 @@ def fitted_jk(
         if with_j and not together:
             vjs = tuple(jk.coulomb(rows, square, norms, ranks))
         return (np.array(vjs).reshape(dms.shape) if with_j else None), np.array(vks).reshape(dms.shape)
-    vj = jk.coulomb(rows, square, norms, ranks).reshape(dms.shape) if with_j else None
-    vk = _exchange(rows, square, norms, room, ranks, getattr(dm, transitions.TAG, ())) if with_k else None
+    vj = jk.coulomb(rows, square, norms, ranks, precision).reshape(dms.shape) if with_j else None
+    vk = _exchange(rows, square, norms, room, ranks, getattr(dm, transitions.TAG, ()), precision) if with_k else None
     return vj, (np.array(vk).reshape(dms.shape) if with_k else None)
 
 
 def _exchange(
-    rows: jk.Rows, dms: np.ndarray, norms: np.ndarray, room: float, ranks: Ranks, orbitals: Sequence[np.ndarray]
+    rows: jk.Rows,
+    dms: np.ndarray,
+    norms: np.ndarray,
+    room: float,
+    ranks: Ranks,
+    orbitals: Sequence[np.ndarray],
+    precision: type[np.floating],
 ) -> list[np.ndarray]:
     """Compute K of each density, from the orbitals between which and others it is, if that is so."""
     found: dict[int, np.ndarray] = {}
@@ -60,7 +67,8 @@ def _exchange(
         space = transitions.orthonormal(each)
         divided = {n: transitions.divided(dm, space) for n, dm in enumerate(dms) if n not in found}
         chosen = {n: one for n, one in divided.items() if one is not None}
-        found |= zip(chosen, transitions.exchange(rows, space, list(chosen.values()), norms, room, ranks))
+        each_k = transitions.exchange(rows, space, list(chosen.values()), norms, room, ranks, precision)
+        found |= zip(chosen, each_k)
     return [found[n] if n in found else jk.exchange(rows, dm, norms, room, ranks) for n, dm in enumerate(dms)]
 
 

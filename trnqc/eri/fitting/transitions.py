@@ -20,7 +20,7 @@ from pyscf import lib
 from trnqc.eri.fitting import jk
 from trnqc.eri.fitting.half_transform import HalfTransform
 from trnqc.eri.jk.densities import is_symmetric
-from trnqc.host.arrays import empty
+from trnqc.host.arrays import empty, zeros
 from trnqc.host.rank_updates import add_general_product, add_products
 from trnqc.ranks import ALONE, Ranks
 
@@ -73,6 +73,7 @@ def exchange(
     norms: np.ndarray,
     room: float,
     ranks: Ranks = ALONE,
+    precision: type[np.floating] = np.float64,
 ) -> list[np.ndarray]:
     """Compute K [nao, nao] of each transition from this rank's packed rows [naux, pairs].
 
@@ -84,6 +85,9 @@ def exchange(
         Orthonormal vectors [nao, n] that all transitions have in common.
     transitions
         As `divided` returns them for the space.
+    precision
+        In single precision, np.float32, the contribution of a few rows is computed in it, and their sum in double
+        precision.
     """
     nao, size = len(space), space.size
     # A sum takes its integers, and its term on each thread.
@@ -91,38 +95,50 @@ def exchange(
     results: list[np.ndarray] = []
     for first in range(0, len(transitions), most):
         part = transitions[first : first + most]
-        fixed, each = 2 * len(part) * (nao**2 + 2 * size), 2 * size + jk.elements_read(rows)
+        copied = jk.elements_read(rows) if precision == np.float64 else rows.shape[1]
+        fixed, each = 2 * len(part) * (nao**2 + 2 * size), 2 * size + copied
         threads, wide = jk.division(room, fixed, each)
         wide = min(wide, NEAR)
         bounds = [(norms @ np.abs(one.density) @ norms).max(axis=1, initial=0.0) for one in part]
         shapes = [(nao, nao)] * len(part)
-        worker = partial(_adding, rows, space, part, wide)
+        worker = partial(_adding, rows, space, part, wide, np.dtype(precision))
         sums = jk.sums_of_groups(worker, len(rows), threads, shapes, bounds, ranks)
         results += [lib.hermi_triu(k, inplace=True) if one.symmetric else k for one, k in zip(part, sums)]
     return results
 
 
-def _adding(rows: jk.Rows, space: np.ndarray, transitions: Sequence[Transition], wide: int) -> jk.AddRows:
+def _adding(
+    rows: jk.Rows, space: np.ndarray, transitions: Sequence[Transition], wide: int, precision: np.dtype
+) -> jk.AddRows:
     """Return what adds the contributions of some rows to K of all transitions, on one thread."""
     nao, n = space.shape
-    common = HalfTransform(space)
-    sides = [(HalfTransform(t.left), None if t.right is None else HalfTransform(t.right)) for t in transitions]
-    halves = empty((2, wide * space.size), space.dtype)
+
+    def transform(orbitals: np.ndarray) -> HalfTransform:
+        return HalfTransform(orbitals.astype(precision, copy=False))
+
+    common = transform(space)
+    sides = [(transform(t.left), None if t.right is None else transform(t.right)) for t in transitions]
+    halves = empty((2, wide * space.size), precision)
+    update = None if precision == np.float64 else zeros((nao, nao), precision)
 
     def add(begin: int, end: int, *sums: np.ndarray) -> None:
         for first in range(begin, end, wide):
-            block = rows[first : min(first + wide, end)]
+            block = np.asarray(rows[first : min(first + wide, end)], precision)
             ours, other = (half[: len(block) * space.size].reshape(nao, len(block), n) for half in halves)
             common(block, ours)
             shared, changed = ours.reshape(nao, -1), other.reshape(nao, -1)
             for transition, (left, right), k in zip(transitions, sides, sums):
+                to = k if update is None else update
                 left(block, other)
                 if transition.symmetric:
-                    add_products(k, changed, shared)
-                    continue
-                add_general_product(k, changed, shared.T)
-                if right is not None:
-                    right(block, other)
-                    add_general_product(k, shared, changed.T)
+                    add_products(to, changed, shared)
+                else:
+                    add_general_product(to, changed, shared.T)
+                    if right is not None:
+                        right(block, other)
+                        add_general_product(to, shared, changed.T)
+                if update is not None:
+                    k += update
+                    update.fill(0.0)
 
     return add

@@ -1,6 +1,7 @@
 """Programs that run over functions and points: densities from products, weighted functions, blocks added to matrices.
 
-All arrays of points are arrays of lanes: v counts vectors of points.
+All arrays of points are arrays of lanes: v counts vectors of points. There are programs for numbers of the types "f64"
+and "f32"; matrices are f64 for both.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from functools import partial
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder, dot
-from trnqc.gen.values import fma
-from trnqc.jit import Recipe, Signature
+from trnqc.gen.values import BYTES, cast, fma
+from trnqc.jit import Recipe, Signature, find_compiler
 
 # Functions whose products are added to the density before it is stored again.
 TOGETHER = 4
@@ -22,15 +23,15 @@ COMPONENTS = Var("components", "i64")
 Parameters = tuple[Value | Array, ...]
 
 
-def density(kind: str) -> Recipe:
+def density(kind: str, dtype: str = "f64") -> Recipe:
     """Return the program that adds the density variables of products of functions.
 
     bra [components, functions, vectors] and ket [components or 1, functions, vectors] -> rho [variables, vectors]: the
     density sum_f bra_f ket_f; for "GGA" and "MGGA" also its gradient, 2 sum_f (d bra_f) ket_f; for "MGGA" also tau,
     1/2 sum_f (d bra_f) (d ket_f), with derivatives of the ket.
     """
-    params: Parameters = (N, VECTORS, *_of_lanes("bra", "ket", "rho"))
-    return _recipe(f"density_{kind}", params, ("rho",), partial(_density, kind))
+    params: Parameters = (N, VECTORS, *_of_lanes(dtype, "bra", "ket", "rho"))
+    return _recipe(f"density_{kind}", dtype, params, ("rho",), partial(_density, kind))
 
 
 def _density(kind: str, b: Builder, params: Sequence[Array]) -> None:
@@ -50,9 +51,9 @@ def _pairs(kind: str) -> list[list[tuple[int, int]]]:
     return [[(0, 0)], *(gradient if kind != "LDA" else []), *([[(n, n) for n in (1, 2, 3)]] if kind == "MGGA" else [])]
 
 
-def weighted() -> Recipe:
+def weighted(dtype: str = "f64") -> Recipe:
     """Return the program of weighted functions: out[f, v] = sum_c weights[c, v] ao[c, f, v] with four components."""
-    return _recipe("weighted", (N, VECTORS, *_of_lanes("ao", "weights", "out")), ("out",), _weighted)
+    return _recipe("weighted", dtype, (N, VECTORS, *_of_lanes(dtype, "ao", "weights", "out")), ("out",), _weighted)
 
 
 def _weighted(b: Builder, params: Sequence[Array]) -> None:
@@ -61,9 +62,10 @@ def _weighted(b: Builder, params: Sequence[Array]) -> None:
         b.store(out[f, v], dot([(weights[c, v], ao[N * c + f, v]) for c in range(4)]))
 
 
-def scaled() -> Recipe:
+def scaled(dtype: str = "f64") -> Recipe:
     """Return the program of scaled functions: out[f, c, v] = weights[v] ao[c, f, v]."""
-    return _recipe("scaled", (COMPONENTS, N, VECTORS, *_of_lanes("ao", "weights", "out")), ("out",), _scaled)
+    arrays = _of_lanes(dtype, "ao", "weights", "out")
+    return _recipe("scaled", dtype, (COMPONENTS, N, VECTORS, *arrays), ("out",), _scaled)
 
 
 def _scaled(b: Builder, params: Sequence[Array]) -> None:
@@ -72,11 +74,11 @@ def _scaled(b: Builder, params: Sequence[Array]) -> None:
         b.store(out[f * COMPONENTS + c, v], weights[0, v] * ao[c * N + f, v])
 
 
-def scattered() -> Recipe:
+def scattered(dtype: str = "f64") -> Recipe:
     """Return the program that adds a block to a matrix: matrix[place_i, place_j] += block[i, j] for j <= i."""
     stride = Var("stride", "i64")
-    arrays = Array("places", "i64"), Array("block", "f64", (None, N)), Array("matrix", "f64", (None, stride))
-    return _recipe("scattered", (N, stride, *arrays), ("matrix",), _scattered)
+    arrays = Array("places", "i64"), Array("block", dtype, (None, N)), Array("matrix", "f64", (None, stride))
+    return _recipe("scattered", dtype, (N, stride, *arrays), ("matrix",), _scattered)
 
 
 def _scattered(b: Builder, params: Sequence[Array]) -> None:
@@ -84,24 +86,30 @@ def _scattered(b: Builder, params: Sequence[Array]) -> None:
     with b.loop("i", N) as i:
         row = b.let("row", places[i])
         with b.loop("j", i + 1) as j:
-            b.accumulate(matrix[row, places[j]], part[i, j])
+            b.accumulate(matrix[row, places[j]], cast(part[i, j], "f64"))
 
 
-def programs_for(kind: str) -> tuple[Recipe, ...]:
-    """Return the programs of a kind of functional."""
-    return density(kind), weighted(), scaled(), scattered()
+def programs_for(kind: str, dtype: str = "f64") -> tuple[Recipe, ...]:
+    """Return the programs of a kind of functional, in one precision."""
+    return density(kind, dtype), weighted(dtype), scaled(dtype), scattered(dtype)
 
 
-def _of_lanes(*names: str) -> tuple[Array, ...]:
+def _of_lanes(dtype: str, *names: str) -> tuple[Array, ...]:
     """Return arrays [rows, vectors] of lanes."""
-    return tuple(Array(name, "f64", (None, VECTORS), lanes=True) for name in names)
+    return tuple(Array(name, dtype, (None, VECTORS), lanes=True) for name in names)
 
 
 def _recipe(
-    name: str, params: Parameters, written: tuple[str, ...], write: Callable[[Builder, Sequence[Array]], None]
+    name: str,
+    dtype: str,
+    params: Parameters,
+    written: tuple[str, ...],
+    write: Callable[[Builder, Sequence[Array]], None],
 ) -> Recipe:
+    name = name if dtype == "f64" else f"{name}_{dtype}"
     signature = Signature.declared(name, params, written, group=False)
-    return Recipe(name, (signature,), partial(_functions, name, params, write), __name__)
+    lanes = find_compiler().lanes(BYTES[dtype])
+    return Recipe(name, (signature,), partial(_functions, name, params, write), __name__, lanes=lanes)
 
 
 def _functions(
