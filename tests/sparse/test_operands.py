@@ -7,9 +7,12 @@ import pytest
 import scipy.sparse
 
 from trnqc.errors import OperandError
+from trnqc.sparse import api
 from trnqc.sparse.network.nest import Format
 from trnqc.sparse.network.network import network
 from trnqc.sparse.run.operands import NetworkOperands, packed
+from trnqc.sparse.search.formats import Formats
+from trnqc.sparse.search.statistics import Statistics
 from trnqc.sparse.tensors.convert import as_tensor
 
 CSR, CSC = Format(("i", "j"), ("dense", "compressed")), Format(("j", "i"), ("dense", "compressed"))
@@ -83,3 +86,28 @@ def test_exchanged_operands_are_packed_once():
     assert second.packed(2, Format(("j", "k"), ("dense", "dense"))).order == (1, 0)
     with pytest.raises(OperandError, match="operand 2"):
         first.exchanged([matrix, matrix, as_tensor(np.ones((4, 4)))])
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc"])
+@pytest.mark.parametrize("size", [50, 700])
+def test_products_of_scipys_arrays_pack_nothing_anew(kind: str, size: int) -> None:
+    """The nest reads rows of CSR arrays and columns of CSC arrays, and writes the result in the same order."""
+    rng = np.random.default_rng(size)
+    a, b = (scipy.sparse.random_array((size, size), density=3 / size, format=kind, rng=rng) for _ in range(2))
+    planned = api._planned("ij,jk->ik", (a, b), "sparse", None, "fused", once=True)
+    result = planned.run()
+    assert planned.operands.repacked == 0 and result.format == kind
+    (nest,) = (step.nest for step in planned.steps)
+    assert nest.formats[-1].order == (("i", "k") if kind == "csr" else ("k", "i"))
+    assert abs(result - a @ b).max() < 1e-12
+
+
+def test_a_plan_of_many_runs_may_pack_its_operands() -> None:
+    """Packing counts in the search for the nest of one call, and not for that of a plan."""
+    tensor = as_tensor(scipy.sparse.eye_array(40, format="csr"))
+    statistics = Statistics(network("ij,jk->ik", [(40, 40), (40, 40)], same=(0, 0)), [tensor, tensor])
+    one, many = Formats(statistics, (CSR, CSR)), Formats(statistics)
+    assert (one.packed(0, CSR), one.packed(0, CSC), many.packed(0, CSC)) == (0, 40, 0)
+    result = Format(("k", "i"), ("dense", "compressed"))
+    assert one.reordered(result) == 0
+    assert Formats(statistics, wanted=("i", "k")).reordered(result) == pytest.approx(40, rel=0.5)

@@ -41,6 +41,7 @@ from trnqc.sparse.tensors.checks import is_complex
 from trnqc.sparse.tensors.convert import as_tensor
 from trnqc.sparse.tensors.diagonals import viewed
 from trnqc.sparse.tensors.fingerprint import fingerprint
+from trnqc.sparse.tensors.libraries import order_of_result
 
 OUTS = ("auto", "sparse", "dense")
 FORMS = ("auto", "fused", "dense", "blocks", *named_nests.NAMES)
@@ -128,7 +129,7 @@ def contracted(
     known = _calls((subscripts, out), operands) if usual and threads > 0 else PLANNED
     if known is not UNKNOWN and known is not PLANNED:
         return known
-    chosen = plan(subscripts, *operands, out=out, tree=tree, form=form)
+    chosen = _planned(subscripts, operands, out, tree, form, once=True)
     result = chosen.run(threads=threads)
     if known is UNKNOWN and isinstance(chosen, Plan):
         call = repeated.repeated(chosen, operands)
@@ -179,6 +180,20 @@ def plan(
     ExpressionError, OperandError, InputError, MemoryLimit
         See `contract`.
     """
+    return _planned(subscripts, operands, out, tree, form, memory_limit, time_limit)
+
+
+def _planned(
+    subscripts: str,
+    operands: Sequence[Any],
+    out: Out,
+    tree: Tree | None,
+    form: str | Nest,
+    memory_limit: int | None = None,
+    time_limit: float = 1.0,
+    once: bool = False,
+) -> Any:
+    """Return what `plan` returns; `once`: whether packing of operands counts, as in each call of `contract`."""
     if out not in OUTS:
         raise InputError(f"out is 'auto', 'sparse' or 'dense'; found {out!r}")
     if not isinstance(form, Nest) and form not in FORMS:
@@ -197,11 +212,12 @@ def plan(
     net = network(plain, [tensor.shape for tensor in converted], same(read))
     packed = NetworkOperands(net, converted)
     limit = installed_memory() if memory_limit is None else memory_limit
+    wanted = order_of_result(net.output, operands)
     stored = tuple(fingerprint(converted[first]) for first in dict.fromkeys(net.same))
-    asked = net, stored, out, tree, form, limit, time_limit, machine_rates()
+    asked = net, stored, out, tree, form, limit, time_limit, machine_rates(), once, wanted
     known = _chosen.get(asked)
     if known is None:
-        chosen = _chosen_plan(form, packed, tree, out, limit, time_limit)
+        chosen = _chosen_plan(form, packed, tree, out, limit, time_limit, once, wanted)
         _remember(_chosen, asked, {name: getattr(chosen, name) for name in _KEPT})
     else:
         chosen = Plan(operands=packed, **known)
@@ -216,7 +232,14 @@ def _remember(known: dict[Any, Any], asked: Any, found: Any) -> None:
 
 
 def _chosen_plan(
-    form: str | Nest, operands: NetworkOperands, tree: Tree | None, out: Out, limit: int, seconds: float
+    form: str | Nest,
+    operands: NetworkOperands,
+    tree: Tree | None,
+    out: Out,
+    limit: int,
+    seconds: float,
+    once: bool,
+    wanted: Indices | None,
 ) -> Plan:
     statistics = Statistics(operands.network, operands.tensors)
     if isinstance(form, Nest):
@@ -227,7 +250,7 @@ def _chosen_plan(
         return _plan_of_blocks(operands, statistics, tree, out, limit)
     if form == "dense":
         return _plan_of_matrices(operands, statistics, tree, out, limit)
-    return _fastest_plan(form, operands, statistics, tree, out, limit, seconds)
+    return _fastest_plan(form, operands, statistics, tree, out, limit, seconds, once, wanted)
 
 
 def _plan_of_name(form: str, operands: NetworkOperands, statistics: Statistics, tree: Tree | None, out: Out) -> Plan:
@@ -247,10 +270,15 @@ def _fastest_plan(
     out: Out,
     limit: int,
     seconds: float,
+    once: bool,
+    wanted: Indices | None,
 ) -> Plan:
     """The nest of least estimated time, or for ``"auto"`` products of dense matrices if they are estimated faster."""
     began, net, rates = time.perf_counter(), operands.network, machine_rates()
-    compared = candidates(net, operands.tensors, rates, tree=tree, out=out, time_limit=seconds)
+    given = operands.formats if once else ()
+    compared = candidates(
+        net, operands.tensors, rates, tree=tree, out=out, time_limit=seconds, given=given, wanted=wanted
+    )
     elapsed = time.perf_counter() - began
     fitting = [candidate for candidate in compared if candidate.estimate.bytes <= limit]
     if not fitting:

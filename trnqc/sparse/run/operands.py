@@ -50,6 +50,12 @@ class NetworkOperands:
         other._kept = self._kept
         return other
 
+    @property
+    def formats(self) -> tuple[Format, ...]:
+        """The formats in which the operands are at hand."""
+        tensors = ((labels, self.tensors[first]) for labels, first in zip(self.network.inputs, self.network.same))
+        return tuple(Format(tuple(labels[mode] for mode in x.order), x.kinds) for labels, x in tensors)
+
     def packed(self, number: int, layout: Format) -> SparseTensor:
         """Return operand `number` in a format; the same object for the same tensor, order and kinds."""
         labels, first = self.network.inputs[number], self.network.same[number]

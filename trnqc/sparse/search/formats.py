@@ -25,6 +25,8 @@ FULL_ROWS = 0.9
 # Least fill of an operand for which storing it dense in all levels is tried; a 0/1 map (WHOLE_MAP) has to be fuller,
 # because a compressed one skips iterations of loops.
 WHOLE, WHOLE_MAP = 0.08, 0.9
+# Seconds for each element of a tensor that is packed anew, of SciPy's arrays with their conversion.
+PACKED = 60e-9
 # Elements of the largest operand that is stored dense in all levels.
 LARGEST = 2**25
 
@@ -45,11 +47,16 @@ class Choices:
 
 
 class Formats:
-    """Formats of the tensors of one network for chosen loops. Formats of operands are computed once."""
+    """Formats of the tensors of one network for chosen loops. Formats of operands are computed once.
 
-    def __init__(self, statistics: Statistics) -> None:
+    `given` are the formats in which operands are at hand, if packing them in others is to count, and `wanted` is the
+    order of levels to which the result is converted, or None if it is taken as it is.
+    """
+
+    def __init__(self, statistics: Statistics, given: Sequence[Format] = (), wanted: Indices | None = None) -> None:
         self.statistics = statistics
         self.network = statistics.network
+        self.given, self.wanted = given, wanted
         self._everything = tuple(range(len(self.network.inputs)))
         self._formats: dict[tuple[int, Indices, float | None], Format] = {}
 
@@ -89,6 +96,24 @@ class Formats:
         kinds = self._kinds(self._everything, order, ROWS, 2.0)
         outer = kinds.index("compressed") if kinds else 0
         return Format(order, tuple(kinds[0] if level < outer else "compressed" for level in range(len(order))))
+
+    def packed(self, operand: int, layout: Format) -> float:
+        """Return the elements of an operand that have to be packed anew for a format."""
+        given = self.given[operand] if self.given else None
+        if given is None or (given.order, given.kinds) == (layout.order, layout.kinds):
+            return 0.0
+        return self.statistics.count((operand,), frozenset(layout.order))
+
+    def reordered(self, layout: Format) -> float:
+        """Return the elements of a result in a format that have to be packed anew in the order that is wanted."""
+        if self.wanted is None or not layout.sparse or layout.order == self.wanted:
+            return 0.0
+        return self.statistics.count(self._everything, frozenset(layout.order))
+
+    def moved(self, nest: Nest) -> float:
+        """Return the elements of operands and result that have to be packed anew for a nest."""
+        each = sum(self.packed(t, layout) for t, layout in enumerate(nest.formats[:-1]))
+        return each + self.reordered(nest.formats[-1])
 
     def _kinds(self, operands: tuple[int, ...], order: Indices, rows: float, elements: float) -> tuple[Kind, ...]:
         """Return the kinds of levels in this order.

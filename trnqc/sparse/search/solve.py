@@ -14,12 +14,12 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from trnqc.sparse.network.nest import Nest
-from trnqc.sparse.network.network import Network
+from trnqc.sparse.network.nest import Format, Nest
+from trnqc.sparse.network.network import Indices, Network
 from trnqc.sparse.network.tree import Contraction, Tree, contractions, greedy, trees
 from trnqc.sparse.search.cost import CostModel
 from trnqc.sparse.search.estimate import Estimate, estimate
-from trnqc.sparse.search.formats import Choices, Formats, Out
+from trnqc.sparse.search.formats import PACKED, Choices, Formats, Out
 from trnqc.sparse.search.loop_orders import Nests, listed
 from trnqc.sparse.search.rates import WorkRates
 from trnqc.sparse.search.statistics import Counted, Statistics
@@ -40,18 +40,19 @@ SERIAL = 1.1
 
 @dataclass(frozen=True)
 class Candidate:
-    """A nest, the order of contractions that it follows, and its cost."""
+    """A nest, the order of contractions that it follows, its cost, and seconds for packing operands and result anew."""
 
     nest: Nest
     tree: Tree
     estimate: Estimate
+    packing: float = 0.0
 
     @property
     def rank(self) -> tuple[float, int, int, str]:
         """Sort key: seconds, then copies of operands, then bytes, then the text, which makes the order unique."""
         outermost = {a.loops[0] for a in self.nest.assignments if a.loops}
         serial = bool(outermost - set(self.nest.network.output))
-        seconds = self.estimate.seconds * (SERIAL if serial else 1.0)
+        seconds = self.estimate.seconds * (SERIAL if serial else 1.0) + self.packing
         return seconds, self.copies, self.estimate.bytes, repr(self.nest)
 
     @property
@@ -71,6 +72,8 @@ def candidates(
     out: Out = "auto",
     time_limit: float = 0.8,
     dense_workspace: int = 2**22,
+    given: Sequence[Format] = (),
+    wanted: Indices | None = None,
 ) -> tuple[Candidate, ...]:
     """Return different nests for a network, the one of least estimated time first.
 
@@ -88,6 +91,11 @@ def candidates(
         CPU seconds of this thread, not counting those spent on counting stored elements.
     dense_workspace
         Elements of the largest workspace that is an array rather than a hash table.
+    given
+        The formats of the operands, for a product that is computed once: the time in which they are packed in others
+        counts. By default it does not.
+    wanted
+        The order of levels to which a sparse result is converted. By default it is not.
 
     Raises
     ------
@@ -100,7 +108,7 @@ def candidates(
     def seconds_left() -> float:
         return began + time_limit + statistics.seconds - time.thread_time()
 
-    model, formats = CostModel(statistics, rates), Formats(statistics)
+    model, formats = CostModel(statistics, rates), Formats(statistics, given, wanted)
     choices = Choices(out=out, dense_workspace=dense_workspace)
     compared: dict[Nest, Candidate] = {}
     searches: dict[Tree, Nests] = {}
@@ -111,7 +119,8 @@ def candidates(
     def compare(nests: Iterable[Nest], tree: Tree) -> None:
         for nest in nests:
             if nest not in compared:
-                compared[nest] = Candidate(nest, tree, estimate(nest, model))
+                packing = formats.moved(nest) * PACKED
+                compared[nest] = Candidate(nest, tree, estimate(nest, model), packing)
 
     left = FUSIONS
     for each, lowest in _trees(statistics, tree, rates):

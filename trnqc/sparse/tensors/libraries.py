@@ -54,6 +54,14 @@ def as_operands_are(result: SparseTensor | np.ndarray, operands: Sequence[Any]) 
     return result
 
 
+def order_of_result(output: Sequence[str], operands: Sequence[Any]) -> tuple[str, ...] | None:
+    """Return the order of levels to which `as_operands_are` converts a sparse result; None if it keeps their order."""
+    stored = [x for x in operands if isinstance(x, SparseTensor) or is_scipy(x) or is_pydata(x)]
+    if len(output) != 2 or not stored or not all(is_scipy(x) for x in stored):
+        return None
+    return tuple(reversed(output)) if all(x.format == "csc" for x in stored) else tuple(output)
+
+
 def _of_scipy(result: SparseTensor, operands: Sequence[Any]) -> Any:
     if result.ndim != 2:
         return result.to_scipy()
