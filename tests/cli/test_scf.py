@@ -139,6 +139,7 @@ def test_vibrations_and_excited_states_are_those_of_pyscf(trnqc, write, monkeypa
     states = mf.TDHF().set(nstates=2, singlet=False)
     states.kernel()
     energies = [state["energy"] for state in found["excitations"]["states"]]
+    assert found["excitations"]["ran_on"].startswith("double precision: the molecule is small")
     assert energies == pytest.approx(list(states.e * HARTREE2EV), abs=1e-4)
 
 

@@ -128,6 +128,7 @@ def _vibrations(vibrations: Vibrations) -> Table:
 
 def _excitations(result: SCFResult) -> Table:
     table = titled(f"Excited states ({result.excitation_method})", "state", "eV", "nm", "oscillator strength")
+    table.caption = result.excitation_ran_on
     for n, state in enumerate(result.excitations, start=1):
         strength = "" if state.oscillator_strength is None else f"{state.oscillator_strength:.4f}"
         table.add_row(str(n), f"{state.energy:.4f}", f"{NM_EV / state.energy:.1f}", strength)

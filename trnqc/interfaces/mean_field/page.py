@@ -90,7 +90,8 @@ def _sections(result: SCFResult) -> Iterator[tuple[object, ...]]:
         head = ("state", "eV", "oscillator strength")
         states = [(n, f"{s.energy:.4f}", _strength(s)) for n, s in enumerate(result.excitations, start=1)]
         spectrum = absorption(result.excitations)
-        yield f"Excited states ({result.excitation_method})", *spectrum, table(head, states, "Excited states")
+        how = element("p", result.excitation_ran_on)
+        yield f"Excited states ({result.excitation_method})", *spectrum, table(head, states, "Excited states"), how
     charges = [(f"{n + 1} {s}", *(f"{v[n]:.4f}" for v in result.charges.values())) for n, s in _atoms(result)]
     yield "Partial charges / e", table(("atom", *result.charges), charges, "Partial charges")
     times = [(name, f"{seconds:.2f}") for name, seconds in result.timings.items()]

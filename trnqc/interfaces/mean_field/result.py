@@ -177,6 +177,8 @@ class SCFResult:
         Dipole moment [3] of a double hybrid in Debye, the derivative of its energy, if the gradient was computed.
     vibrations, excitations, excitation_method
         If they were computed.
+    excitation_ran_on
+        In which precision products with trial vectors of the excited states were computed.
     warnings
         Messages about doubts.
     """
@@ -204,6 +206,7 @@ class SCFResult:
     vibrations: Vibrations | None = None
     excitations: tuple[Excitation, ...] = ()
     excitation_method: str = ""
+    excitation_ran_on: str = ""
     warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -234,7 +237,8 @@ class SCFResult:
         if self.vibrations:
             plain["vibrations"] = _plain_vibrations(self.vibrations)
         if self.excitations:
-            plain["excitations"] = {"method": self.excitation_method, "states": to_plain(self.excitations)}
+            how = {"method": self.excitation_method, "ran_on": self.excitation_ran_on}
+            plain["excitations"] = how | {"states": to_plain(self.excitations)}
         return plain
 
 

@@ -376,4 +376,5 @@ def _with_excitations(result: SCFResult, mf: Any, tasks: Tasks, stages: Stages) 
         doubts += (f"{sum(not s.converged for s in states)} of {len(states)} excited states have not converged",)
     if len(states) < tasks.states:
         doubts += (f"{len(states)} excited states exist in this basis, {tasks.states} were asked for",)
-    return replace(result, excitations=states, excitation_method=name, warnings=doubts)
+    ran_on = str(getattr(response, "ran_on", "PySCF"))
+    return replace(result, excitations=states, excitation_method=name, excitation_ran_on=ran_on, warnings=doubts)
