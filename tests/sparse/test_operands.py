@@ -11,7 +11,7 @@ from trnqc.sparse import api
 from trnqc.sparse.network.nest import Format
 from trnqc.sparse.network.network import network
 from trnqc.sparse.run.operands import NetworkOperands, packed
-from trnqc.sparse.search.formats import Formats
+from trnqc.sparse.search.formats import PACKED, Formats
 from trnqc.sparse.search.statistics import Statistics
 from trnqc.sparse.tensors.convert import as_tensor
 
@@ -107,7 +107,7 @@ def test_a_plan_of_many_runs_may_pack_its_operands() -> None:
     tensor = as_tensor(scipy.sparse.eye_array(40, format="csr"))
     statistics = Statistics(network("ij,jk->ik", [(40, 40), (40, 40)], same=(0, 0)), [tensor, tensor])
     one, many = Formats(statistics, (CSR, CSR)), Formats(statistics)
-    assert (one.packed(0, CSR), one.packed(0, CSC), many.packed(0, CSC)) == (0, 40, 0)
+    assert (one.packing(0, CSR), one.packing(0, CSC), many.packing(0, CSC)) == (0, 40 * PACKED, 0)
     result = Format(("k", "i"), ("dense", "compressed"))
-    assert one.reordered(result) == 0
-    assert Formats(statistics, wanted=("i", "k")).reordered(result) == pytest.approx(40, rel=0.5)
+    assert one.reordering(result) == 0
+    assert Formats(statistics, wanted=("i", "k")).reordering(result) == pytest.approx(40 * PACKED, rel=0.5)

@@ -25,8 +25,8 @@ FULL_ROWS = 0.9
 # Least fill of an operand for which storing it dense in all levels is tried; a 0/1 map (WHOLE_MAP) has to be fuller,
 # because a compressed one skips iterations of loops.
 WHOLE, WHOLE_MAP = 0.08, 0.9
-# Seconds for each element of a tensor that is packed anew, of SciPy's arrays with their conversion.
-PACKED = 60e-9
+# Seconds for each element of a tensor that is packed anew, and of an array that is copied in another order.
+PACKED, COPIED = 60e-9, 2e-9
 # Elements of the largest operand that is stored dense in all levels.
 LARGEST = 2**25
 
@@ -97,23 +97,25 @@ class Formats:
         outer = kinds.index("compressed") if kinds else 0
         return Format(order, tuple(kinds[0] if level < outer else "compressed" for level in range(len(order))))
 
-    def packed(self, operand: int, layout: Format) -> float:
-        """Return the elements of an operand that have to be packed anew for a format."""
+    def packing(self, operand: int, layout: Format) -> float:
+        """Return the seconds in which an operand is packed in a format."""
         given = self.given[operand] if self.given else None
         if given is None or (given.order, given.kinds) == (layout.order, layout.kinds):
             return 0.0
-        return self.statistics.count((operand,), frozenset(layout.order))
+        if not given.sparse and not layout.sparse:
+            return COPIED * product(self.statistics.extents, layout.order)
+        return PACKED * self.statistics.count((operand,), frozenset(layout.order))
 
-    def reordered(self, layout: Format) -> float:
-        """Return the elements of a result in a format that have to be packed anew in the order that is wanted."""
+    def reordering(self, layout: Format) -> float:
+        """Return the seconds in which a result in a format is packed in the order that is wanted."""
         if self.wanted is None or not layout.sparse or layout.order == self.wanted:
             return 0.0
-        return self.statistics.count(self._everything, frozenset(layout.order))
+        return PACKED * self.statistics.count(self._everything, frozenset(layout.order))
 
-    def moved(self, nest: Nest) -> float:
-        """Return the elements of operands and result that have to be packed anew for a nest."""
-        each = sum(self.packed(t, layout) for t, layout in enumerate(nest.formats[:-1]))
-        return each + self.reordered(nest.formats[-1])
+    def moving(self, nest: Nest) -> float:
+        """Return the seconds in which operands and the result of a nest are packed in other formats."""
+        each = sum(self.packing(t, layout) for t, layout in enumerate(nest.formats[:-1]))
+        return each + self.reordering(nest.formats[-1])
 
     def _kinds(self, operands: tuple[int, ...], order: Indices, rows: float, elements: float) -> tuple[Kind, ...]:
         """Return the kinds of levels in this order.

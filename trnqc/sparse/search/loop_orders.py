@@ -15,7 +15,7 @@ from trnqc.sparse.network.network import Indices
 from trnqc.sparse.network.tree import Tree, contractions
 from trnqc.sparse.search.cost import Access, CostModel, Enclosing
 from trnqc.sparse.search.estimate import Walk, over_list
-from trnqc.sparse.search.formats import FULL_ROWS, PACKED, Choices, Formats, sharing
+from trnqc.sparse.search.formats import FULL_ROWS, Choices, Formats, sharing
 from trnqc.sparse.search.fusion import Fusions, LoopFusion
 
 # Number of loops of an assignment up to which all orders are tried.
@@ -149,8 +149,7 @@ class Nests:
                 read = tuple(tuple(x for x in loops[walk.fused(t) :] if x in nest.indices[t]) for t in spaces)
                 reads = [self._stored(t, loops, choices) for t in own] + list(map(walk.space, spaces, read))
                 seconds = self._seconds(around, order, reads, workspace, choices)
-                packed = sum(self.formats.packed(t, self.formats.operand(t, loops, choices)) for t in own)
-                seconds += packed * PACKED
+                seconds += sum(self.formats.packing(t, self.formats.operand(t, loops, choices)) for t in own)
                 seconds += BARRED if order[:1] == barred else 0.0
                 classes[read] = min(classes.get(read, (seconds, order)), (seconds, order), key=lambda pair: pair[0])
             fastest = sorted(classes.values(), key=lambda pair: pair[0])[:CLASSES]
@@ -174,8 +173,7 @@ class Nests:
         layout = self.formats.result(loops, choices.out)
         result = layout, loops, self._scattered(choices)
         seconds = self.model.own_loops(around, order, reads, self.model.result_access(*result))[0]
-        seconds += self.formats.reordered(layout) * PACKED
-        return seconds + self.model.result_seconds(*result)
+        return seconds + self.formats.reordering(layout) + self.model.result_seconds(*result)
 
     def _scattered(self, choices: Choices) -> frozenset[str]:
         """Return the indices that operands store compressed, with levels in the order of their subscripts."""

@@ -19,7 +19,7 @@ from trnqc.sparse.network.network import Indices, Network
 from trnqc.sparse.network.tree import Contraction, Tree, contractions, greedy, trees
 from trnqc.sparse.search.cost import CostModel
 from trnqc.sparse.search.estimate import Estimate, estimate
-from trnqc.sparse.search.formats import PACKED, Choices, Formats, Out
+from trnqc.sparse.search.formats import Choices, Formats, Out
 from trnqc.sparse.search.loop_orders import Nests, listed
 from trnqc.sparse.search.rates import WorkRates
 from trnqc.sparse.search.statistics import Counted, Statistics
@@ -119,8 +119,7 @@ def candidates(
     def compare(nests: Iterable[Nest], tree: Tree) -> None:
         for nest in nests:
             if nest not in compared:
-                packing = formats.moved(nest) * PACKED
-                compared[nest] = Candidate(nest, tree, estimate(nest, model), packing)
+                compared[nest] = Candidate(nest, tree, estimate(nest, model), formats.moving(nest))
 
     left = FUSIONS
     for each, lowest in _trees(statistics, tree, rates):
