@@ -5,16 +5,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from tests.sparse.nests import arrays, packed
 from tests.sparse.oracle import reference
 from trnqc.errors import MemoryLimit, OperandError
+from trnqc.sparse import api
 from trnqc.sparse.lower.program import nest_program
 from trnqc.sparse.network.loops import ordered
 from trnqc.sparse.network.nest import Assignment, Format, Nest, Workspace
 from trnqc.sparse.network.network import network
 from trnqc.sparse.run import kernel as kernels
 from trnqc.sparse.run.kernel import NestKernel, compiled
+from trnqc.sparse.run.results import most_elements
 from trnqc.sparse.search.named_nests import fused, nary
 from trnqc.sparse.tensors.storage import from_coo
 
@@ -203,3 +206,21 @@ def test_one_text_for_all_extents_but_inner_ones():
         for sizes in itertools.product((3, 4), (5, 6), (7, 8), (2, 9), (10,))
     }
     assert len(sources) == 1
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("kind", ["csr", "csc"])
+def test_memory_of_a_product_of_rows_is_that_of_its_terms(kind, threads):
+    """Rows of very different lengths: each part has room for its terms, and nothing is computed twice."""
+    rng = np.random.default_rng(5)
+    a, b = (rng.random((300, 300)) < 0.01 for _ in range(2))
+    a[7], a[200:], b[3], b[:, 9] = True, False, True, True
+    operands = [scipy.sparse.csr_array(np.where(x, rng.integers(1, 9, x.shape), 0.0)).asformat(kind) for x in (a, b)]
+    chosen = api._planned("ij,jk->ik", operands, "sparse", None, "fused", once=True)
+    (step,) = chosen.steps
+    bound, leading = most_elements(step.nest, chosen.operands.for_nest(step.nest.formats))
+    terms = (a.astype(int) @ b.astype(int)).sum()
+    assert bound == terms < 300**2 and leading is not None and leading.before[-1] == terms
+    result = chosen.run(threads=threads)
+    np.testing.assert_array_equal(result.toarray(), operands[0].toarray() @ operands[1].toarray())
+    assert compiled(step.nest)._sizes.get(2, 1) == 1

@@ -155,11 +155,11 @@ class NestKernel:
         return BoundNest(tuple(functions), tuple(cleared), appended, capacity)
 
     def size(self, tensor: int, first: int) -> int:
-        """Return the size of a hash table or of a sparse result in elements, which is `first` in the first call."""
+        """Return the size of a hash table in elements, or the factor of that of a sparse result; `first` at first."""
         return self._sizes.setdefault(tensor, first)
 
     def grow(self, tensor: int) -> None:
-        """Increase the size of a hash table or of a sparse result. Raises MemoryLimit beyond MOST elements."""
+        """Increase what `size` returns. Raises MemoryLimit beyond MOST."""
         size = self._sizes[tensor] = GROWTH * self._sizes[tensor]
         if size > MOST:
             raise MemoryLimit(
@@ -244,7 +244,7 @@ class _Call:
         appended = self.tensors.appended
         assert appended is not None
         bound, shares = shares_of(self.nest, self.operands, piece, np.array(edges))
-        capacity = self.kernel.size(self.tensors.result, max(1, min(bound, LARGEST_CAPACITY)))
+        capacity = max(1, min(bound, LARGEST_CAPACITY)) * self.kernel.size(self.tensors.result, 1)
         prefix = self.common.setdefault("prefix", np.zeros(math.prod(self.shape[: appended.first]), np.int64))
         spare = min(self.shape[-1], LARGEST_SPARE)
         return ResultPart.empty(appended, [max(1, math.ceil(capacity * share)) + spare for share in shares], prefix)

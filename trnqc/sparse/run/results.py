@@ -18,20 +18,29 @@ from trnqc.sparse.network.network import Indices
 from trnqc.sparse.tensors.levels import Compressed, Dense, Level
 from trnqc.sparse.tensors.storage import SparseTensor
 
+# Bounds of a sparse result above which the terms of its products are counted.
+COUNTED = 2**14
+
 
 @dataclass(frozen=True)
 class Leading:
-    """The operand with the outermost index of the result, and the number of its levels that bound the result."""
+    """The operand with the outermost index of the result, and the number of its levels that bound the result.
+
+    `before` are the elements of the result that come at most before each entry of the last of these levels; by default
+    each entry has one.
+    """
 
     operand: int
     levels: int
+    before: np.ndarray | None = None
 
 
 def most_elements(nest: Nest, operands: Sequence[SparseTensor]) -> tuple[int, Leading | None]:
     """Return an upper bound of the number of elements of a sparse result, and an operand or None.
 
-    The bound is the number of elements that operands store over some of its indices, times the extents of the others.
-    The operand enters the bound with a dense outermost level over the outermost index of the result.
+    The bound is the number of elements that operands store over some of its indices, times the extents of the others,
+    or that of the terms of a product of rows. The operand enters the bound with a dense outermost level over the
+    outermost index of the result.
     """
     network, bound, left = nest.network, 1, set(nest.network.output)
     covers: list[tuple[Indices, int, int]] = [((x,), network.extents[x], -1) for x in network.output]
@@ -43,7 +52,30 @@ def most_elements(nest: Nest, operands: Sequence[SparseTensor]) -> tuple[int, Le
             bound, left = bound * size, left - set(order)
             if t >= 0 and order[0] == nest.formats[-1].order[0] and nest.formats[t].kinds[0] == "dense":
                 leading = Leading(t, len(order))
+    terms = _terms(nest, operands) if bound > COUNTED else None
+    if terms is not None and terms.before is not None and terms.before[-1] < bound:
+        return int(terms.before[-1]), terms
     return bound, leading
+
+
+def _terms(nest: Nest, operands: Sequence[SparseTensor]) -> Leading | None:
+    """Return the operand whose last index is summed over rows of the other, with the terms of such a product.
+
+    None is returned for other products.
+    """
+    output = nest.formats[-1].order
+    for t, u in ((0, 1), (1, 0)) if len(operands) == 2 else ():
+        rows, others = nest.formats[t], nest.formats[u]
+        *outer, index = rows.order
+        if not outer or (*outer, *others.order[1:]) != output or others.order[0] != index:
+            continue
+        last = operands[t].levels[-1]
+        if rows.kinds[0] == others.kinds[0] == "dense" and isinstance(last, Compressed):
+            of_rows = positions_under(operands[u], len(others.order), np.arange(nest.network.extents[index] + 1))
+            before = np.zeros(len(last.coordinates) + 1, np.int64)
+            np.cumsum(np.diff(of_rows)[last.coordinates], out=before[1:])
+            return Leading(t, len(rows.order), before)
+    return None
 
 
 def positions_under(operand: SparseTensor, levels: int, coordinates: np.ndarray) -> np.ndarray:
@@ -63,6 +95,7 @@ def shares_of(nest: Nest, operands: Sequence[SparseTensor], piece: Piece, edges:
     starts = edges
     if leading is not None and piece.over == "index":
         starts = positions_under(operands[leading.operand], leading.levels, edges)
+        starts = starts if leading.before is None else leading.before[starts]
     return bound, np.diff(starts) / max(1, starts[-1] - starts[0])
 
 

@@ -75,12 +75,12 @@ def is_valid_level(level: Level, extent: int, parents: int) -> bool:
     positions, coordinates = level.positions, level.coordinates
     if len(positions) != parents + 1 or positions[0] != 0 or positions[-1] != len(coordinates):
         return False
-    steps = np.diff(positions)
-    if (steps < 0).any():
+    if (positions[1:] < positions[:-1]).any():
         return False
     if len(coordinates) and (coordinates.min() < 0 or int(coordinates.max()) >= extent):
         return False
     # Coordinates increase except from the last one of a parent to the first one of the next.
-    is_inner = np.ones(len(coordinates), bool)
-    is_inner[positions[:-1][steps > 0]] = False
-    return bool((np.diff(coordinates)[is_inner[1:]] > 0).all())
+    increases = coordinates[1:] > coordinates[:-1]
+    first = positions[1:-1]
+    increases[first[(first > 0) & (first < len(coordinates))] - 1] = True
+    return bool(increases.all())
