@@ -190,6 +190,14 @@ def test_copies(b3lyp: scf.hf.SCF) -> None:
     assert pickle.loads(pickle.dumps(td)).kernel(nstates=2)[0] == pytest.approx(td.e, abs=1e-9)
 
 
+def test_a_functional_that_is_exact_exchange() -> None:
+    mol = gto.M(atom=WATER, basis="6-31g", verbose=0)
+    mf = dft.RKS(mol, xc="hf").density_fit().run()
+    td = trnqc.accelerate(mf).TDDFT().run(nstates=3)
+    assert td.ran_on.startswith("products in single precision")
+    assert np.abs(td.e - mf.TDDFT().run(nstates=3).e).max() < 1e-7
+
+
 def test_methods_that_pyscf_lacks() -> None:
     mol = gto.M(atom="O 0 0 0; H 0 0.757 0.587", basis="6-31g", spin=1, verbose=0)
     assert trnqc.accelerate(scf.ROHF(mol)).TDA is None

@@ -23,6 +23,7 @@ from trnqc.eri.fitting import half_transform
 from trnqc.host.overrides import users_method
 from trnqc.jit import Recipe
 from trnqc.pyscf.density_fitting import DF
+from trnqc.xc.densities import ORDER
 from trnqc.xc.numint import NumInt
 from trnqc.xc.programs import point_programs
 
@@ -234,6 +235,6 @@ def _programs(mf: Any) -> list[Recipe]:
     for part in _roundable(mf):
         if isinstance(part, DF):
             programs.append(half_transform.recipe("f32"))
-        else:
-            programs += point_programs.programs_for(part._xc_type(mf.xc), "f32")
+        elif (kind := part._xc_type(mf.xc)) in ORDER:
+            programs += point_programs.programs_for(kind, "f32")
     return programs
