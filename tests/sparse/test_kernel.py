@@ -17,7 +17,7 @@ from trnqc.sparse.network.nest import Assignment, Format, Nest, Workspace
 from trnqc.sparse.network.network import network
 from trnqc.sparse.run import kernel as kernels
 from trnqc.sparse.run.kernel import NestKernel, compiled
-from trnqc.sparse.run.results import most_elements
+from trnqc.sparse.run.results import COUNTED, most_elements
 from trnqc.sparse.search.named_nests import fused, nary
 from trnqc.sparse.tensors.storage import from_coo
 
@@ -224,3 +224,14 @@ def test_memory_of_a_product_of_rows_is_that_of_its_terms(kind, threads):
     result = chosen.run(threads=threads)
     np.testing.assert_array_equal(result.toarray(), operands[0].toarray() @ operands[1].toarray())
     assert compiled(step.nest)._sizes.get(2, 1) == 1
+
+
+@pytest.mark.parametrize("subscripts", ["ij,->i", "ij,j->i", "ij,j->ij", "ij,jk->i"])
+def test_memory_of_other_products_of_two_operands(subscripts):
+    rows = 2 * COUNTED
+    a = scipy.sparse.random_array((rows, 5), density=0.01, format="csr", rng=1)
+    shape = tuple(5 for _ in subscripts.split("->")[0].split(",")[1])
+    b = np.random.default_rng(2).random(shape)
+    result = api.contract(subscripts, a, b, out="sparse")
+    dense_result = result.toarray() if scipy.sparse.issparse(result) else result.to_dense()
+    np.testing.assert_allclose(dense_result, np.einsum(subscripts, a.toarray(), b), atol=1e-14)

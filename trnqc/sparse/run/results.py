@@ -67,7 +67,7 @@ def _terms(nest: Nest, operands: Sequence[SparseTensor]) -> Leading | None:
     for t, u in ((0, 1), (1, 0)) if len(operands) == 2 else ():
         rows, others = nest.formats[t], nest.formats[u]
         *outer, index = rows.order
-        if not outer or (*outer, *others.order[1:]) != output or others.order[0] != index:
+        if not outer or (*outer, *others.order[1:]) != output or others.order[:1] != (index,):
             continue
         last = operands[t].levels[-1]
         if rows.kinds[0] == others.kinds[0] == "dense" and isinstance(last, Compressed):
