@@ -226,12 +226,14 @@ def test_memory_of_a_product_of_rows_is_that_of_its_terms(kind, threads):
     assert compiled(step.nest)._sizes.get(2, 1) == 1
 
 
-@pytest.mark.parametrize("subscripts", ["ij,->i", "ij,j->i", "ij,j->ij", "ij,jk->i"])
+@pytest.mark.parametrize("subscripts", ["ij,->i", "ij,->ij", ",ij->ij", "ij,j->i", "ij,j->ij", "ij,jk->i"])
 def test_memory_of_other_products_of_two_operands(subscripts):
     rows = 2 * COUNTED
-    a = scipy.sparse.random_array((rows, 5), density=0.01, format="csr", rng=1)
-    shape = tuple(5 for _ in subscripts.split("->")[0].split(",")[1])
-    b = np.random.default_rng(2).random(shape)
-    result = api.contract(subscripts, a, b, out="sparse")
-    dense_result = result.toarray() if scipy.sparse.issparse(result) else result.to_dense()
-    np.testing.assert_allclose(dense_result, np.einsum(subscripts, a.toarray(), b), atol=1e-14)
+    a = scipy.sparse.random_array((rows, 5), density=0.3, format="csr", rng=1)
+    rest = subscripts.split("->")[0].replace("ij", "", 1).replace(",", "")
+    operands = [a, np.random.default_rng(2).random([5] * len(rest))]
+    operands = operands[::-1] if subscripts.startswith(",") else operands
+    result = api.contract(subscripts, *operands, out="sparse")
+    found = result.toarray() if scipy.sparse.issparse(result) else result.to_dense()
+    expected = np.einsum(subscripts, *(x.toarray() if x is a else x for x in operands))
+    np.testing.assert_allclose(found, expected, atol=1e-14)

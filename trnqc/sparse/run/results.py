@@ -66,12 +66,12 @@ def _terms(nest: Nest, operands: Sequence[SparseTensor]) -> Leading | None:
     output = nest.formats[-1].order
     for t, u in ((0, 1), (1, 0)) if len(operands) == 2 else ():
         rows, others = nest.formats[t], nest.formats[u]
-        *outer, index = rows.order
-        if not outer or (*outer, *others.order[1:]) != output or others.order[:1] != (index,):
+        outer, summed = rows.order[:-1], rows.order[-1:]
+        if not outer or summed != others.order[:1] or (*outer, *others.order[1:]) != output:
             continue
         last = operands[t].levels[-1]
         if rows.kinds[0] == others.kinds[0] == "dense" and isinstance(last, Compressed):
-            of_rows = positions_under(operands[u], len(others.order), np.arange(nest.network.extents[index] + 1))
+            of_rows = positions_under(operands[u], len(others.order), np.arange(nest.network.extents[summed[0]] + 1))
             before = np.zeros(len(last.coordinates) + 1, np.int64)
             np.cumsum(np.diff(of_rows)[last.coordinates], out=before[1:])
             return Leading(t, len(rows.order), before)
