@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -52,6 +53,8 @@ LONG_FOR_BLOCKS = 2e-4
 # Number of plans and of calls that are remembered, and what is kept of a plan: everything but the operands.
 REMEMBERED = 256
 _KEPT = ("network", "form", "tree", "steps", "dense", "estimate", "blocks", "notes")
+# Returns nests for the network of a plan, the fastest first.
+Search = Callable[[], tuple[Candidate, ...]]
 _chosen: dict[Any, dict[str, Any]] = {}
 # Calls on small operands.
 _calls = KeptCalls(REMEMBERED)
@@ -212,12 +215,13 @@ def _planned(
     net = network(plain, [tensor.shape for tensor in converted], same(read))
     packed = NetworkOperands(net, converted)
     limit = installed_memory() if memory_limit is None else memory_limit
-    wanted = order_of_result(net.output, operands)
+    given, wanted = packed.formats if once else (), order_of_result(net.output, operands)
     stored = tuple(fingerprint(converted[first]) for first in dict.fromkeys(net.same))
     asked = net, stored, out, tree, form, limit, time_limit, machine_rates(), once, wanted
     known = _chosen.get(asked)
     if known is None:
-        chosen = _chosen_plan(form, packed, tree, out, limit, time_limit, once, wanted)
+        search = partial(candidates, net, packed.tensors, machine_rates(), tree=tree, out=out, time_limit=time_limit)
+        chosen = _chosen_plan(form, packed, tree, out, limit, partial(search, given=given, wanted=wanted))
         _remember(_chosen, asked, {name: getattr(chosen, name) for name in _KEPT})
     else:
         chosen = Plan(operands=packed, **known)
@@ -232,14 +236,7 @@ def _remember(known: dict[Any, Any], asked: Any, found: Any) -> None:
 
 
 def _chosen_plan(
-    form: str | Nest,
-    operands: NetworkOperands,
-    tree: Tree | None,
-    out: Out,
-    limit: int,
-    seconds: float,
-    once: bool,
-    wanted: Indices | None,
+    form: str | Nest, operands: NetworkOperands, tree: Tree | None, out: Out, limit: int, search: Search
 ) -> Plan:
     statistics = Statistics(operands.network, operands.tensors)
     if isinstance(form, Nest):
@@ -250,7 +247,7 @@ def _chosen_plan(
         return _plan_of_blocks(operands, statistics, tree, out, limit)
     if form == "dense":
         return _plan_of_matrices(operands, statistics, tree, out, limit)
-    return _fastest_plan(form, operands, statistics, tree, out, limit, seconds, once, wanted)
+    return _fastest_plan(form, operands, tree, out, limit, search)
 
 
 def _plan_of_name(form: str, operands: NetworkOperands, statistics: Statistics, tree: Tree | None, out: Out) -> Plan:
@@ -263,22 +260,11 @@ def _plan_of_name(form: str, operands: NetworkOperands, statistics: Statistics, 
 
 
 def _fastest_plan(
-    form: str,
-    operands: NetworkOperands,
-    statistics: Statistics,
-    tree: Tree | None,
-    out: Out,
-    limit: int,
-    seconds: float,
-    once: bool,
-    wanted: Indices | None,
+    form: str, operands: NetworkOperands, tree: Tree | None, out: Out, limit: int, search: Search
 ) -> Plan:
     """The nest of least estimated time, or for ``"auto"`` products of dense matrices if they are estimated faster."""
     began, net, rates = time.perf_counter(), operands.network, machine_rates()
-    given = operands.formats if once else ()
-    compared = candidates(
-        net, operands.tensors, rates, tree=tree, out=out, time_limit=seconds, given=given, wanted=wanted
-    )
+    compared = search()
     elapsed = time.perf_counter() - began
     fitting = [candidate for candidate in compared if candidate.estimate.bytes <= limit]
     if not fitting:
