@@ -91,12 +91,13 @@ class _AcceleratedExcitations(lib.StreamObject):
 
     def kernel(self, x0: Any = None, nstates: int | None = None) -> Any:
         """Return excitation energies, in Hartree, and amplitudes of the lowest states, as PySCF does."""
-        if reason := self._why_double(x0):
-            self.ran_on = f"double precision: {reason}"
-            logger.debug(self, "All products with trial vectors are in double precision: %s", reason)
-            return super().kernel(x0, nstates)
         try:
-            return super().kernel(self._guess(nstates), nstates)
+            if reason := self._why_double(x0):
+                self.ran_on = f"double precision: {reason}"
+            else:
+                x0 = self._guess(nstates)
+            logger.info(self, "excited states: %s", self.ran_on)
+            return super().kernel(x0, nstates)
         finally:
             self._products = None
 
@@ -140,7 +141,6 @@ class _AcceleratedExcitations(lib.StreamObject):
             self.ran_on = "double precision: the states have not converged in single precision"
             return None
         self.ran_on = "products in single precision, the first and the last ones in double precision"
-        logger.info(self, "%d states have converged in single precision", len(early.e))
         return vectors(early, diagonal)
 
 
