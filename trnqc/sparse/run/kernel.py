@@ -163,8 +163,8 @@ class NestKernel:
         size = self._sizes[tensor] = GROWTH * self._sizes[tensor]
         if size > MOST:
             raise MemoryLimit(
-                f"tensor {tensor} of {self.program.nest.network} needs more than {size // GROWTH} elements: choose "
-                "another tree or other loops"
+                f"the memory for tensor {tensor} of {self.program.nest.network} cannot grow any more: choose another "
+                "tree or other loops"
             )
 
 
