@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 from tests.mp2.thread_ranks import on_threads
-from trnqc.fitted.ranks import from_every_rank
+from trnqc.fitted import ranks as exchange
 from trnqc.ranks import ALONE
 
 
+@pytest.mark.parametrize("piece", [1, 200, exchange.PIECE], ids=["one row", "several rows", "whole"])
 @pytest.mark.parametrize("size", [1, 2, 5])
-def test_every_rank_gets_all_columns_of_its_rows(size):
-    whole = np.arange(13.0 * 11).reshape(13, 11)
-    rows, columns = (np.array_split(np.arange(n), size) for n in whole.shape)
+def test_every_rank_gets_all_columns_of_its_rows(size, piece, monkeypatch):
+    monkeypatch.setattr(exchange, "PIECE", piece)
+    whole = np.arange(17.0 * 11).reshape(17, 11)
+    ends = (np.linspace(0, n, size + 1).astype(int) for n in whole.shape)
+    rows, columns = ([slice(begin, end) for begin, end in pairwise(edges)] for edges in ends)
 
     def work(ranks):
-        own, mine = np.zeros((len(rows[ranks.rank]), 11)), whole[:, columns[ranks.rank]]
-        parts = from_every_rank(ranks, lambda to: [mine[rows[to]]], lambda source: [(len(own), len(columns[source]))])
-        for source, (part,) in parts:
-            own[:, columns[source]] = part
-        return own
+        mine, count = whole[:, columns[ranks.rank]], len(whole[rows[ranks.rank]])
+        own, turned = np.zeros((count, 11)), np.zeros((11, count))
+        exchange.fill_from_every_rank(
+            ranks,
+            lambda to: [mine[rows[to]], mine[rows[to]].T],
+            lambda source: [own[:, columns[source]], turned[columns[source]]],
+        )
+        return np.stack([own, turned.T], axis=-1)
 
     results = on_threads(size, work) if size > 1 else [work(ALONE)]
-    np.testing.assert_array_equal(np.concatenate(results), whole)
+    np.testing.assert_array_equal(np.concatenate(results), np.stack([whole, whole], axis=-1))

@@ -21,14 +21,15 @@ from trnqc.eri.fitting.tagged import fitted_jk
 from trnqc.eri.integrals import ThreeCentre
 from trnqc.fitted.memory import memory_left
 from trnqc.fitted.metric import MetricFactor
-from trnqc.fitted.ranks import from_every_rank
+from trnqc.fitted.ranks import UNDER_WAY, fill_from_every_rank
+from trnqc.host.arrays import empty
 from trnqc.ranks import Ranks
 
 
 def bytes_of_a_rank(mol: gto.Mole, auxmol: gto.Mole, ranks: int) -> float:
     """Return the most that a rank holds while it computes: its columns, its rows, and messages under way."""
     nao, naux = mol.nao_nr(), auxmol.nao_nr()
-    return 8.0 * naux * (naux + 3 * nao * (nao + 1) / 2 / ranks)
+    return 8.0 * naux * (naux + nao * (nao + 1) / ranks) + UNDER_WAY
 
 
 class DistributedFitting:
@@ -80,14 +81,12 @@ class DistributedFitting:
         """Return all pairs of this rank's rows."""
         me, size = self.ranks.rank, self.ranks.size
         rows_of = [_rows_of(naux, rank, size) for rank in range(size)]
-        rows = np.empty((rows_of[me][1] - rows_of[me][0], max(end for _, end in edges)))
-        parts = from_every_rank(
+        rows = empty((rows_of[me][1] - rows_of[me][0], max(end for _, end in edges)), np.float64)
+        fill_from_every_rank(
             self.ranks,
-            lambda to: [np.ascontiguousarray(columns[slice(*rows_of[to])])],
-            lambda source: [(len(rows), edges[source][1] - edges[source][0])],
+            lambda to: [columns[slice(*rows_of[to])]],
+            lambda source: [rows[:, slice(*edges[source])]],
         )
-        for source, (part,) in parts:
-            rows[:, slice(*edges[source])] = part
         return rows
 
 

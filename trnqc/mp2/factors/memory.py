@@ -13,6 +13,7 @@ from pyscf import gto
 
 from trnqc.errors import MemoryLimit
 from trnqc.fitted.memory import preferred_width
+from trnqc.fitted.ranks import UNDER_WAY
 from trnqc.host.memory import gigabytes
 from trnqc.mp2.execution import Execution
 from trnqc.mp2.partition.blocks import SETS
@@ -93,13 +94,13 @@ class FactorMemory:
     def on_a_rank(self, width: int, ranks: int, beside: int = 0) -> int:
         """Bytes on each of several ranks over which B is spread.
 
-        While B is computed, these are the columns and rows of the rank, the rows being exchanged, the metric and the
+        While B is computed, these are the columns and rows of the rank, the messages under way, the metric and the
         buffers. Afterwards they are the rows of the rank, those received from other ranks, and `beside` bytes of the
         step that reads B.
         """
         distribution = RowDistribution(self.nocc, self.nvir, self.naux, ranks)
         share = -(-self.factors // distribution.shards)
-        factors = 2 * share + 2 * share // ranks + self.metric + self.squares + width * self.column
+        factors = 2 * share + UNDER_WAY + self.metric + self.squares + width * self.column
         return max(factors, share + (AHEAD + 1) * distribution.width * self.row + beside)
 
     @property

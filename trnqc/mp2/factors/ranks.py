@@ -18,7 +18,7 @@ from math import prod
 import numpy as np
 
 from trnqc.errors import MemoryLimit
-from trnqc.fitted.ranks import from_every_rank
+from trnqc.fitted.ranks import fill_from_every_rank
 from trnqc.host.memory import gigabytes
 from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.mp2.execution import Execution
@@ -158,16 +158,14 @@ def _exchanged(
     """All columns of this rank's rows, by set."""
     rows = {n: np.empty((len(distribution.sets[n]), *half.shape[1:])) for n in distribution.holds(ranks.rank)}
 
-    def parts(source: int) -> list[np.ndarray]:
-        """The places of what a rank sends: its blocks of P of each set of rows."""
+    def places(source: int) -> list[np.ndarray]:
+        """Where the arrays of a rank belong: its blocks of P of each set of rows."""
         numbers = [number for number, owner in enumerate(owners) if owner == source]
         return [rows[n][:, :, slice(*half.columns[number])] for number in numbers for n in rows]
 
     def leaving(to: int) -> list[np.ndarray]:
         sets = [distribution.sets[n] for n in distribution.holds(to)]
-        return [np.ascontiguousarray(columns[n][rows.start : rows.stop]) for n in sorted(columns) for rows in sets]
+        return [columns[n][rows.start : rows.stop] for n in sorted(columns) for rows in sets]
 
-    for source, arrived in from_every_rank(ranks, leaving, lambda source: [part.shape for part in parts(source)]):
-        for place, part in zip(parts(source), arrived):
-            place[...] = part
+    fill_from_every_rank(ranks, leaving, places)
     return rows
