@@ -24,6 +24,7 @@ from trnqc.errors import MemoryLimit
 from trnqc.fitted.memory import bytes_left
 from trnqc.host.clock import measured
 from trnqc.host.overrides import users_method
+from trnqc.pyscf.core_gradients import with_core_apart
 from trnqc.pyscf.molecule_cache import MoleculeCache, is_covered
 from trnqc.pyscf.shared.fitting import SpreadDF
 
@@ -65,7 +66,7 @@ class _FittedGradients(lib.StreamObject):
         if not reason:
             self._summing = True
             try:
-                de = elec(mo_energy, mo_coeff, mo_occ, atmlst)
+                de = with_core_apart(self, elec, mo_energy, mo_coeff, mo_occ, atmlst)
                 self.ran_on = programs.words() + self._among()
                 return de
             except MemoryLimit as error:
@@ -173,7 +174,11 @@ class _FittedGradients(lib.StreamObject):
             if omega:
                 operators |= {-omega if alpha == 0 else omega}
         kernels = background.chosen(getattr(self.base, "kernels", None))
-        return background.Needed(lambda: needs.for_fitted_gradients(mol, auxmol, sorted(operators)), kernels)
+
+        def programs() -> needs.Programs:
+            return needs.for_fitted_gradients(mol, auxmol, sorted(operators)) + needs.for_core_gradients(mol)
+
+        return background.Needed(programs, kernels)
 
 
 def _are_covered(mol: gto.Mole, auxmol: gto.Mole) -> bool:

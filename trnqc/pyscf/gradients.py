@@ -16,6 +16,7 @@ from trnqc.eri.operators import signed_omega
 from trnqc.eri.prepare import needs
 from trnqc.host.clock import measured
 from trnqc.host.overrides import users_method
+from trnqc.pyscf.core_gradients import with_core_apart
 from trnqc.pyscf.molecule_cache import MoleculeCache, is_covered
 from trnqc.pyscf.shared.builders import SharedGradientBuilder
 
@@ -46,7 +47,10 @@ class _AcceleratedGradients(lib.StreamObject):
     @measured("gradient")
     def grad_elec(self, mo_energy: Any = None, mo_coeff: Any = None, mo_occ: Any = None, atmlst: Any = None) -> Any:
         """Return the gradient without the repulsion of the nuclei as PySCF does."""
-        return super().grad_elec(mo_energy, mo_coeff, mo_occ, atmlst)
+        elec: Callable[..., np.ndarray] = super().grad_elec
+        if self._has_core_kernels():
+            return with_core_apart(self, elec, mo_energy, mo_coeff, mo_occ, atmlst)
+        return elec(mo_energy, mo_coeff, mo_occ, atmlst)
 
     def get_jk(
         self, mol: gto.Mole | None = None, dm: Any = None, hermi: int = 0, omega: float | None = None
@@ -93,6 +97,13 @@ class _AcceleratedGradients(lib.StreamObject):
             return "PySCF"
         needed = self._cache.get(mol, ("needed", omega), lambda: self._needed(mol, omega))
         return "" if needed.ready() else f"PySCF ({needed.reason})"
+
+    def _has_core_kernels(self) -> bool:
+        mol, kernels = self.mol, background.chosen(getattr(self.base, "kernels", None))
+        if not self._cache.get(mol, "covered", lambda: is_covered(mol, LMAX - 1, "gradients")):
+            return False
+        needed = background.Needed(lambda: needs.for_core_gradients(mol), kernels)
+        return bool(self._cache.get(mol, "core", lambda: needed).ready())
 
     def _needed(self, mol: gto.Mole, omega: float) -> background.Needed:
         kernels = background.chosen(getattr(self.base, "kernels", None))

@@ -53,8 +53,8 @@ def three_centre_gradient(
         The molecule and its fitting functions, on the same atoms, both Cartesian or both spherical.
     density : callable or ndarray [nao, nao, naux]
         ``density(functions)`` returns G of a block of fitting functions, float64 [nao, nao, n] and C-contiguous, for
-        the numbers of n functions. The blocks are disjoint, and together hold all functions, sorted by l. G need not be
-        symmetric in i and j. The array is not read after the next call, which may overwrite it.
+        the numbers of n functions. The blocks are disjoint, and together hold all functions; the largest comes first. G
+        need not be symmetric in i and j. The array is not read after the next call, which may overwrite it.
     block_bytes : float
         The most that G of one block may take, unless one shell needs more. Blocks have at most about 192 functions.
     omega : float, optional
@@ -93,7 +93,9 @@ def three_centre_gradient(
         owners = np.arange(mol.natm)
     nao = mol.nao_nr()
     of_block = (lambda functions: density[:, :, functions]) if isinstance(density, np.ndarray) else density
-    blocks = tuple(blocks_of(auxmol, min(block_bytes / (8 * max(nao, 1) ** 2), BLOCK_FUNCTIONS)))
+    most = min(block_bytes / (8 * max(nao, 1) ** 2), BLOCK_FUNCTIONS)
+    # The largest block comes first, so that memory for it is enough for all.
+    blocks = tuple(sorted(blocks_of(auxmol, most), key=lambda block: -len(block.functions)))
     bra = Bra.of(pairs_of(mol, exponents=True), mol, symmetric=True)
     shape, operator = (nao, nao), Operator.of(mol, omega)
     return _gradient(bra, auxmol, owners, mol.natm, blocks, of_block, shape, operator, threads, ranks)

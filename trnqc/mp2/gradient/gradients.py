@@ -36,7 +36,7 @@ def electronic_gradient(mf: Any, relaxation: Relaxation, derivatives: Derivative
     # Products of matrices as small as these take longer on several threads of a BLAS library than on one.
     with single_threaded():
         densities = effective_densities(relaxation)
-        one_electron = one_electron_gradient(mf, densities)
+        one_electron = one_electron_gradient(mf, densities, derivatives)
     return (
         one_electron
         + two_electron_gradient(mf, densities, derivatives)

@@ -85,7 +85,7 @@ def electronic_gradient(
         _exchange_correlation(mf, D + STEP * P) - _exchange_correlation(mf, D - STEP * P)
     ) / (2 * STEP)
     return (
-        one_electron_gradient(mf, densities)
+        one_electron_gradient(mf, densities, derivatives)
         + of_reference
         + of_correlation
         + correlation_gradient(mf.mol, relaxed, derivatives)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from pyscf import df, gto, lib
 
+from trnqc.eri.core_gradient import attraction_gradient
 from trnqc.eri.fitting import transitions
 from trnqc.eri.fitting.distributed import DistributedFitting
 from trnqc.eri.fitting.rounded import RoundedJK
@@ -56,6 +57,7 @@ class SharedWork(RankCalls):
         "direct": "J and K",
         "semilocal": "exchange and correlation",
         "fitted_gradient": "gradient of fitted J and K",
+        "attraction": "gradient of the attraction by nuclei",
         "derivatives": "derivatives of J and K",
         "forces": "gradient of exchange and correlation",
     }
@@ -157,6 +159,10 @@ class SharedWork(RankCalls):
             options: dict[str, Any] = {"ranks": self.ranks, "schedule": self.schedule}
             self._builders[key] = JKBuilder(self.mol, *key, int(lib.num_threads()), **options)
         return self._builders[key]
+
+    def attraction(self, density: np.ndarray) -> np.ndarray:
+        """Compute the gradient of the attraction by nuclei."""
+        return attraction_gradient(self.mol, density, self.ranks)
 
     def derivatives(self, key: Key, dm: np.ndarray, with_j: bool, with_k: bool) -> tuple[Any, Any]:
         """Compute first derivatives of J and K."""
