@@ -7,7 +7,7 @@ import pytest
 from pyscf import dft, grad, gto, qmmm, scf
 
 import trnqc
-from trnqc.eri.core_gradient import core_gradient, is_known
+from trnqc.eri.core_gradient import by_matrices, core_gradient, is_known
 
 WATER = "O 0 0 0.1; H 0 0.7 -0.5; H 0 -0.8 -0.4"
 BASIS = {"O": "def2-svp", "H1": "def2-svp"}
@@ -15,11 +15,6 @@ BASIS = {"O": "def2-svp", "H1": "def2-svp"}
 
 def molecule(**options):
     return gto.M(**{"atom": WATER, "basis": "def2-svp", "verbose": 0, **options})
-
-
-def by_matrices(gradients, density):
-    derivative = gradients.hcore_generator(gradients.mol)
-    return np.array([np.einsum("xij,ij->x", derivative(atom), density) for atom in range(gradients.mol.natm)])
 
 
 def random_density(mol):

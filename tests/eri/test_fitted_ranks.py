@@ -114,7 +114,7 @@ def test_a_rank_holds_its_share(mol):
     auxmol = df.addons.make_auxmol(mol, FITTING)
     integrals = 8 * auxmol.nao * mol.nao * (mol.nao + 1) / 2
     assert bytes_of_a_rank(mol, auxmol, 1) > integrals
-    assert bytes_of_a_rank(mol, auxmol, 10) < bytes_of_a_rank(mol, auxmol, 1) - integrals
+    assert bytes_of_a_rank(mol, auxmol, 10) == pytest.approx(bytes_of_a_rank(mol, auxmol, 1) - 0.9 * integrals)
 
 
 def test_no_partial_sum_exceeds_its_bound(mol):

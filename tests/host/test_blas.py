@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from pyscf import lib
+from threadpoolctl import threadpool_info
 
+from trnqc.cli import main
 from trnqc.host import blas
 
 
@@ -47,3 +50,26 @@ def test_old_kernels_on_a_new_cpu_are_pointed_out(monkeypatch, core, fastest, wo
 
 def test_the_library_of_numpy_is_among_those_loaded():
     assert any(str(blas.numpy_blas()) in text for text in blas.loaded().values())
+
+
+def blas_threads():
+    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+
+@pytest.mark.parametrize("threads", [None, 1])
+def test_limited_to_the_threads_that_the_user_asks_for(threads):
+    before = blas_threads()
+    with blas.limited(threads):
+        assert blas_threads() == (before if threads is None else [threads] * len(before))
+    assert blas_threads() == before and before
+
+
+@pytest.mark.parametrize(
+    ("command", "step"), [("scf", "trnqc.cli.scf._run_frames"), ("mp2", "trnqc.cli.mp2._outcomes")], ids=["scf", "mp2"]
+)
+def test_commands_limit_blas_too(command, step, monkeypatch):
+    seen = []
+    monkeypatch.setattr(step, lambda *_: seen.append((set(blas_threads()), lib.num_threads())) or [])
+    with blas.blas_threads(2):
+        assert main([command, "water", "--threads", "1", "--quiet"]) == 0
+    assert seen == [({1}, 1)]

@@ -20,6 +20,8 @@ from trnqc.ranks import ALONE, Ranks
 
 # The exponent of a charge that is a point, in 1/Bohr^2, as in PySCF.
 POINT = 1e16
+# Nuclei of a block, which is the work of one rank.
+BLOCK = 16
 # The models of nuclei that are points: bare ones, and those with an effective core potential.
 POINTS = (gto.NUC_POINT, gto.NUC_ECP)
 
@@ -45,9 +47,14 @@ def core_gradient(
     """
     mol = gradients.mol
     if not is_known(gradients):
-        derivative = gradients.hcore_generator(mol)
-        return np.array([np.einsum("xij,ij->x", derivative(atom), density) for atom in range(mol.natm)])
+        return by_matrices(gradients, density)
     return (attraction or attraction_gradient)(mol, density) + _other_terms(mol, density)
+
+
+def by_matrices(gradients: Any, density: np.ndarray) -> np.ndarray:
+    """Return what `core_gradient` returns, from PySCF's matrices of derivatives by each atom."""
+    derivative = gradients.hcore_generator(gradients.mol)
+    return np.array([np.einsum("xij,ij->x", derivative(atom), density) for atom in range(gradients.mol.natm)])
 
 
 def is_known(gradients: Any) -> bool:
@@ -70,7 +77,8 @@ def attraction_gradient(mol: gto.Mole, density: np.ndarray, ranks: Ranks = ALONE
         return density[:, :, None] * values[nuclei]
 
     # An operator of J and K that the molecule has been given is not that of the nuclei.
-    return three_centre_gradient(mol, charges, weights, omega=0.0, ranks=ranks)
+    options: dict[str, Any] = {"omega": 0.0, "ranks": ranks, "block_bytes": 8.0 * BLOCK * density.size}
+    return three_centre_gradient(mol, charges, weights, **options)
 
 
 def _other_terms(mol: gto.Mole, density: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -112,6 +112,11 @@ def blas_threads(threads: int) -> AbstractContextManager[Any]:
     """A context in which every loaded BLAS library uses this number of threads. Its end restores the old numbers."""
     packages = tuple(name in sys.modules for name in _WITH_BLAS)
     return _libraries(packages).limit(limits=threads, user_api="blas")
+
+
+def limited(threads: int | None) -> AbstractContextManager[Any]:
+    """A context in which every loaded BLAS library uses the threads that the user has asked for, if any number."""
+    return nullcontext() if threads is None else blas_threads(threads)
 
 
 def single_threaded() -> AbstractContextManager[Any]:

@@ -15,6 +15,7 @@ import numpy as np
 from pyscf import gto, lib
 
 from trnqc.errors import InputError
+from trnqc.host import blas
 from trnqc.host.memory import memory_limit
 from trnqc.host.threads import thread_count
 from trnqc.mp2.dfmp2 import DFMP2
@@ -108,7 +109,7 @@ def single_point(
         If the input is wrong, or the SCF or the orbital response does not converge.
     """
     name = check_method(method)
-    with lib.with_omp_threads(thread_count(job.threads, lib.num_threads)):
+    with lib.with_omp_threads(thread_count(job.threads, lib.num_threads)), blas.limited(job.threads):
         mp2 = method_of(replace(job, checkpoint=None, compare_with=()), progress, guess=guess)
         mp2.gradient_scaling = {"mp2": (1.0, 1.0), "scs-mp2": job.scs, "sos-mp2": (job.sos, 0.0)}[name]
         mp2.kernel()

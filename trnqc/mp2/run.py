@@ -14,6 +14,7 @@ import numpy as np
 from pyscf import gto, lib
 
 from trnqc.errors import InputError, UnsupportedError
+from trnqc.host import blas
 from trnqc.host.arrays import release_freed_memory
 from trnqc.host.clock import measured
 from trnqc.host.threads import thread_count
@@ -35,7 +36,7 @@ _log = logging.getLogger(__name__)
 def run(job: Job, progress: Progress | None = None, ranks: Ranks = ALONE, schedule: str = "dynamic") -> MP2Result:
     """Compute the energy of a job; arguments and errors as of `method_of`."""
     threads = thread_count(job.threads, lib.num_threads)
-    with lib.with_omp_threads(threads), method_of(job, progress, ranks, schedule) as mp2:
+    with lib.with_omp_threads(threads), blas.limited(job.threads), method_of(job, progress, ranks, schedule) as mp2:
         drop_integrals(mp2._scf)
         release_freed_memory()
         result = mp2.compute()
@@ -90,7 +91,7 @@ def method_of(
             "--scf-backend cpu (scf_backend), where all processes compute them"
         )
     kind = reference_of(job.geometry, job.reference)
-    with lib.with_omp_threads(execution.threads), ExitStack() as failing:
+    with lib.with_omp_threads(execution.threads), blas.limited(job.threads), ExitStack() as failing:
         with measured("basis sets"):
             mol = molecule_of(job, execution) if mol is None else mol
             frozen, auxiliary = frozen_orbitals(job.frozen, mol), auxiliary_basis(mol, job.auxbasis)

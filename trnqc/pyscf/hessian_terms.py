@@ -205,7 +205,7 @@ class FittedTerms:
         fitting, mol, auxmol = self._mf.with_df, self._mf.mol, self._auxmol()
         held = rows_of(fitting._rsh_df.get(f"{one.omega:.6f}") if one.omega else fitting, one.omega)
         if held is not None and auxmol is fitting.auxmol:
-            return held
+            return held.array
         omega = signed_omega(mol, one.omega)
         with mol.with_range_coulomb(omega), auxmol.with_range_coulomb(omega):
             return fitted_integrals(mol, auxmol)

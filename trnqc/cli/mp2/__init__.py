@@ -11,6 +11,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import nullcontext
 
+from pyscf import lib
 from rich.console import Console
 
 from trnqc.cli.molecule_options import positive
@@ -20,10 +21,12 @@ from trnqc.cli.mp2.tables import energy_table
 from trnqc.cli.mp2.tasks import Outcome, check_task, compute
 from trnqc.cli.rank_options import ranks_of
 from trnqc.errors import TrnqcError
+from trnqc.host import blas
 from trnqc.host.clock import Clock
 from trnqc.host.files import write_aside
 from trnqc.host.output import STANDARD_OUTPUT
 from trnqc.host.progress import StageBars
+from trnqc.host.threads import thread_count
 from trnqc.interfaces.extxyz import write_extxyz
 from trnqc.mp2.execution import Progress
 from trnqc.mp2.job import Job
@@ -36,7 +39,12 @@ add_arguments = add_options
 def run(args: argparse.Namespace) -> int:
     """Carry out the task for each frame, print, and write files. Of several ranks, only rank 0 prints and writes."""
     positive("--max-steps", args.max_steps)
-    with ranks_of(args) as ranks:
+    threads = positive("--threads", args.threads)
+    with (
+        ranks_of(args) as ranks,
+        lib.with_omp_threads(thread_count(threads, lib.num_threads)),
+        blas.limited(threads),
+    ):
         if ranks.rank:
             logging.getLogger("trnqc").setLevel(logging.WARNING)
         ranks.at("start")

@@ -23,6 +23,7 @@ from trnqc.cli.scf.report import brief, report
 from trnqc.cli.steps import StepLog
 from trnqc.cli.tables import titled
 from trnqc.errors import TrnqcError, UnsupportedError
+from trnqc.host import blas
 from trnqc.host.files import write_aside
 from trnqc.host.output import STANDARD_OUTPUT
 from trnqc.host.progress import StageBars
@@ -43,7 +44,8 @@ def run(args: argparse.Namespace) -> int:
 
     Of several ranks, rank 0 does this, and the others compute with it what ranks can share.
     """
-    with ranks_of(args) as ranks, lib.with_omp_threads(thread_count(args.threads, lib.num_threads)):
+    threads = thread_count(args.threads, lib.num_threads)
+    with ranks_of(args) as ranks, lib.with_omp_threads(threads), blas.limited(args.threads):
         ranks.at("start")
         shared = SharedWork(ranks) if ranks.size > 1 else None
         if shared and ranks.rank:

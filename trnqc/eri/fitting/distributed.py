@@ -1,13 +1,13 @@
 """Fitted integrals distributed over ranks, and J and K from them, with the bits of one process.
 
-blocks of shells i, one run of blocks for each rank -> its pairs ij: (P|ij) for all P -> fitted rows Q of these pairs
+blocks of pairs ij, some in each round on the threads of every rank: (P|ij) for all P -> fitted rows Q of these pairs
 -> all ranks exchange -> all pairs of this rank's rows Q, whole groups of them -> J and K, summed exactly over ranks
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from itertools import pairwise, zip_longest
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from pyscf import gto, lib
 
 from trnqc.eri.compiled import programs
 from trnqc.eri.fitting import jk
-from trnqc.eri.fitting.fitted_integrals import columns_of, fitted_columns, metric_factor, shell_blocks
+from trnqc.eri.fitting.fitted_integrals import columns_of, metric_factor, shell_blocks
 from trnqc.eri.fitting.rounded import HostProducts, RoundedJK
 from trnqc.eri.fitting.tagged import fitted_jk
 from trnqc.eri.integrals import ThreeCentre
@@ -23,13 +23,21 @@ from trnqc.fitted.memory import memory_left
 from trnqc.fitted.metric import MetricFactor
 from trnqc.fitted.ranks import UNDER_WAY, fill_from_every_rank
 from trnqc.host.arrays import empty
+from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.ranks import Ranks
+
+# Blocks of a thread in a round.
+SHARE = 2
+
+Columns = tuple[int, int]
+"""A range of pairs ij, i >= j."""
 
 
 def bytes_of_a_rank(mol: gto.Mole, auxmol: gto.Mole, ranks: int) -> float:
-    """Return the most that a rank holds while it computes: its columns, its rows, and messages under way."""
-    nao, naux = mol.nao_nr(), auxmol.nao_nr()
-    return 8.0 * naux * (naux + nao * (nao + 1) / ranks) + UNDER_WAY
+    """Return the most that a rank holds while it computes: the metric, its rows, a round of blocks and messages."""
+    naux, pairs = auxmol.nao_nr(), mol.nao_nr() * (mol.nao_nr() + 1) / 2
+    blocks = SHARE * lib.num_threads() * max(end - begin for begin, end in columns_of(mol, shell_blocks(mol)))
+    return 8.0 * naux * (naux + pairs / ranks + min(blocks, pairs)) + UNDER_WAY
 
 
 class DistributedFitting:
@@ -42,14 +50,8 @@ class DistributedFitting:
 
     def __init__(self, mol: gto.Mole, auxmol: gto.Mole, factor: MetricFactor, ranks: Ranks) -> None:
         self.mol, self.auxmol, self.factor, self.ranks = mol, auxmol, factor, ranks
-        blocks = shell_blocks(mol)
-        runs = _runs([b - a for a, b in columns_of(mol, blocks)], ranks.size)
-        spans = [columns_of(mol, blocks)[i:j] for i, j in runs]
-        edges = [(span[0][0], span[-1][1]) if span else (0, 0) for span in spans]
-        i, j = runs[ranks.rank]
-        columns = fitted_columns(mol, auxmol, factor, blocks[i:j])
-        self.norms = self._norms(columns, edges[ranks.rank])
-        self.rows = self._exchanged(columns, edges, factor.naux)
+        self.rows, packed = self._computed(columns_of(mol, shell_blocks(mol)))
+        self.norms = lib.unpack_tril(ranks.sum(packed))
 
     @property
     def ran_on(self) -> str:
@@ -71,23 +73,33 @@ class DistributedFitting:
         """Return what computes J and K in single precision, which all ranks create and call together."""
         return RoundedJK(self.rows, HostProducts(self.rows, self.ranks), self.ranks)
 
-    def _norms(self, columns: np.ndarray, edges: tuple[int, int]) -> np.ndarray:
-        nao = self.mol.nao_nr()
-        packed = np.zeros(nao * (nao + 1) // 2)
-        packed[slice(*edges)] = jk.norms_of(columns)
-        return lib.unpack_tril(self.ranks.sum(packed))
+    def _computed(self, blocks: Sequence[Columns]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows of this rank, and the norms of the pairs that it has computed, or zero."""
+        me, size, naux = self.ranks.rank, self.ranks.size, self.factor.naux
+        rows_of = [slice(*_rows_of(naux, rank, size)) for rank in range(size)]
+        rows = empty((rows_of[me].stop - rows_of[me].start, blocks[-1][1]), np.float64)
+        # All ranks have the same number of rounds.
+        count = SHARE * self.ranks.at_first(lib.num_threads)
+        of_rank = [blocks[slice(*run)] for run in _runs([end - begin for begin, end in blocks], size)]
+        rounds = zip_longest(*(_batches(own, count) for own in of_rank), fillvalue=())
+        widest = max(end - begin for begin, end in blocks)
+        memory = empty((min(count, len(of_rank[me])), self.factor.nfit * widest), np.float64)
+        integrals, norms = ThreeCentre(self.mol, self.auxmol), np.zeros(blocks[-1][1])
 
-    def _exchanged(self, columns: np.ndarray, edges: Sequence[tuple[int, int]], naux: int) -> np.ndarray:
-        """Return all pairs of this rank's rows."""
-        me, size = self.ranks.rank, self.ranks.size
-        rows_of = [_rows_of(naux, rank, size) for rank in range(size)]
-        rows = empty((rows_of[me][1] - rows_of[me][0], max(end for _, end in edges)), np.float64)
-        fill_from_every_rank(
-            self.ranks,
-            lambda to: [columns[slice(*rows_of[to])]],
-            lambda source: [rows[:, slice(*edges[source])]],
-        )
-        return rows
+        def compute(columns: Columns, memory: np.ndarray) -> np.ndarray:
+            block = integrals.of_pairs(*columns, memory)
+            self.factor.fit_columns(block)
+            fitted = block[:naux]
+            norms[slice(*columns)] = np.sqrt(np.einsum("qp,qp->p", fitted, fitted))
+            return fitted
+
+        with single_threaded_pool(lib.num_threads()) as pool:
+            for of_round in rounds:
+                fitted = list(pool.map(compute, of_round[me], memory))
+                places = [[rows[:, slice(*columns)] for columns in own] for own in of_round]
+                leaving = [[block[part] for block in fitted] for part in rows_of]
+                fill_from_every_rank(self.ranks, leaving.__getitem__, places.__getitem__)
+        return rows, norms
 
 
 def prepared(mol: gto.Mole, auxmol: gto.Mole) -> MetricFactor:
@@ -103,6 +115,11 @@ def _runs(costs: Sequence[int], ranks: int) -> list[tuple[int, int]]:
     sums = np.cumsum([0, *costs])
     cuts = [int(np.abs(sums - share).argmin()) for share in np.linspace(0, sums[-1], ranks + 1)[1:-1]]
     return list(pairwise([0, *cuts, len(costs)]))
+
+
+def _batches(blocks: Sequence[Columns], count: int) -> Iterator[Sequence[Columns]]:
+    """Yield the blocks, up to `count` of them at a time."""
+    return (blocks[first : first + count] for first in range(0, len(blocks), count))
 
 
 def _rows_of(naux: int, rank: int, ranks: int) -> tuple[int, int]:

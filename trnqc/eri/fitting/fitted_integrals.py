@@ -33,18 +33,9 @@ def fitted_integrals(mol: gto.Mole, auxmol: gto.Mole) -> np.ndarray:
     UnsupportedClass, CompilerError
         If there are no kernels for these shells.
     """
-    return fitted_columns(mol, auxmol, metric_factor(mol, auxmol), shell_blocks(mol))
-
-
-def fitted_columns(
-    mol: gto.Mole, auxmol: gto.Mole, factor: MetricFactor, blocks: Sequence[tuple[int, int]]
-) -> np.ndarray:
-    """Compute the columns ij of blocks of shells i that follow one another."""
-    if not blocks:
-        return np.zeros((factor.naux, 0))
-    shells = (blocks[0][0], blocks[-1][1])
-    integrals = int3c2e(mol, auxmol, "s2ij", (*shells, 0, shells[1])).T
-    return factor.fit_ranges(integrals, columns_of(mol, blocks), lib.num_threads())
+    factor = metric_factor(mol, auxmol)
+    integrals = int3c2e(mol, auxmol, "s2ij").T
+    return factor.fit_ranges(integrals, columns_of(mol, shell_blocks(mol)), lib.num_threads())
 
 
 def metric_factor(mol: gto.Mole, auxmol: gto.Mole) -> MetricFactor:

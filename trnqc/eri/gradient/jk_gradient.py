@@ -16,7 +16,7 @@ from trnqc.eri.gradient.builder import GradientBuilder
 from trnqc.eri.gradient.fitted.densities import DensityPair
 from trnqc.eri.gradient.fitted.half_transform import FittedRows
 from trnqc.eri.gradient.fitted.weights import FittedWeights
-from trnqc.eri.gradient.three_centre import three_centre_gradient, two_centre_gradient
+from trnqc.eri.gradient.three_centre import functions_of_ranks, three_centre_gradient, two_centre_gradient
 from trnqc.eri.jk.builder import CUTOFF
 from trnqc.eri.operators import signed_omega
 from trnqc.host.blas import single_threaded
@@ -152,7 +152,10 @@ def fitted_jk_gradient(
     threads = threads or lib.num_threads()
     options: dict[str, Any] = {"omega": signed, "threads": threads}
     with single_threaded(), mol.with_range_coulomb(signed), auxmol.with_range_coulomb(signed):
-        factors = {"coulomb": coulomb, "exchange": exchange}
+        factors: dict[str, Any] = {"coulomb": coulomb, "exchange": exchange}
+        if isinstance(rows, FittedRows) and rows.ranks.size > 1:
+            factors["functions"] = functions_of_ranks(mol, auxmol, rows.ranks.size)
         weights = FittedWeights(mol, auxmol, pair, **factors, rows=rows, memory=memory, threads=threads)
-    three = three_centre_gradient(mol, auxmol, weights.three_centre, ranks=ranks, **options)
+    options["ranks"] = ranks
+    three = three_centre_gradient(mol, auxmol, weights.three_centre, **options)
     return three + two_centre_gradient(auxmol, weights.two_centre(), **options)

@@ -29,6 +29,8 @@ BLOCK_BYTES = 2.5e8
 # Fitting functions of a block, unless one shell has more. With more of them the kernels are hardly faster, and the page
 # faults of a larger array take longer than that saves.
 BLOCK_FUNCTIONS = 192
+# Fitting functions Q of a block in derivatives of (P|Q).
+TWO_CENTRE_FUNCTIONS = 512
 # The fewest tasks into which the pairs of a block are divided, if there are as many. The division does not depend on
 # the number of threads, and so neither do the bits of the result.
 TASKS = 64
@@ -93,16 +95,32 @@ def three_centre_gradient(
         owners = np.arange(mol.natm)
     nao = mol.nao_nr()
     of_block = (lambda functions: density[:, :, functions]) if isinstance(density, np.ndarray) else density
-    most = min(block_bytes / (8 * max(nao, 1) ** 2), BLOCK_FUNCTIONS)
-    # The largest block comes first, so that memory for it is enough for all.
-    blocks = tuple(sorted(blocks_of(auxmol, most), key=lambda block: -len(block.functions)))
+    blocks = _blocks(mol, auxmol, block_bytes)
     bra = Bra.of(pairs_of(mol, exponents=True), mol, symmetric=True)
     shape, operator = (nao, nao), Operator.of(mol, omega)
     return _gradient(bra, auxmol, owners, mol.natm, blocks, of_block, shape, operator, threads, ranks)
 
 
+def functions_of_ranks(mol: gto.Mole, auxmol: gto.Mole, ranks: int) -> list[np.ndarray]:
+    """Return the functions, in rising order, for whose weights `three_centre_gradient` asks on each of some ranks."""
+    blocks = _blocks(mol, auxmol, BLOCK_BYTES)
+    none = np.zeros(0, np.int64)
+    return [np.sort(np.concatenate([none, *(b.functions for b in blocks[n::ranks])])) for n in range(ranks)]
+
+
+def _blocks(mol: gto.Mole, auxmol: gto.Mole, block_bytes: float) -> tuple[FittingBlock, ...]:
+    """Return the blocks of fitting functions, the largest first, so that memory for it is enough for all."""
+    most = min(block_bytes / (8 * max(mol.nao_nr(), 1) ** 2), BLOCK_FUNCTIONS)
+    return tuple(sorted(blocks_of(auxmol, most), key=lambda block: -len(block.functions)))
+
+
 def two_centre_gradient(
-    auxmol: gto.Mole, density: np.ndarray, *, omega: float | None = None, threads: int | None = None
+    auxmol: gto.Mole,
+    density: np.ndarray,
+    *,
+    omega: float | None = None,
+    threads: int | None = None,
+    ranks: Ranks = ALONE,
 ) -> np.ndarray:
     """Compute sum_PQ G[P, Q] d(P|Q)/dA for a density G [naux, naux]; see `three_centre_gradient`."""
     naux = auxmol.nao_nr()
@@ -110,11 +128,11 @@ def two_centre_gradient(
         raise InputError(f"expected a density [{naux}, {naux}], found {list(np.shape(density))}")
     single = segmented(auxmol)
     bra = Bra.of(fitting_shells(single, exponents=True), single, symmetric=False)
-    blocks = tuple(blocks_of(auxmol, np.inf))
+    blocks = tuple(blocks_of(auxmol, TWO_CENTRE_FUNCTIONS))
     operator = Operator.of(auxmol, omega)
     natm = auxmol.natm
     of_block: Density = lambda functions: density[:, functions]  # noqa: E731
-    return _gradient(bra, auxmol, np.arange(natm), natm, blocks, of_block, (naux,), operator, threads)
+    return _gradient(bra, auxmol, np.arange(natm), natm, blocks, of_block, (naux,), operator, threads, ranks)
 
 
 def _gradient(

@@ -8,11 +8,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from pyscf import gto, lib
 
+from trnqc.eri import core_gradient
 from trnqc.eri.compiled import background, programs
 from trnqc.eri.gradient import three_centre
 from trnqc.eri.gradient.fitted.half_transform import rows_of
@@ -95,6 +97,13 @@ class Derivatives:
         options |= {"threads": threads, "rows": rows, "ranks": ranks}
         return total + fitted_jk_gradient(mf.mol, fitting.auxmol, d1, d2, **options)
 
+    def core(self, gradients: Any, density: np.ndarray) -> np.ndarray:
+        """Contract derivatives of the core Hamiltonian of a gradients object of PySCF with a density [nao, nao]."""
+        if self.by_pyscf:
+            return core_gradient.by_matrices(gradients, density)
+        attraction = partial(core_gradient.attraction_gradient, ranks=self.execution.ranks)
+        return core_gradient.core_gradient(gradients, density, attraction)
+
     def three_centre(self, mol: gto.Mole, auxmol: gto.Mole, density: Density, block_bytes: float) -> np.ndarray:
         """Contract derivatives of (ij|P) with densities [nao, nao, n] of blocks of functions P, which take as many
         bytes at most; see `trnqc.eri.gradient.three_centre.three_centre_gradient`.
@@ -108,7 +117,8 @@ class Derivatives:
         """Contract derivatives of (P|Q) with a density [naux, naux]."""
         if self.by_pyscf:
             return by_pyscf.two_centre_gradient(auxmol, density)
-        return three_centre.two_centre_gradient(auxmol, density, threads=self.execution.threads)
+        options: dict[str, Any] = {"threads": self.execution.threads, "ranks": self.execution.ranks}
+        return three_centre.two_centre_gradient(auxmol, density, **options)
 
 
 def _fitting_of(mf: Any) -> Any:

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from pyscf import gto
 
-from trnqc.eri.core_gradient import attraction_gradient, core_gradient
 from trnqc.eri.gradient.fitted.products import BlockProducts
 from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.mp2.density.relaxation import Relaxation
@@ -30,13 +29,12 @@ _SHARE = 0.3
 
 def one_electron_gradient(mf: Any, densities: EffectiveDensities, derivatives: Derivatives) -> np.ndarray:
     """Contract derivatives of the core Hamiltonian and of the overlap; [natm, 3], Hartree/Bohr."""
-    mol, gradients, ranks = mf.mol, mf.nuc_grad_method(), derivatives.execution.ranks
+    mol, gradients = mf.mol, mf.nuc_grad_method()
     total = (densities.reference + densities.correlation).sum(axis=0)
     # The derivative of an overlap integral acts on both of its functions, and ω is symmetric.
     by_function = -2 * np.einsum("xmn,mn->mx", gradients.get_ovlp(mol), densities.energy_weighted)
     slices = mol.aoslice_by_atom()[:, 2:]
-    core = core_gradient(gradients, total, lambda mol, density: attraction_gradient(mol, density, ranks))
-    return core + [by_function[begin:end].sum(axis=0) for begin, end in slices]
+    return derivatives.core(gradients, total) + [by_function[begin:end].sum(axis=0) for begin, end in slices]
 
 
 def two_electron_gradient(mf: Any, densities: EffectiveDensities, derivatives: Derivatives) -> np.ndarray:

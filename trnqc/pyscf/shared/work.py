@@ -139,7 +139,7 @@ class SharedWork(RankCalls):
     def fitted_gradient(self, omega: float, dms: np.ndarray, factors: dict[str, float]) -> np.ndarray:
         """Compute the gradient of the fitted energy of a density; `factors` are options of `fitted_jk_gradient`."""
         one = self._fittings[omega]
-        rows = FittedRows(one.rows, one.first, one.factor.naux, self.ranks)
+        rows = FittedRows(one.rows, one.factor, first=one.first, count=one.factor.naux, ranks=self.ranks)
         options: dict[str, Any] = {"omega": omega, "rows": rows, "ranks": self.ranks, **factors}
         return fitted_jk_gradient(self.mol, one.auxmol, dms / 2, dms, **options)
 

@@ -16,6 +16,8 @@ from trnqc.eri.fitting.fitted_integrals import metric_factor
 from trnqc.eri.gradient.fitted.densities import SpinDensities
 from trnqc.eri.integrals import ThreeCentre, int3c2e
 from trnqc.eri.operators import signed_omega
+from trnqc.fitted.metric import MetricFactor
+from trnqc.host.arrays import empty
 from trnqc.host.thread_pool import single_threaded_pool
 from trnqc.ranks import ALONE, Ranks
 
@@ -30,7 +32,7 @@ AGREEMENT = 1e-8
 class ComputedRows:
     """Rows (rs|P), r >= s, computed when they are read."""
 
-    fitted, ranks = False, ALONE
+    fitted, ranks, first, factor = False, ALONE, 0, None
 
     def __init__(self, mol: gto.Mole, auxmol: gto.Mole) -> None:
         self._integrals, self._loc = ThreeCentre(mol, auxmol), auxmol.ao_loc_nr()
@@ -52,27 +54,36 @@ class ComputedRows:
 class FittedRows:
     """Rows Q of fitted integrals L^-1 (rs|P), r >= s, that are in memory.
 
-    Each of several `ranks` has the rows [n, pairs] from the number `first` on, of `count` rows in all.
+    Each of several `ranks` has an `array` of rows [n, pairs] from the number `first` on, of `count` rows in all.
+    `factor` is the factorised metric if it is known.
     """
 
     fitted = True
 
-    def __init__(self, rows: np.ndarray, first: int = 0, count: int | None = None, ranks: Ranks = ALONE) -> None:
-        self._rows, self._first, self.ranks = rows, first, ranks
+    def __init__(
+        self,
+        rows: np.ndarray,
+        factor: MetricFactor | None = None,
+        *,
+        first: int = 0,
+        count: int | None = None,
+        ranks: Ranks = ALONE,
+    ) -> None:
+        self.array, self.first, self.factor, self.ranks = rows, first, factor, ranks
         self.count, end = len(rows) if count is None else count, first + len(rows)
         self.ranges = [(n, min(n + FUNCTIONS, end)) for n in range(first, end, FUNCTIONS)]
 
     @property
     def pairs(self) -> int:
         """The length of a row."""
-        return int(self._rows.shape[1])
+        return int(self.array.shape[1])
 
     def __call__(self, begin: int, end: int) -> np.ndarray:
         """Return a range of rows."""
-        return self._rows[begin - self._first : end - self._first]
+        return self.array[begin - self.first : end - self.first]
 
 
-def rows_of(fitting: Any, omega: float | None = None) -> np.ndarray | None:
+def rows_of(fitting: Any, omega: float | None = None) -> FittedRows | None:
     """Return the fitted integrals of a density-fitting object of PySCF if they are L^-1 (rs|P) in memory, else None.
 
     The rows of the last shell are compared with integrals, because the metric may have been factorised in another way,
@@ -96,25 +107,24 @@ def rows_of(fitting: Any, omega: float | None = None) -> np.ndarray | None:
         return None
     there = metric.matrix @ rows[:, -integrals.shape[1] :]
     same = np.abs(there - integrals).max(initial=0.0) <= AGREEMENT * np.abs(integrals).max(initial=0.0)
-    return rows if same else None
+    return FittedRows(rows, metric) if same else None
 
 
 def half_transformed(
     source: ComputedRows | FittedRows, spins: Sequence[SpinDensities], densities: Sequence[np.ndarray], threads: int
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Transform and project all rows. Ranks that have some of the rows each call this together.
+    """Transform and project the rows of this rank. All ranks call this together.
 
-    Return sum_r W_ri (rs|Q) [naux, r, nao] for each spin, or sum_rs W_ri (rs|Q) W_sj [naux, r, r] where the other
-    density lies inside; and sum_rs (rs|Q) D_rs [n, naux] for symmetric densities D [nao, nao].
+    Return sum_r W_ri (rs|Q) [rows, r, nao] for each spin, or sum_rs W_ri (rs|Q) W_sj [rows, r, r] where the other
+    density lies inside; and sum_rs (rs|Q) D_rs [n, naux] of all rows for symmetric densities D [nao, nao].
     """
-    naux, nao = source.count, len(densities[0])
-    empty = np.empty if source.ranks.size == 1 else np.zeros
+    nao, first, last = len(densities[0]), source.first, max((end for _, end in source.ranges), default=source.first)
     i, j = np.tril_indices(nao)
     # A pair i > j stands for two elements of the density.
     folded = np.array([(d + d.T)[i, j] * np.where(i == j, 0.5, 1.0) for d in densities])
-    half = [empty((naux, spin.rank, len(spin.other))) for spin in spins]
+    half = [empty((last - first, spin.rank, len(spin.other)), np.float64) for spin in spins]
     left = [np.ascontiguousarray(spin.orbitals.T) for spin in spins]
-    projections = empty((len(folded), naux))
+    projections = np.zeros((len(folded), source.count))
 
     def transform(numbers: tuple[int, int]) -> None:
         packed = source(*numbers)
@@ -124,10 +134,10 @@ def half_transformed(
             lib.unpack_tril(row, out=square)
             for spin, orbitals, to in zip(spins, left, half):
                 if spin.inside:
-                    np.matmul(orbitals @ square, spin.orbitals, out=to[number])
+                    np.matmul(orbitals @ square, spin.orbitals, out=to[number - first])
                 else:
-                    np.matmul(orbitals, square, out=to[number])
+                    np.matmul(orbitals, square, out=to[number - first])
 
     with single_threaded_pool(threads) as pool:
         list(pool.map(transform, source.ranges))
-    return [source.ranks.sum(array) for array in half], source.ranks.sum(projections)
+    return half, source.ranks.sum(projections)
