@@ -47,8 +47,8 @@ class FittedWeights:
     """The weights of derivatives of (pq|P) and of (P|Q) in the derivative of the fitted energy.
 
     `coulomb` and `exchange` are factors of the two energies, and `rows` are the naux rows of nao (nao + 1) / 2 fitted
-    integrals L^-1 (rs|P), r >= s; without rows, integrals are computed. Each of several ranks that have some of the rows
-    asks for weights of (pq|P) of its `functions` P, in rising order, and no others. `memory` are bytes for the arrays.
+    integrals L^-1 (rs|P), r >= s; without rows, integrals are computed. Ranks that have some of the rows each ask for
+    weights of (pq|P) of some `functions` P, in rising order, and no others. `memory` are bytes for the arrays.
     """
 
     def __init__(
