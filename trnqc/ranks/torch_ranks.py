@@ -68,8 +68,8 @@ class TorchRanks:
         else:
             begin = time.monotonic()
             while not self._store.check([key]):
-                # A rank that has waited for long notices late: this adds at most a tenth to the time that it waits.
-                time.sleep(min(POLL, max(SOON, (time.monotonic() - begin) / 10)))
+                # A rank that has waited for long notices late: this adds at most a fortieth to the time that it waits.
+                time.sleep(min(POLL, max(SOON, (time.monotonic() - begin) / 40)))
             data = np.empty(int(self._store.get(key)), np.uint8)
         tensor = self._tensor(data, filled=self.rank == 0)
         with self.reach():
