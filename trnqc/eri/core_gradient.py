@@ -7,6 +7,7 @@ three-centre integrals contract with D. Kinetic energy and effective core potent
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -73,8 +74,11 @@ def attraction_gradient(mol: gto.Mole, density: np.ndarray, ranks: Ranks = ALONE
     charges = gaussian_charges(mol.atom_coords(), np.full(mol.natm, POINT), mol.cart)
     values = -mol.atom_charges().astype(float)
 
+    memory = np.empty(density.size * min(BLOCK, mol.natm))
+
     def weights(nuclei: np.ndarray) -> np.ndarray:
-        return density[:, :, None] * values[nuclei]
+        shape = *density.shape, len(nuclei)
+        return np.multiply(density[:, :, None], values[nuclei], out=memory[: prod(shape)].reshape(shape))
 
     # An operator of J and K that the molecule has been given is not that of the nuclei.
     options: dict[str, Any] = {"omega": 0.0, "ranks": ranks, "block_bytes": 8.0 * BLOCK * density.size}

@@ -31,6 +31,8 @@ BLOCK_BYTES = 2.5e8
 BLOCK_FUNCTIONS = 192
 # Fitting functions Q of a block in derivatives of (P|Q).
 TWO_CENTRE_FUNCTIONS = 512
+# Elements of a part of a density whose largest one is a task.
+PART = 1 << 18
 # The fewest tasks into which the pairs of a block are divided, if there are as many. The division does not depend on
 # the number of threads, and so neither do the bits of the result.
 TASKS = 64
@@ -157,7 +159,7 @@ def _gradient(
             weights = np.ascontiguousarray(density(block.functions), dtype=np.float64)
             if weights.shape != (*shape, len(block.functions)):
                 raise InputError(f"expected a density {[*shape, len(block.functions)]}, found {list(weights.shape)}")
-            largest = float(np.max([*pool.map(_largest, weights)], initial=0.0))
+            largest = float(np.max([*pool.map(_largest, _parts(weights))], initial=0.0))
             if not np.isfinite(largest):
                 raise InputError("the density has elements that are not finite: the step that computed it has failed")
             if largest == 0.0:
@@ -172,6 +174,12 @@ def _gradient(
         for part in in_order(of_block, len(blocks), total.shape, ranks):
             total += part
     return total
+
+
+def _parts(weights: np.ndarray) -> list[np.ndarray]:
+    """Divide an array along its first axis into parts that are worth a task."""
+    rows = max(1, PART // max(1, weights[:1].size))
+    return [weights[first : first + rows] for first in range(0, len(weights), rows)]
 
 
 def _largest(weights: np.ndarray) -> float:
