@@ -22,7 +22,7 @@ def rows(seed, dtype=np.float64, kind=scipy.sparse.csr_array):
 
 def kept(subscripts, *operands, out="auto"):
     """The result of a kept call, or what stands for none."""
-    return api._calls((subscripts, out), operands)
+    return api._calls((subscripts, out, True), operands)
 
 
 def is_kept(*call, **options):
@@ -211,7 +211,7 @@ def test_references_are_returned(operands):
 
 
 def test_the_oldest_calls_are_dropped():
-    calls = KeptCalls(2)
+    calls = KeptCalls(2, 1 << 30)
     for asked in ("a", "a", "b", "c"):
         calls.add(asked, KeptCall(0), Kept())
     assert calls("a", ()) is UNKNOWN

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from trnqc.errors import InputError
 from trnqc.sparse import api, contract, plan
 from trnqc.sparse.run import repeated
+from trnqc.sparse.run.kept_call import KeptCalls
 from trnqc.sparse.tensors.storage import SparseTensor
 
 NETWORKS = ("ij,jk->ki", "ji,jk->ik", "ij,ij->j", "ij,jk,k->i")
@@ -24,19 +25,19 @@ def as_dense(x):
     return x.toarray() if scipy.sparse.issparse(x) else np.asarray(x)
 
 
-def check(subscripts, *operands, out="auto"):
+def check(subscripts, *operands, out="auto", threads=1):
     arrays = [as_dense(x).astype(np.float64) for x in operands]
-    result = contract(subscripts, *operands, out=out)
+    result = contract(subscripts, *operands, out=out, threads=threads)
     np.testing.assert_allclose(as_dense(result), np.einsum(subscripts, *arrays), rtol=1e-6, atol=1e-6)
     return result
 
 
-def is_kept(monkeypatch, subscripts, *operands, out="auto"):
+def is_kept(monkeypatch, subscripts, *operands, out="auto", threads=1):
     """Whether another call does without a plan."""
     with monkeypatch.context() as patched:
         patched.setattr(api, "_planned", lambda *_, **__: pytest.fail("planned"))
         try:
-            check(subscripts, *operands, out=out)
+            check(subscripts, *operands, out=out, threads=threads)
         except pytest.fail.Exception:
             return False
     return True
@@ -136,10 +137,26 @@ def test_threads_do_not_share_memory():
         np.testing.assert_allclose(result, n * a @ b, rtol=1e-13)
 
 
-def test_long_calls_are_not_kept(monkeypatch):
-    a, b = np.random.default_rng(7).random((2, repeated.LARGEST))
-    check("i,j->ij", a, b)
-    assert not is_kept(monkeypatch, "i,j->ij", a, b)
+@pytest.mark.parametrize(("size", "threads"), [(2**14, 1), (2**12, 2)])
+def test_long_calls_are_not_kept(monkeypatch, size, threads):
+    a, b = np.random.default_rng(7).random((2, size))
+    check("i,j->ij", a, b, threads=threads)
+    assert not is_kept(monkeypatch, "i,j->ij", a, b, threads=threads)
+
+
+def test_the_oldest_calls_give_way_to_others(monkeypatch):
+    rng = np.random.default_rng(13)
+    x, matrices = rng.random(20), [small(rng) for _ in range(3)]
+    monkeypatch.setattr(api, "_calls", KeptCalls(10, 1 << 20))
+    check("ij,j->i", matrices[0], x)
+    ((_, _, kept),) = api._calls._order
+    monkeypatch.setattr(api, "_calls", KeptCalls(10, int(2.5 * kept.bytes)))
+    for a in matrices:
+        check("ij,j->i", a, x)
+    assert [is_kept(monkeypatch, "ij,j->i", a, x) for a in matrices] == [False, True, True]
+    monkeypatch.setattr(api, "_calls", KeptCalls(10, 0))
+    check("ij,j->i", matrices[0], x)
+    assert is_kept(monkeypatch, "ij,j->i", matrices[0], x)
 
 
 def test_arrays_with_other_zeros_are_planned_again(monkeypatch):

@@ -56,8 +56,9 @@ _KEPT = ("network", "form", "tree", "steps", "dense", "estimate", "blocks", "not
 # Returns nests for the network of a plan, the fastest first.
 Search = Callable[[], tuple[Candidate, ...]]
 _chosen: dict[Any, dict[str, Any]] = {}
-# Calls on small operands.
-_calls = KeptCalls(REMEMBERED)
+# Bytes of calls on small operands that are remembered.
+KEPT_BYTES = 1 << 27
+_calls = KeptCalls(REMEMBERED, KEPT_BYTES)
 _lock = Lock()
 
 
@@ -127,17 +128,18 @@ def contracted(
     subscripts: str, operands: tuple[Any, ...], out: Out, tree: Tree | None, form: str | Nest, threads: int
 ) -> Any:
     """Compute the result of `contract`. Dynamo must not trace this function."""
-    # The digits of nests do not depend on the number of threads, of which small operands need only one.
+    # The digits of nests do not depend on the number of threads, of which short calls need only one.
     usual = form == "auto" and tree is None and type(out) is type(subscripts) is str and type(threads) is int
-    known = _calls((subscripts, out), operands) if usual and threads > 0 else PLANNED
+    asked = subscripts, out, threads == 1
+    known = _calls(asked, operands) if usual and threads > 0 else PLANNED
     if known is not UNKNOWN and known is not PLANNED:
         return known
     chosen = _planned(subscripts, operands, out, tree, form, once=True)
     result = chosen.run(threads=threads)
     if known is UNKNOWN and isinstance(chosen, Plan):
-        call = repeated.repeated(chosen, operands)
+        call = repeated.repeated(chosen, operands, threads)
         if call is not None:
-            _calls.add((subscripts, out), *call)
+            _calls.add(asked, *call)
     return result
 
 

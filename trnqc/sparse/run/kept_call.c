@@ -278,6 +278,19 @@ static void set_number(const Buffer *b, int64_t n, double value) {
     else ((double *)b->start)[n] = value;
 }
 
+/* Write integers, or numbers, to an array from its first element on. Those of the type of the array are copied. */
+static void set_integers(const Buffer *b, const void *array, int64_t bytes, int64_t count) {
+    if (b->itemsize == bytes) memcpy(b->start, array, (size_t)(count * bytes));
+    else
+        for (int64_t e = 0; e < count; e++) set_integer(b, e, integer(array, bytes, e));
+}
+
+static void set_numbers(const Buffer *b, const double *array, int64_t count) {
+    if (b->itemsize == 8) memcpy(b->start, array, (size_t)count * sizeof *array);
+    else
+        for (int64_t e = 0; e < count; e++) set_number(b, e, array[e]);
+}
+
 /* Write rows as columns. They are read in order, so that the rows of every column are in order. */
 static int write_columns(const Call *call, void *const *variables, const Buffer *arrays, int64_t entries) {
     const Level *level = call->levels;
@@ -310,11 +323,9 @@ static void write_levels(const Call *call, void *const *variables, const Buffer 
         set_integer(&arrays[2 * n], 0, 0);
         for (int64_t p = 0; p < parents; p++) set_integer(&arrays[2 * n], p + 1, position += counts[p]);
         entries = used[call->first + n];
-        for (int64_t e = 0; e < entries; e++)
-            set_integer(&arrays[2 * n + 1], e, integer(variables[level->coordinates], level->coordinate_bytes, e));
+        set_integers(&arrays[2 * n + 1], variables[level->coordinates], level->coordinate_bytes, entries);
     }
-    const double *values = variables[call->values];
-    for (int64_t e = 0; e < entries; e++) set_number(&arrays[2 * call->n_levels], e, values[e]);
+    set_numbers(&arrays[2 * call->n_levels], variables[call->values], entries);
 }
 
 enum { MOST_LEVELS = 8, MOST_ARRAYS = 2 * MOST_LEVELS + 1 };
@@ -377,8 +388,7 @@ static PyObject *run(const Call *call, Given *given, Buffer *out, PyObject *made
     for (int64_t n = 0; n < call->n_links; n++)
         arguments[call->links[2 * n]] = (int64_t)(uintptr_t)variables[call->links[2 * n + 1]];
     call->nest(arguments);
-    if (out && !direct)
-        for (int64_t n = 0; n < out->bytes / out->itemsize; n++) set_number(out, n, ((double *)variables[call->out])[n]);
+    if (out && !direct) set_numbers(out, variables[call->out], out->bytes / out->itemsize);
     python.lock(state);
 
     PyObject *result = made;

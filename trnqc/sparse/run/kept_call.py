@@ -127,6 +127,11 @@ class Kept:
     def __init__(self) -> None:
         self._alive: list[Any] = []
 
+    @property
+    def bytes(self) -> int:
+        """The memory of all arrays."""
+        return sum(x.nbytes for x in self._alive if isinstance(x, np.ndarray))
+
     def keep(self, x: Any) -> None:
         """Keep an object alive."""
         self._alive.append(x)
@@ -158,10 +163,12 @@ class KeptCalls:
     ----------
     most : int
         The number of calls that are kept.
+    most_bytes : int
+        The memory of what they are kept for. The newest call is kept in any case.
     """
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, most: int, most_bytes: int) -> None:
+        self.most, self.most_bytes, self._bytes = most, most_bytes, 0
         # A table is never changed, but replaced, so that no lock is needed to read it.
         self._tables: dict[Hashable, Any] = {}
         self._order: deque[tuple[Hashable, KeptCall, Kept]] = deque()
@@ -173,12 +180,15 @@ class KeptCalls:
         return UNKNOWN if table is None else table(operands)
 
     def add(self, asked: Hashable, call: KeptCall, kept: Kept) -> None:
-        """Keep a call, in place of the oldest one if there are enough."""
+        """Keep a call, in place of the oldest ones if there are enough."""
         with self._lock:
             self._order.append((asked, call, kept))
+            self._bytes += kept.bytes
             changed = {asked}
-            if len(self._order) > self.most:
-                changed.add(self._order.popleft()[0])
+            while len(self._order) > 1 and (len(self._order) > self.most or self._bytes > self.most_bytes):
+                other, _, oldest = self._order.popleft()
+                self._bytes -= oldest.bytes
+                changed.add(other)
             for each in changed:
                 calls = [(call, kept) for other, call, kept in self._order if other == each]
                 if calls:

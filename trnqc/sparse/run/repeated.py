@@ -1,4 +1,4 @@
-"""Calls that are repeated on small operands, for which Python takes longer than the loops.
+"""Calls that are repeated on small operands, for which checks and Python take as long as the loops.
 
 operands, plan -> what the call is kept for: types, shapes, where elements are stored
                -> arguments of the nest with packed levels, values as variables, arrays of the result -> `KeptCall`
@@ -37,10 +37,11 @@ from trnqc.sparse.tensors.levels import Compressed, Dense, Level
 from trnqc.sparse.tensors.libraries import as_operands_are, is_scipy
 from trnqc.sparse.tensors.storage import SparseTensor
 
-# Elements of an operand up to which calls are kept. For more of them, the loops take longer than Python.
-LARGEST = 2**12
-# Estimated seconds of a plan up to which its calls are kept. They run on one thread.
-LONGEST = 1e-3
+# Elements of an operand up to which calls are kept. For more of them, loops take longer than checks and Python.
+LARGEST = 2**16
+# Estimated seconds of a plan up to which its calls are kept if the user asks for one thread, and for more. Kept calls
+# run on one thread.
+LONGEST, LONGEST_OF_THREADS = 1e-2, 1e-3
 # The types of elements that are kept. Others may be refused, or stand for a 0/1 map, which conversions decide.
 TYPES = frozenset(map(np.dtype, (np.float64, np.float32, np.int64, np.int32)))
 PLACES = frozenset(map(np.dtype, (np.int64, np.int32)))
@@ -48,7 +49,7 @@ PLACES = frozenset(map(np.dtype, (np.int64, np.int32)))
 ALIGNED = 64
 
 
-def repeated(plan: Plan, operands: Sequence[Any]) -> tuple[KeptCall, Kept] | None:
+def repeated(plan: Plan, operands: Sequence[Any], threads: int) -> tuple[KeptCall, Kept] | None:
     """Return a call of these operands for later ones, which are planned again if the plan is not kept (`_nest_of`).
 
     None is returned unless all operands are NumPy arrays and CSR and CSC arrays of SciPy of at most `LARGEST` elements.
@@ -58,7 +59,7 @@ def repeated(plan: Plan, operands: Sequence[Any]) -> tuple[KeptCall, Kept] | Non
     kept, same = Kept(), [id(x) for x in operands]
     keys = (KeptOperand * len(operands))(*(_key(x, same.index(id(x)), kept) for x in operands))
     call = KeptCall(len(operands), kept.address(keys))
-    nest = _nest_of(plan)
+    nest = _nest_of(plan, LONGEST if threads == 1 else LONGEST_OF_THREADS)
     if nest is not None:
         _CallBuilder(call, keys, kept, nest).build(operands)
     return call, kept
@@ -116,9 +117,9 @@ class _Nest:
     dtype: np.dtype
 
 
-def _nest_of(plan: Plan) -> _Nest | None:
+def _nest_of(plan: Plan, longest: float) -> _Nest | None:
     """Return the nest of a plan that is kept: one short nest, if its functions can be bound (`NestKernel.bound`)."""
-    if plan.estimate is None or plan.estimate.seconds > LONGEST or len(plan.steps) != 1:
+    if plan.estimate is None or plan.estimate.seconds > longest or len(plan.steps) != 1:
         return None
     if not all(view.is_plain for view in plan.views):
         return None
