@@ -58,6 +58,7 @@ def test_hessians_and_seminumerical_exchange(trnqc):
     status, out, _ = trnqc("eri", "build", "--basis", "sto-3g", "--elements", "H", *options)
     assert status == 0
     assert all(words in out for words in ("gradients", "Hessians", "seminumerical K", "gradients of seminumerical K"))
+    assert "attraction by nuclei" in out
 
 
 def test_cartesian_fitting_functions(trnqc):

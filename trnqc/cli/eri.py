@@ -136,6 +136,7 @@ def _wanted(args: argparse.Namespace) -> prebuild.Wanted:
         kinds += ["seminumerical", *["seminumerical gradient"] * gradients]
     if args.aux:
         kinds += ["fitting", *["fitted gradient"] * gradients, *["fitted hessian"] * hessians]
+    kinds += ["core gradient"] * gradients
     try:
         return prebuild.programs(mol, kinds, args.operator, auxmol)
     except UnsupportedClass as error:
@@ -152,6 +153,7 @@ def _compiled(program: Recipe, kind: str, cls: QuartetClass | None = None) -> Bu
 WORDS = {
     "memory": "in memory",
     "gradient": "gradients",
+    "core gradient": "attraction by nuclei",
     "hessian": "Hessians",
     "seminumerical": "seminumerical K",
     "seminumerical gradient": "gradients of seminumerical K",

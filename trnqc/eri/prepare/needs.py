@@ -67,17 +67,13 @@ def for_fitting(mol: gto.Mole, auxmol: gto.Mole) -> Programs:
 
 def for_charges(mol: gto.Mole) -> Programs:
     """Return the programs of interactions with Gaussian charges, see `trnqc.eri.charges`, and of their gradients."""
-    return longest_first(_of_charges(mol, ("fitting", "fitted gradient")))
+    charge = gaussian_charges(np.zeros((1, 3)), np.ones(1), mol.cart)
+    return longest_first(prebuild.programs(one_of_each(mol), ("fitting", "fitted gradient"), auxmol=charge))
 
 
 def for_core_gradients(mol: gto.Mole) -> Programs:
     """Return the programs of `core_gradient`."""
-    return longest_first(_of_charges(mol, ("fitted gradient",)))
-
-
-def _of_charges(mol: gto.Mole, kinds: tuple[str, ...]) -> prebuild.Wanted:
-    charge = gaussian_charges(np.zeros((1, 3)), np.ones(1), mol.cart)
-    return prebuild.programs(one_of_each(mol), kinds, auxmol=charge)
+    return longest_first(prebuild.programs(one_of_each(mol), ("core gradient",)))
 
 
 def for_fitted_gradients(mol: gto.Mole, auxmol: gto.Mole, omegas: Iterable[float] = (0.0,)) -> Programs:

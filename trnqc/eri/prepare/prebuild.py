@@ -8,11 +8,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 from pyscf import gto
 from pyscf.data.elements import ELEMENTS
 from pyscf.lib.exceptions import BasisNotFoundError
 
 from trnqc.eri.arrays.writer import Writer
+from trnqc.eri.charges import gaussian_charges
 from trnqc.eri.classes import OPERATORS, QuartetClass
 from trnqc.eri.gradient import digest, three_centre_program
 from trnqc.eri.gradient.derivative_basis import derivative_basis
@@ -32,11 +34,12 @@ from trnqc.errors import InputError, MoleculeError
 from trnqc.jit import Recipe
 
 KINDS = (
-    *("jk", "memory", "gradient", "hessian", "seminumerical", "seminumerical gradient"),
+    *("jk", "memory", "gradient", "core gradient", "hessian", "seminumerical", "seminumerical gradient"),
     *("fitting", "fitted gradient", "fitted hessian"),
 )
-"""Purposes of programs: J and K; integrals in memory; gradients of J and K; Hessians, beside the gradients' programs;
-seminumerical K and its gradient; integrals with a fitting set, their gradients, and Hessians, beside the integrals."""
+"""Purposes of programs: J and K; integrals in memory; gradients of J and K, and of the attraction by nuclei; Hessians,
+beside the gradients' programs; seminumerical K and its gradient; integrals with a fitting set, their gradients, and
+Hessians, beside the integrals."""
 
 Wanted = dict[Recipe, tuple[str, QuartetClass]]
 
@@ -98,7 +101,7 @@ def form(kind: str, cls: QuartetClass) -> str:
     """The form of a program's recurrence, one of `variants.FORMS`."""
     if kind in ("seminumerical", "seminumerical gradient"):
         return "straight"
-    if kind == "fitted gradient":
+    if kind in ("fitted gradient", "core gradient"):
         return GradientClass(cls.la, cls.lb, cls.lc, cls.cartesian, cls.general, cls.operator).form
     return form_of(cls, Variant(rule=FITTED) if kind == "fitting" and not cls.cartesian else STANDARD)
 
@@ -178,6 +181,14 @@ def _fitted_gradient(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> R
             yield _contracted(class_of(bra, ket, operator))
 
 
+def _core_gradient(mol: gto.Mole, operator: str, auxmol: gto.Mole | None) -> RecipesOfClasses:
+    nucleus = gaussian_charges(np.zeros((1, 3)), np.ones(1), mol.cart)
+    for bra in pairs_of(mol):
+        for ket in fitting_shells(nucleus):
+            # J and K of another operator do not change the attraction.
+            yield _contracted(class_of(bra, ket, "coulomb"))
+
+
 def _contracted(cls: GradientClass) -> tuple[Recipe, QuartetClass]:
     same = QuartetClass(cls.la, cls.lb, cls.lc, 0, cls.cartesian, cls.general, cls.operator)
     return three_centre_program.three_centre_program(cls), same
@@ -205,6 +216,7 @@ _PROGRAMS = {
     "jk": _jk,
     "memory": _memory,
     "gradient": _gradient,
+    "core gradient": _core_gradient,
     "hessian": _hessian,
     "seminumerical": _seminumerical,
     "seminumerical gradient": _seminumerical_gradient,
