@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from pyscf import gto, lib
 
+from trnqc.eri.gradient.fitted.products import BlockProducts
 from trnqc.eri.gradient.three_centre import three_centre_gradient
 from trnqc.eri.integrals import PySCFThreeCentre, ThreeCentre
 from trnqc.host.thread_pool import single_threaded_pool
@@ -95,15 +97,23 @@ class ChargeIntegrals:
 
 
 def charge_gradient(
-    mol: gto.Mole, charges: gto.Mole, owners: np.ndarray, density: np.ndarray, values: np.ndarray
+    mol: gto.Mole,
+    charges: gto.Mole,
+    owners: np.ndarray,
+    density: np.ndarray,
+    values: np.ndarray,
+    *,
+    threads: int | None = None,
+    **options: Any,
 ) -> np.ndarray:
     """Return the derivative of sum_ijg D_ij q_g (ij|g) by the positions of atoms, [natm, 3], Hartree/Bohr.
 
     `values` [n] are the charges q, which stay as they are and move with the atoms `owners` [n], and the symmetric
-    density [nao, nao] stays as it is, too.
+    density [nao, nao] stays as it is, too. `threads` and `options` are those of `three_centre_gradient`.
     """
+    products = BlockProducts(np.empty((len(density), 0)), threads or lib.num_threads(), density[None])
 
     def weights(functions: np.ndarray) -> np.ndarray:
-        return density[:, :, None] * values[functions]
+        return products.weights(products.right(len(functions)), values[None, functions])
 
-    return three_centre_gradient(mol, charges, weights, owners=owners)
+    return three_centre_gradient(mol, charges, weights, owners=owners, threads=threads, **options)

@@ -7,15 +7,13 @@ three-centre integrals contract with D. Kinetic energy and effective core potent
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
 from typing import Any
 
 import numpy as np
 from pyscf import gto
 from pyscf.grad import rhf
 
-from trnqc.eri.charges import gaussian_charges
-from trnqc.eri.gradient.three_centre import three_centre_gradient
+from trnqc.eri.charges import charge_gradient, gaussian_charges
 from trnqc.host.overrides import users_method
 from trnqc.ranks import ALONE, Ranks
 
@@ -69,20 +67,15 @@ def is_known(gradients: Any) -> bool:
     return own and bool(np.isin(mol._atm[:, gto.NUC_MOD_OF], POINTS).all())
 
 
-def attraction_gradient(mol: gto.Mole, density: np.ndarray, ranks: Ranks = ALONE) -> np.ndarray:
+def attraction_gradient(
+    mol: gto.Mole, density: np.ndarray, threads: int | None = None, ranks: Ranks = ALONE
+) -> np.ndarray:
     """Return the part of the attraction by nuclei that are points, [natm, 3]; all ranks call this together."""
-    charges = gaussian_charges(mol.atom_coords(), np.full(mol.natm, POINT), mol.cart)
-    values = -mol.atom_charges().astype(float)
-
-    memory = np.empty(density.size * min(BLOCK, mol.natm))
-
-    def weights(nuclei: np.ndarray) -> np.ndarray:
-        shape = *density.shape, len(nuclei)
-        return np.multiply(density[:, :, None], values[nuclei], out=memory[: prod(shape)].reshape(shape))
-
+    nuclei = gaussian_charges(mol.atom_coords(), np.full(mol.natm, POINT), mol.cart)
+    values, owners = -mol.atom_charges().astype(float), np.arange(mol.natm)
+    options: dict[str, Any] = {"threads": threads, "ranks": ranks, "block_bytes": 8.0 * BLOCK * density.size}
     # An operator of J and K that the molecule has been given is not that of the nuclei.
-    options: dict[str, Any] = {"omega": 0.0, "ranks": ranks, "block_bytes": 8.0 * BLOCK * density.size}
-    return three_centre_gradient(mol, charges, weights, **options)
+    return charge_gradient(mol, nuclei, owners, density, values, omega=0.0, **options)
 
 
 def _other_terms(mol: gto.Mole, density: np.ndarray) -> np.ndarray:

@@ -175,10 +175,10 @@ class _FittedGradients(lib.StreamObject):
                 operators |= {-omega if alpha == 0 else omega}
         kernels = background.chosen(getattr(self.base, "kernels", None))
 
-        def programs() -> needs.Programs:
+        def recipes() -> needs.Programs:
             return needs.for_fitted_gradients(mol, auxmol, sorted(operators)) + needs.for_core_gradients(mol)
 
-        return background.Needed(programs, kernels)
+        return background.Needed(recipes, kernels)
 
 
 def _are_covered(mol: gto.Mole, auxmol: gto.Mole) -> bool:

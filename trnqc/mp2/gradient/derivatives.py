@@ -101,7 +101,8 @@ class Derivatives:
         """Contract derivatives of the core Hamiltonian of a gradients object of PySCF with a density [nao, nao]."""
         if self.by_pyscf:
             return core_gradient.by_matrices(gradients, density)
-        attraction = partial(core_gradient.attraction_gradient, ranks=self.execution.ranks)
+        options: dict[str, Any] = {"threads": self.execution.threads, "ranks": self.execution.ranks}
+        attraction = partial(core_gradient.attraction_gradient, **options)
         return core_gradient.core_gradient(gradients, density, attraction)
 
     def three_centre(self, mol: gto.Mole, auxmol: gto.Mole, density: Density, block_bytes: float) -> np.ndarray:

@@ -162,7 +162,7 @@ class SharedWork(RankCalls):
 
     def attraction(self, density: np.ndarray) -> np.ndarray:
         """Compute the gradient of the attraction by nuclei."""
-        return attraction_gradient(self.mol, density, self.ranks)
+        return attraction_gradient(self.mol, density, ranks=self.ranks)
 
     def derivatives(self, key: Key, dm: np.ndarray, with_j: bool, with_k: bool) -> tuple[Any, Any]:
         """Compute first derivatives of J and K."""

@@ -18,9 +18,9 @@ ROWS = 64
 class ColumnShares:
     """The shares of ranks in the columns r of arrays [Q, r, s].
 
-    This rank begins with the rows from `first` on, of `count` rows in all, and ends with the rows `wanted`: numbers in
-    rising order, of which each rank has others. All ranks create this object and call its methods together. A single
-    rank has all rows and all columns: nothing is copied.
+    This rank begins with the rows from `first` on, of `count` rows in all. Each rank ends with the rows whose numbers
+    are in its element of `wanted`, in rising order. All ranks create this object and call its methods together. A
+    single rank has all rows and all columns: nothing is copied.
     """
 
     def __init__(self, ranks: Ranks, first: int, count: int, wanted: Sequence[np.ndarray]) -> None:
