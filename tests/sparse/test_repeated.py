@@ -137,11 +137,15 @@ def test_threads_do_not_share_memory():
         np.testing.assert_allclose(result, n * a @ b, rtol=1e-13)
 
 
-@pytest.mark.parametrize(("size", "threads"), [(2**14, 1), (2**12, 2)])
-def test_long_calls_are_not_kept(monkeypatch, size, threads):
-    a, b = np.random.default_rng(7).random((2, size))
-    check("i,j->ij", a, b, threads=threads)
-    assert not is_kept(monkeypatch, "i,j->ij", a, b, threads=threads)
+@pytest.mark.parametrize(("name", "threads"), [("LONGEST", 1), ("LONGEST_OF_THREADS", 2)])
+def test_long_calls_are_not_kept(monkeypatch, name, threads):
+    rng = np.random.default_rng(7)
+    a, x = small(rng), rng.random(20)
+    monkeypatch.setattr(api, "_calls", KeptCalls(10, 1 << 20))
+    monkeypatch.setattr(repeated, name, 0.0)
+    for asked in (1, 2):
+        check("ij,j->i", a, x, threads=asked)
+        assert is_kept(monkeypatch, "ij,j->i", a, x, threads=asked) == (asked != threads)
 
 
 def test_the_oldest_calls_give_way_to_others(monkeypatch):
