@@ -237,3 +237,23 @@ def test_memory_of_other_products_of_two_operands(subscripts):
     found = result.toarray() if scipy.sparse.issparse(result) else result.to_dense()
     expected = np.einsum(subscripts, *(x.toarray() if x is a else x for x in operands))
     np.testing.assert_allclose(found, expected, atol=1e-14)
+
+
+@pytest.mark.parametrize("rows", [2, 40])
+def test_dense_rows_of_zeros_have_memory_where_an_operand_has_no_elements(rows):
+    of = network(",abc,ac->ac", [(), (rows, 1, 2), (rows, 2)])
+    formats = (
+        Format((), ()),
+        Format(("a", "c", "b"), ("dense", "compressed", "dense")),
+        Format(("a", "c"), ("dense", "dense")),
+        Format(("a", "c"), ("compressed", "dense")),
+    )
+    steps = Assignment(3, (0, 1), ("a", "b", "c")), Assignment(4, (3, 2), ("a", "c"))
+    nest = Nest(of, steps, (1,), formats, (Workspace(("c",), "dense"),))
+    last = np.zeros((rows, 1, 2))
+    last[-1] = 3.0  # All elements are in the last range of rows.
+    for middle in (np.zeros_like(last), last):
+        operands = [np.array(2.0), middle, np.ones((rows, 2))]
+        for threads in (1, 3):
+            found = compiled(nest)(packed(nest, operands), threads=threads)
+            np.testing.assert_array_equal(found.to_dense(), 2.0 * middle[:, 0])

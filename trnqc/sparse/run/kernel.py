@@ -244,10 +244,13 @@ class _Call:
         appended = self.tensors.appended
         assert appended is not None
         bound, shares = shares_of(self.nest, self.operands, piece, np.array(edges))
-        capacity = max(1, min(bound, LARGEST_CAPACITY)) * self.kernel.size(self.tensors.result, 1)
+        factor = self.kernel.size(self.tensors.result, 1)
+        capacity = max(1, min(bound, LARGEST_CAPACITY)) * factor
         prefix = self.common.setdefault("prefix", np.zeros(math.prod(self.shape[: appended.first]), np.int64))
         spare = min(self.shape[-1], LARGEST_SPARE)
-        return ResultPart.empty(appended, [max(1, math.ceil(capacity * share)) + spare for share in shares], prefix)
+        # The memory of a range without elements grows as well: dense rows of the result may have zeros there.
+        sizes = [max(factor, math.ceil(capacity * share)) + spare for share in shares]
+        return ResultPart.empty(appended, sizes, prefix)
 
     def _workspace(self, workspace: WorkspaceArrays) -> Arguments:
         slots = self.kernel.size(workspace.tensor, FIRST_SLOTS) if workspace.hashed else 0
