@@ -94,6 +94,10 @@ def test_every_operation(lanes, dtype):
         v.cast(v.cast(x, "f32"), dtype),
         v.from_bits(v.bits(x * y) + 1),
         v.cast(v.bits(y), dtype),
+        v.cast(v.with_bit(v.cast(x * 8.0, "i64"), v.cast(y * y, "i64") * 3 + 40), dtype),
+        v.cast(v.lowest_bit(v.with_bit(v.cast(x * 8.0, "i64"), 63)), dtype),
+        v.cast(v.lowest_bit(v.with_bit(v.cast(0.0 * x, "i64"), 63)), dtype),
+        v.cast(v.without_lowest_bit(v.with_bit(v.cast(x * 8.0, "i64"), 62)), dtype),
         const(-1.5, dtype) * x - (x - y),
         x - (y - x) * (x + y) / (x - 3.0),
     ]

@@ -66,6 +66,8 @@ def test_cost_of_a_gemm():
         lambda: x + n,
         lambda: v.sqrt(n),
         lambda: x // y,
+        lambda: v.with_bit(x, 3),
+        lambda: v.lowest_bit(v.cast(n, "i32")),
         lambda: v.select(x, x, y),
         lambda: v.lt(x, y) + 1.0,
         lambda: const(1.5, "i64"),

@@ -239,6 +239,13 @@ def _quotient(a: Any, b: Any) -> Any:
     return np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))
 
 
+def _lowest_bit(a: Any) -> Any:
+    if np.any(a == 0):
+        raise ProgramError("the lowest bit of 0 is asked for")
+    word = a.view("u8")
+    return np.bitwise_count((word & (~word + np.uint64(1))) - np.uint64(1)).astype(np.int64)
+
+
 def _where(condition: Any, a: Any, b: Any) -> Any:
     result: Any = np.where(condition, a, b)
     return result[()]
@@ -268,4 +275,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "select": lambda c, a, b: _where(c, a, b),
     "bits": lambda a: a.view(f"i{a.itemsize}"),
     "from_bits": lambda a: a.view(f"f{a.itemsize}"),
+    "with_bit": lambda a, number: a | np.left_shift(1, number % 64),
+    "lowest_bit": _lowest_bit,
+    "without_lowest_bit": lambda a: a ^ np.left_shift(1, _lowest_bit(a)),
 }

@@ -237,6 +237,21 @@ def from_bits(a: Value) -> Value:
     return Value("from_bits", {"i64": "f64", "i32": "f32"}[_integer(a).dtype], (a,))
 
 
+def with_bit(a: Value, number: Value | int) -> Value:
+    """The i64 `a` with its bit ``number % 64`` set, for a number that is not negative. Bit 0 is the lowest."""
+    return Value("with_bit", "i64", (_word(a), _word(as_value(number, "i64"))))
+
+
+def lowest_bit(a: Value) -> Value:
+    """The number of the lowest bit of an i64 that is set, as an i64. One has to be set."""
+    return Value("lowest_bit", "i64", (_word(a),))
+
+
+def without_lowest_bit(a: Value) -> Value:
+    """The i64 `a` without the lowest of its bits that are set. One has to be set."""
+    return Value("without_lowest_bit", "i64", (_word(a),))
+
+
 def walk(roots: tuple[Value, ...], stop: Callable[[Value], bool] = lambda value: False) -> Iterator[Value]:
     """Yield all values of the roots' expressions, each once and after its operands.
 
@@ -302,4 +317,10 @@ def _float(a: Value) -> Value:
 def _integer(a: Value) -> Value:
     if a.dtype not in INTEGERS:
         raise ProgramError(f"{a.op} takes i64 or i32, found {a.dtype}")
+    return a
+
+
+def _word(a: Value) -> Value:
+    if a.dtype != "i64":
+        raise ProgramError(f"expected an i64, whose bits are numbered, found {a.dtype}")
     return a

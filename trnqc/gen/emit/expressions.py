@@ -184,6 +184,23 @@ class Scalars:
 
     on_from_bits = on_bits
 
+    def on_with_bit(self, value: Value) -> Fragment:
+        return f"{self.of_bits(value)}({', '.join(map(self.text, value.args))})", ATOM
+
+    on_lowest_bit = on_without_lowest_bit = on_with_bit
+
+    def of_bits(self, value: Value) -> str:
+        """The name of a helper function on the bits of a word. The arithmetic is unsigned, which cannot overflow."""
+        word = self.dialect.types["i64"]
+        parameters = f"{word} a, {word} k" if value.op == "with_bit" else f"{word} a"
+        result = {
+            "with_bit": f"({word})((unsigned long long)a | 1ULL << (k & 63))",
+            "lowest_bit": "__ffsll(a) - 1" if self.dialect.threads else "__builtin_ctzll((unsigned long long)a)",
+            "without_lowest_bit": f"({word})((unsigned long long)a & ((unsigned long long)a - 1))",
+        }[value.op]
+        self.helpers[value.op] = f"{self.dialect.helper} {word} {value.op}({parameters}) {{ return {result}; }}"
+        return value.op
+
     def store(self, s: st.Store) -> str:
         guard = "" if s.where is None else f"if ({self.text(s.where)}) "
         return f"{guard}{self.element(s.array, s.index)} = {self.text(s.value)};"

@@ -169,6 +169,19 @@ class Vectors(Scalars):
 
     lanes_from_bits = lanes_bits
 
+    def lanes_with_bit(self, value: Value) -> Fragment:
+        """The scalar function for one lane after the other."""
+        scalar, vector = self.of_bits(value), self.vector(value.dtype)
+        name, names = f"{scalar}_{vector}", "ab"[: len(value.args)]
+        words, each = (", ".join(text.format(x) for x in names) for text in (f"{vector} {{}}", "{}[l]"))
+        self.helpers[name] = (
+            f"static inline {vector} {name}({words}) {{ {vector} r; "
+            f"for (int l = 0; l < {self.lanes}; l++) r[l] = {scalar}({each}); return r; }}"
+        )
+        return f"{name}({', '.join(map(self.spread, value.args))})", ATOM
+
+    lanes_lowest_bit = lanes_without_lowest_bit = lanes_with_bit
+
     def store(self, s: st.Store) -> str:
         if self.differs(s.index):
             return self.scatter(s, "=")

@@ -69,6 +69,7 @@ template <class To, class From> EMULATOR_PLAIN static To emulator_bits(From x) {
 #define __longlong_as_double emulator_bits<double, long long>
 #define __float_as_int emulator_bits<int, float>
 #define __int_as_float emulator_bits<float, int>
+#define __ffsll __builtin_ffsll
 
 // Fences between additions and loads, asm volatile("" : "+d"(x) : : "memory"), keep nvcc from moving code. Their letters
 // name registers of a GPU, and on the host they have nothing to do.

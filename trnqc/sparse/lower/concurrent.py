@@ -91,7 +91,7 @@ def _kernel(tensors: ProgramTensors, piece: Piece) -> ConcurrentPiece:
         group=None,
     )
     b = Builder()
-    own: dict[str, Value | st.View] = {a.name: st.view(a[BLOCK * w.size]) for w in private for a in w.arrays}
+    own: dict[str, Value | st.View] = {a.name: st.view(a[BLOCK * w.extent(a)]) for w in private for a in w.arrays}
     first, end, step = BLOCK, TURNS, BLOCKS
     if piece.appends:
         own |= _own_part(b, tensors)

@@ -10,7 +10,7 @@ from trnqc.sparse.lower.append import Appended
 from trnqc.sparse.lower.state import Extents, LoweringState, OperandArrays
 from trnqc.sparse.lower.workspace import WorkspaceArrays
 from trnqc.sparse.network.loops import stored
-from trnqc.sparse.network.nest import Assignment, Nest
+from trnqc.sparse.network.nest import Assignment, Format, Nest, Workspace
 from trnqc.sparse.network.network import Indices
 
 OUT = Array("out", "f64")
@@ -90,12 +90,29 @@ def tensors_of(nest: Nest, lanes: int, concurrent: bool = False) -> ProgramTenso
     count = len(nest.network.inputs)
     operands = tuple(OperandArrays(t, f, extents) for t, f in enumerate(nest.formats[:-1]))
     workspaces = {
-        t: WorkspaceArrays(extents, t, spec, nest.fused(t) == 0, concurrent)
+        t: WorkspaceArrays(extents, t, spec, nest.fused(t) == 0, concurrent, _in_order(nest, t, spec))
         for t, spec in enumerate(nest.workspaces, count)
     }
     result = count + len(nest.workspaces)
     appended = Appended(extents, result, stored(nest)) if nest.formats[-1].sparse else None
     return ProgramTensors(nest, lanes, extents, operands, workspaces, appended, concurrent)
+
+
+def _in_order(nest: Nest, t: int, spec: Workspace) -> bool:
+    """Whether only a sparse result reads a workspace with a list, in the order of its elements.
+
+    The other factors of the result are operands that store all values of the indices of the workspace.
+    """
+    last, shared = nest.assignments[-1], nest.fused(t)
+    if not nest.formats[-1].sparse or t not in last.operands or spec.space != "listed" or not spec.order or not shared:
+        return False
+    others = [nest.formats[x] if x < len(nest.network.inputs) else None for x in last.operands if x != t]
+    all_values = all(f is not None and not _compressed(f) & set(spec.order) for f in others)
+    return all_values and last.loops == nest.formats[-1].order and last.loops[shared:] == spec.order
+
+
+def _compressed(f: Format) -> set[str]:
+    return {index for index, kind in zip(f.order, f.kinds) if kind == "compressed"}
 
 
 def _innermost(nest: Nest) -> frozenset[str]:

@@ -1,21 +1,22 @@
-"""The memory of an intermediate in a program: a variable, an array, an array with a list of the elements that were
-written, or a hash table.
+"""The memory of an intermediate in a program: a variable, an array, an array with the elements that were written as a
+list or as bits, or a hash table.
 
 A list or a hash table is read in the order in which entries were written, unless they are sorted by coordinates first.
-Only its entries are cleared after a turn, so that the cost of a turn does not depend on the extents.
+Bits are read in the order of elements. Only entries are cleared after a turn, so that the cost of a turn hardly depends
+on the extents.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from math import prod
 
 from trnqc.gen import Array, Value, Var, const
 from trnqc.gen.build import Builder
-from trnqc.gen.values import both, cast, eq, invert, lt
+from trnqc.gen.values import both, cast, eq, invert, lowest_bit, lt, with_bit, without_lowest_bit
 from trnqc.sparse.lower.sorting import sort_list
 from trnqc.sparse.lower.state import ONE, ZERO, Extents, LoweringState
 from trnqc.sparse.network.nest import Workspace
@@ -29,6 +30,9 @@ FREE = -1
 RANGE, MIX, MIX_HIGH = 2**31, 1327217885, 1103515245
 # If more than one element in CROWDED was written, reading all marks is faster than sorting the list.
 CROWDED = 32
+# Elements have a bit each in words of WORD bits, which have one each in other words, and so on, until the words that
+# each turn looks through are at most this many.
+WORD, MOST_WORDS = 64, 4
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,8 @@ class WorkspaceArrays:
 
     A `kept` workspace is used by several functions of the program, not during one turn of shared loops only. If turns
     that run at the same time write to it (`concurrent`), they only mark elements, and the caller makes the sorted list
-    of marked elements before another function reads it.
+    of marked elements before another function reads it. Elements of a workspace that is read `in_order` are read once
+    in each turn, and their bits say which were written.
     """
 
     extents: Extents
@@ -45,6 +50,7 @@ class WorkspaceArrays:
     spec: Workspace
     kept: bool
     concurrent: bool = False
+    in_order: bool = False
 
     @property
     def counted(self) -> bool:
@@ -79,6 +85,14 @@ class WorkspaceArrays:
         return Array(f"list{self.tensor}", "i64")
 
     @cached_property
+    def bits(self) -> dict[Array, int]:
+        """The bits of elements, those of words of these bits that are not 0, and so on, with their numbers of words."""
+        words = [-(-self.elements // WORD)]
+        while words[-1] > MOST_WORDS:
+            words.append(-(-words[-1] // WORD))
+        return {Array(f"bits{self.tensor}_{level}", "i64"): size for level, size in enumerate(words)}
+
+    @cached_property
     def room(self) -> Value:
         """Number of slots of a hash table, at most half of which are used."""
         return Var(f"room{self.tensor}", "i64")
@@ -88,6 +102,8 @@ class WorkspaceArrays:
         """All arrays that functions take."""
         if not self.spec.order:
             return (self.array, self.counts) if self.kept else ()
+        if self.in_order:
+            return (self.array, *self.bits)
         listed = (self.touched, self.keys if self.hashed else self.mark) if self.counted else ()
         return (self.array, *listed, *((self.counts,) if self.kept and self.counted else ()))
 
@@ -110,12 +126,22 @@ class WorkspaceArrays:
         """Number of elements of an array for all values of the indices; an empty one has one."""
         return max(1, prod(self.extents.sizes[index] for index in self.spec.order))
 
+    def length(self, array: Array) -> int:
+        """Number of elements of one of its arrays. Those of a hash table grow."""
+        return 1 if array == self.counts else self.bits.get(array, self.elements)
+
+    def extent(self, array: Array) -> Value:
+        """Number of elements of one of its arrays in a program."""
+        return const(self.length(array), "i64") if array in self.bits else self.size
+
     @property
     def size(self) -> Value:
         return reduce(lambda a, b: a * b, map(self.extents.value, self.spec.order))
 
     def clear(self, b: Builder) -> None:
         """Add the statements at the beginning of a turn."""
+        if self.in_order:
+            return
         if not self.spec.order:
             b.declare(self.scalar, const(0.0))
         if self.counted:
@@ -126,7 +152,7 @@ class WorkspaceArrays:
 
     def finish(self, b: Builder) -> None:
         """Add the statements at the end of a turn, which clear the elements of a list."""
-        if not self.counted or not self.spec.order or self.kept:
+        if not self.counted or not self.spec.order or self.kept or self.in_order:
             return
         with b.loop("e", self.count) as e:
             place = b.let("place", self.touched[e])
@@ -146,6 +172,15 @@ class WorkspaceArrays:
         offset = self.extents.offset(self.spec.order, state.bound)
         if self.hashed:
             self._add_to_table(b, offset, value)
+        elif self.in_order:
+            place = b.let(b.fresh("place", "i64"), offset)
+            number = place
+            for bits in self.bits:
+                # Lanes that are threads must all have read the word before one of them overwrites it.
+                word = b.let("word", with_bit(bits[number // WORD], number))
+                b.store(bits[number // WORD], word)
+                number = number // WORD
+            b.accumulate(self.array[place], value)
         elif self.listed_later:
             place = b.let(b.fresh("place", "i64"), offset)
             b.store(self.mark[place], 1)
@@ -189,10 +224,29 @@ class WorkspaceArrays:
 
         sort: whether the list is sorted before.
         """
+        if self.in_order:
+            with self._over_bits(b) as place:
+                yield self._at_place(b, place, place, state)
+                b.store(self.array[place], 0.0)
+            return
         if sort and not self.listed_later:
             self._sort(b)
         with b.loop("e", self.count) as e:
             yield self.at_entry(b, e, state)
+
+    @contextmanager
+    def _over_bits(self, b: Builder) -> Iterator[Value]:
+        """Add a loop over the elements whose bits are set, which it clears."""
+        with ExitStack() as loops:
+            arrays = tuple(self.bits)
+            number = loops.enter_context(b.loop("q", self.bits[arrays[-1]]))
+            for bits in reversed(arrays):
+                word = b.declare("word", bits[number])
+                b.store(bits[number], 0)
+                loops.enter_context(b.loop_while(invert(eq(word, 0))))
+                number = b.let("number", number * WORD + lowest_bit(word))
+                b.assign(word, without_lowest_bit(word))
+            yield number
 
     def _sort(self, b: Builder) -> None:
         """Sort the list by coordinates."""
@@ -211,7 +265,9 @@ class WorkspaceArrays:
     def at_entry(self, b: Builder, entry: Value, state: LoweringState) -> LoweringState:
         """Return the state in which the indices have the values of an entry of the list."""
         place = b.let("place", self.touched[entry])
-        key = self.keys[place] if self.hashed else place
+        return self._at_place(b, place, self.keys[place] if self.hashed else place, state)
+
+    def _at_place(self, b: Builder, place: Value, key: Value, state: LoweringState) -> LoweringState:
         for index in self.spec.order[:0:-1]:
             extent = self.extents.value(index)
             x = b.let(Var(index, "i64"), key % extent)

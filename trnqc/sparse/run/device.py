@@ -192,7 +192,7 @@ class DeviceNest:
         """Return names, sizes and types of the arrays that all turns add to: the result and kept workspaces."""
         sizes = [] if self.program.tensors.appended else [(OUT.name, max(1, elements), NUMPY[OUT.dtype])]
         for w in self.program.tensors.workspaces.values():
-            sizes += [(array.name, w.elements, NUMPY[array.dtype]) for array in w.arrays if w.kept]
+            sizes += [(array.name, w.length(array), NUMPY[array.dtype]) for array in w.arrays if w.kept]
         return sizes
 
     def _blocks(self, piece: ConcurrentPiece, kernel: BuiltKernel, turns: int) -> int:
@@ -290,7 +290,7 @@ class DevicePlan:
 
 def _private(piece: ConcurrentPiece) -> dict[Array, int]:
     """Return the elements of each array of which every block has its own."""
-    return {array: w.elements for w in piece.private for array in w.arrays}
+    return {array: w.length(array) for w in piece.private for array in w.arrays}
 
 
 def _at_least_one(array: np.ndarray) -> np.ndarray:

@@ -144,7 +144,7 @@ class NestKernel:
         else:
             cleared = [(OUT.name, math.prod(call.shape), NUMPY[OUT.dtype])]
         for w in tensors.workspaces.values():
-            cleared += [(x.name, 1 if x == w.counts else w.elements, NUMPY[x.dtype]) for x in w.arrays]
+            cleared += [(x.name, w.length(x), NUMPY[x.dtype]) for x in w.arrays]
         later = {name for name, *_ in cleared} | {operand.values.name for operand in tensors.operands}
         later |= {x.name for x in appended.arrays} if appended else set()
         functions = []
@@ -258,7 +258,7 @@ class _Call:
         require_memory(8 * size, f"the workspace of tensor {workspace.tensor} over {workspace.spec.order}")
         arguments: Arguments = {workspace.room.attr: slots}
         for array in workspace.arrays:
-            arguments[array.name] = np.zeros(1 if array == workspace.counts else size, NUMPY[array.dtype])
+            arguments[array.name] = np.zeros(slots or workspace.length(array), NUMPY[array.dtype])
         if workspace.hashed:
             arguments[workspace.keys.name][:] = FREE
         return arguments
