@@ -1,8 +1,8 @@
 """Innermost loops over the elements that one operand stores under a parent.
 
 If their coordinates are consecutive, which shows by the first and the last of them, the loop is over a range, so that
-all tensors are read and written by vectors. Sums over other coordinates are added up in several variables, so that one
-addition does not wait for the one before.
+all tensors are read and written by vectors. Long sums over other coordinates are added up in several variables, so that
+one addition does not wait for the one before.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from operator import add, mul
 from trnqc.gen import Array, Value, const
 from trnqc.gen import statements as st
 from trnqc.gen.build import Builder
-from trnqc.gen.values import cast, eq, fma, lt
+from trnqc.gen.values import cast, eq, fma, le, lt
 from trnqc.sparse.lower.coiterate import Driver, at_position
 from trnqc.sparse.lower.state import LoweringState, OperandArrays
 from trnqc.sparse.lower.tensors import ProgramTensors
@@ -23,6 +23,8 @@ from trnqc.sparse.network.loops import NestLeaf, NestLoop
 
 # Vectors of partial sums over a range, and variables of partial sums over other coordinates.
 VECTORS, PARTS = 4, 4
+# Terms from which on they are added to several variables.
+LONG = 32
 
 # Adds one turn of the loop, and the product of all operands where that of some is known.
 Turn = Callable[[NestLoop, LoweringState], None]
@@ -75,18 +77,19 @@ def summed(
     """Add a loop that adds to the variable `state.sums[target]`."""
     operand, level = driver
     factors = contiguous(tensors, node, driver)
-    if factors is None:
-        begin, end = operand.segment(level, state.at[operand.number][1])
-        _in_parts(b, node, state, driver, target, turn, (b.let("begin", begin), b.let("end", end)))
-        return
     begin, end, first, consecutive = _range(b, operand, level, state)
-    with b.when(lt(begin, end)):
-        with b.when(consecutive()):
+    # Most rows of sparse matrices are short. One loop is then the fastest: its end is all that has to be predicted.
+    rest, length = b.declare("rest", begin), b.let("length", end - begin)
+    if factors is not None:
+        with b.when(le(tensors.lanes, length)), b.when(consecutive()):
             start = b.let("first", first())
-            total = _range_sum(b, tensors, node.index, state, driver, factors, (start, begin, end - begin))
+            total = _range_sum(b, tensors, node.index, state, driver, factors, (start, begin, length))
             product(NestLeaf(node.members[0]), state, total, factors)
-        with b.otherwise():
-            _in_parts(b, node, state, driver, target, turn, (begin, end))
+            b.assign(rest, end)
+    with b.when(le(LONG, end - rest)):
+        _in_parts(b, node, state, driver, target, turn, rest, length)
+    with b.loop(f"p{operand.number}", end, begin=rest) as p:
+        turn(node, at_position(b, node.index, state, driver, p))
 
 
 def _range(
@@ -155,11 +158,15 @@ def _in_parts(
     driver: Driver,
     target: int,
     turn: Turn,
-    segment: tuple[Value, Value],
+    begin: Value,
+    length: Value,
 ) -> None:
-    """Add the loop over the positions of a segment, with consecutive terms added to different variables."""
-    (operand, level), (begin, end), total = driver, segment, state.sums[target]
-    whole = b.let("whole", begin + (end - begin) // PARTS * PARTS)
+    """Add a loop from a position on, with consecutive terms in different variables, and move it behind the last term.
+
+    Less than `PARTS` terms are left.
+    """
+    (operand, level), total = driver, state.sums[target]
+    whole = b.let("whole", begin + length // PARTS * PARTS)
     parts = [b.declare("part", const(0.0)) for _ in range(PARTS)]
     with b.loop(f"p{operand.number}", whole, begin=begin, step=PARTS) as p:
         for n, part in enumerate(parts):
@@ -168,5 +175,4 @@ def _in_parts(
             inner = replace(state, sums={**state.sums, target: part}).bind(node.index, x)
             turn(node, inner.move(operand.number, level + 1, place))
     b.assign(total, total + reduce(add, parts))
-    with b.loop(f"p{operand.number}", end, begin=whole) as p:
-        turn(node, at_position(b, node.index, state, driver, p))
+    b.assign(begin, whole)
