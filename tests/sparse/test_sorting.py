@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse
 
 from trnqc.sparse.lower.sorting import SHORT
 from trnqc.sparse.lower.workspace import CROWDED, MOST_WORDS, WORD
+from trnqc.sparse.network.nest import Format
 from trnqc.sparse.network.network import network
 from trnqc.sparse.run.kernel import NestKernel, compiled
 from trnqc.sparse.run.operands import NetworkOperands
@@ -16,10 +19,11 @@ from trnqc.sparse.tensors.convert import as_tensor
 from trnqc.sparse.tensors.storage import SparseTensor, from_coo
 
 
-def run(subscripts, tensors, tree, loops, threads=1, full=()) -> tuple[SparseTensor, NestKernel]:
+def run(subscripts, tensors, tree, loops, threads=1, full=(), stored=None) -> tuple[SparseTensor, NestKernel]:
     inputs = tuple(map(as_tensor, tensors))
     net = network(subscripts, [tensor.shape for tensor in inputs])
-    kernel = compiled(fused(net, tree, [tuple(each) for each in loops], full, space="listed"))
+    nest = fused(net, tree, [tuple(each) for each in loops], full, space="listed")
+    kernel = compiled(nest if stored is None else replace(nest, formats=(*nest.formats[:-1], stored)))
     return kernel(NetworkOperands(net, inputs).for_nest(kernel.program.nest.formats), threads).check(), kernel
 
 
@@ -59,6 +63,19 @@ def test_two_indices_by_bits():
     assert workspaces(kernel)[0].in_order
     assert workspaces(kernel)[0].spec.order == ("k", "l")
     np.testing.assert_allclose(result.to_dense(), np.einsum("ij,jkl->ikl", a.to_dense(), b.to_dense()), atol=1e-13)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_whole_result_by_bits(threads):
+    rng = np.random.default_rng(7)
+    left = rows_of_many_lengths(rng)
+    right = scipy.sparse.random_array((90, 700), density=0.02, rng=rng).tocsr()
+    columns = Format(("k", "i"), ("dense", "compressed"))
+    result, kernel = run("ij,jk->ik", (left, right), (0, 1), ["ijk"], threads, stored=columns)
+    assert workspaces(kernel)[0].in_order and workspaces(kernel)[0].kept
+    expected = (left @ right).tocsr()
+    assert abs(result.to_scipy().tocsr() - expected).max() < 1e-13
+    assert result.nnz == expected.nnz
 
 
 def test_factors_of_the_result_that_store_all_values():

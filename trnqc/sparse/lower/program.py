@@ -77,6 +77,9 @@ class _Lowering:
             return Piece(self.function(name, p), "level", operand.number, self.divisible(node), appends)
         if listed:
             workspace, inside = listed
+            if workspace.in_order:
+                self.entries(workspace, node, inside, state)
+                return Piece(self.function(name, None), "once", 0, False, appends)
             e = Var(f"e{workspace.tensor}", "i64")
             state = self.before_entries(workspace, node, inside, state)
             self.entry(node, inside, workspace.at_entry(self.b, e, state))
@@ -156,9 +159,7 @@ class _Lowering:
         listed = None if drivers else self.listed(node, state)
         if listed:
             workspace, inside = listed
-            state = self.before_entries(workspace, node, inside, state)
-            with workspace.over(self.b, state, sort=self.appends(node) is not None) as inner:
-                self.entry(node, inside, inner)
+            self.entries(workspace, node, inside, state)
             return
         if self.ran(node, state, drivers):
             return
@@ -303,6 +304,12 @@ class _Lowering:
             if sorted(chain) == sorted(order) and in_order and not set(order) & set(state.bound):
                 return workspace, inner
         return None
+
+    def entries(self, workspace: WorkspaceArrays, node: NestLoop, inside: NestLoop, state: LoweringState) -> None:
+        """Add the loop over a list that replaces the loops from `node` to `inside`."""
+        state = self.before_entries(workspace, node, inside, state)
+        with workspace.over(self.b, state, sort=self.appends(node) is not None) as inner:
+            self.entry(node, inside, inner)
 
     def before_entries(
         self, workspace: WorkspaceArrays, node: NestLoop, inside: NestLoop, state: LoweringState

@@ -90,7 +90,7 @@ def tensors_of(nest: Nest, lanes: int, concurrent: bool = False) -> ProgramTenso
     count = len(nest.network.inputs)
     operands = tuple(OperandArrays(t, f, extents) for t, f in enumerate(nest.formats[:-1]))
     workspaces = {
-        t: WorkspaceArrays(extents, t, spec, nest.fused(t) == 0, concurrent, _in_order(nest, t, spec))
+        t: WorkspaceArrays(extents, t, spec, nest.fused(t) == 0, concurrent, _in_order(nest, t, spec, concurrent))
         for t, spec in enumerate(nest.workspaces, count)
     }
     result = count + len(nest.workspaces)
@@ -98,13 +98,16 @@ def tensors_of(nest: Nest, lanes: int, concurrent: bool = False) -> ProgramTenso
     return ProgramTensors(nest, lanes, extents, operands, workspaces, appended, concurrent)
 
 
-def _in_order(nest: Nest, t: int, spec: Workspace) -> bool:
+def _in_order(nest: Nest, t: int, spec: Workspace, concurrent: bool) -> bool:
     """Whether only a sparse result reads a workspace with a list, in the order of its elements.
 
     The other factors of the result are operands that store all values of the indices of the workspace.
     """
     last, shared = nest.assignments[-1], nest.fused(t)
-    if not nest.formats[-1].sparse or t not in last.operands or spec.space != "listed" or not spec.order or not shared:
+    if not nest.formats[-1].sparse or t not in last.operands or spec.space != "listed" or not spec.order:
+        return False
+    if concurrent and not shared:
+        # Turns that run at the same time add to it. Bits of two elements of a word would get lost.
         return False
     others = [nest.formats[x] if x < len(nest.network.inputs) else None for x in last.operands if x != t]
     all_values = all(f is not None and not _compressed(f) & set(spec.order) for f in others)

@@ -64,9 +64,10 @@ def probes() -> Iterator[Probe]:
     yield _probe("Kmn,mi,nu->Kiu", integrals, ["Kmin", "Kinu"], ((0, 1), 2))
     factors = (_cubes(1024, 64, 1024, 2), _full(64, 32), _full(1024, 32))
     yield _probe("ijk,jr,kr->ir", factors, ["ijkr", "ijr"], ((0, 2), 1))
-    # Results: sparse in order, sparse out of order, dense.
+    # Results: sparse in order, sparse out of order in an array and in a hash table, dense.
     yield _probe("ij,j->ij", (_rows(2**14, 512, 8), _full(512)), ["ij"], result=ROWS)
-    yield _probe("ij,jk->ik", (_rows(512, 512, 4), _rows(512, 4096, 4)), ["ijk"], result=ROWS)
+    yield _probe("ij,jk->ik", (_rows(2048, 512, 8), _rows(512, 4096, 8)), ["ijk"], result=ROWS)
+    yield _probe("ij,jk->ik", (_rows(512, 512, 4), _rows(512, 2**23, 4)), ["ijk"], result=ROWS)
     yield _probe("ij,j->ij", (_rows(1024, 1024, 1), _full(1024)), ["ij"])
 
 

@@ -244,4 +244,9 @@ class CostModel:
             return math.inf
         everything = tuple(range(len(self.statistics.network.inputs)))
         elements = self.statistics.count(everything, frozenset(layout.order))
-        return elements * (self.rates.appended_element + (self.rates.sorted_element if listed else 0.0))
+        return elements * (self.rates.appended_element + (self._in_order_rate(layout, loops) if listed else 0.0))
+
+    def _in_order_rate(self, layout: Format, loops: Indices) -> float:
+        """Return the seconds to put an element of a sparse result in order."""
+        elements = product(self.extents, layout.order[in_order(layout.order, loops) :])
+        return self.rates.sorted_element if elements > LARGEST_LISTED else self.rates.ordered_element

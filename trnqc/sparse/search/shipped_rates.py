@@ -6,7 +6,8 @@ from trnqc.sparse.search.rates import WorkRates
 
 # Bytes of a vector -> rates of a machine with such vectors, in seconds as documented in `WorkRates`: medians of four
 # measurements by `run.measured_rates` on one core of an Intel Xeon (Sapphire Rapids), gcc 12.2, on 2026-11-22; with
-# AVX-512, and with AVX-512 disabled (CC="gcc -mno-avx512f" OPENBLAS_CORETYPE=Haswell).
+# AVX-512, and with AVX-512 disabled (CC="gcc -mno-avx512f" OPENBLAS_CORETYPE=Haswell). `ordered_element` is that of an
+# AMD EPYC on 2026-11-29, times the ratio of `sorted_element` on both machines.
 SHIPPED = {
     64: WorkRates(
         source="shipped with trnqc, of an Intel Xeon (Sapphire Rapids) with AVX-512",
@@ -23,6 +24,7 @@ SHIPPED = {
         cleared_element=3.92e-11,
         listed_update=1.59e-10,
         hashed_update=3.23e-09,
+        ordered_element=4.6e-09,
         sorted_element=2.54e-08,
         appended_element=2.5e-09,
         allocated_element=1.79e-10,
@@ -48,6 +50,7 @@ SHIPPED = {
         cleared_element=3.96e-11,
         listed_update=2.68e-10,
         hashed_update=3.38e-09,
+        ordered_element=4.4e-09,
         sorted_element=2.4e-08,
         appended_element=2.74e-09,
         allocated_element=1.78e-10,
