@@ -19,7 +19,7 @@ from trnqc.sparse.run import repeated
 from trnqc.sparse.search.formats import Out
 
 # Rows and stored elements of sparse matrices.
-SIZES = ((20, 40), (100, 500), (200, 800), (1000, 3000), (6000, 18000))
+SIZES = ((20, 40), (100, 500), (200, 800), (1000, 3000), (6000, 18_000), (6000, 60_000))
 COLUMNS = 8
 # Elements up to which calls are kept.
 MOST = repeated.LARGEST

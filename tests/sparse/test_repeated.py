@@ -127,6 +127,26 @@ def test_results_are_not_changed_by_later_calls(monkeypatch, size, out):
         np.testing.assert_allclose(as_dense(result), (n * a @ b).toarray(), rtol=1e-14, atol=0)
 
 
+@pytest.mark.parametrize(("width", "view"), [(3000, True), (20, False)])
+@pytest.mark.parametrize("kind", ["csr", "csc"])
+def test_large_results_are_written_once(monkeypatch, kind, width, view):
+    rng = np.random.default_rng(13)
+    # The terms of the product are the bound of its elements, and few of them are added where columns are many.
+    a = small(rng, (300, 200), 4000)
+    b = scipy.sparse.csr_array(np.pad(small(rng, (200, width), 4000).toarray(), ((0, 0), (0, 3000 - width))))
+    a, b = (a, b) if kind == "csr" else (b.T.asformat("csc"), a.T.asformat("csc"))
+    check("ij,jk->ik", a, b, out="sparse")
+    assert is_kept(monkeypatch, "ij,jk->ik", a, b, out="sparse")
+    results = [contract("ij,jk->ik", n * a, b, out="sparse") for n in (1, 2)]
+    for n, result in enumerate(results, 1):
+        assert result.nnz > repeated.DIRECT and result.has_canonical_format
+        np.testing.assert_allclose(result.toarray(), (n * a @ b).toarray(), rtol=1e-13, atol=1e-13)
+        for array in (result.indices, result.data):
+            assert len(array) == result.nnz
+            assert (array.base is not None) == view
+            assert not view or len(array.base) < 2 * len(array)
+
+
 def test_threads_do_not_share_memory():
     rng = np.random.default_rng(11)
     a, b = small(rng, (60, 60), 900), rng.random((60, 9))

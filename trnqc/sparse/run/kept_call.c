@@ -98,6 +98,8 @@ typedef struct {
     /* A sparse result: its compressed levels, entries of the level above them, the variables of used entries and of
      * values, and the columns if its rows are returned as columns, else 0. */
     int64_t n_levels, first, parents, used, values, columns;
+    /* Entries of arrays of the result to which the nest itself writes coordinates and values; 0 if they are copied. */
+    int64_t direct;
     const Level *levels;
     /* make(*entries of levels) returns the arrays, finish(arrays, operands) the result. */
     PyObject *make, *finish;
@@ -323,40 +325,56 @@ static void write_levels(const Call *call, void *const *variables, const Buffer 
         set_integer(&arrays[2 * n], 0, 0);
         for (int64_t p = 0; p < parents; p++) set_integer(&arrays[2 * n], p + 1, position += counts[p]);
         entries = used[call->first + n];
-        set_integers(&arrays[2 * n + 1], variables[level->coordinates], level->coordinate_bytes, entries);
+        if (!call->direct)
+            set_integers(&arrays[2 * n + 1], variables[level->coordinates], level->coordinate_bytes, entries);
     }
-    set_numbers(&arrays[2 * call->n_levels], variables[call->values], entries);
+    if (!call->direct) set_numbers(&arrays[2 * call->n_levels], variables[call->values], entries);
 }
 
 enum { MOST_LEVELS = 8, MOST_ARRAYS = 2 * MOST_LEVELS + 1 };
 
-/* Return new arrays with the sparse result that is in the memory of a call. */
-static PyObject *sparse_result(const Call *call, void *const *variables) {
+/* New arrays of a sparse result, with their buffers. */
+typedef struct {
+    PyObject *arrays;
+    Buffer buffers[MOST_ARRAYS];
+    int64_t held;
+} Made;
+
+static void close_arrays(Made *made) {
+    while (made->held) python.release(&made->buffers[--made->held]);
+}
+
+static int open_arrays(const Call *call, const int64_t *entries, Made *made) {
+    PyObject *numbers = python.integers("(LLLLLLLL)", entries[0], entries[1], entries[2], entries[3], entries[4],
+                                        entries[5], entries[6], entries[7]);
+    made->held = 0;
+    made->arrays = numbers ? python.call(call->make, numbers) : NULL;
+    if (numbers) python.drop(numbers);
+    if (!made->arrays) return -1;
+    for (int64_t count = 2 * call->n_levels + 1; made->held < count; made->held++) {
+        PyObject *array = python.item(made->arrays, made->held);
+        if (!array || python.buffer(array, &made->buffers[made->held], WRITABLE)) {
+            close_arrays(made);
+            python.drop(made->arrays);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Return the arrays of the sparse result that is in the memory of a call, or in part in the arrays already. */
+static PyObject *sparse_result(const Call *call, void *const *variables, Made *made) {
     const int64_t *used = variables[call->used];
     int64_t entries[MOST_LEVELS] = {0};
     for (int64_t n = 0; n < call->n_levels; n++) entries[n] = used[call->first + n];
-    PyObject *numbers = python.integers("(LLLLLLLL)", entries[0], entries[1], entries[2], entries[3], entries[4],
-                                        entries[5], entries[6], entries[7]);
-    PyObject *arrays = numbers ? python.call(call->make, numbers) : NULL;
-    if (numbers) python.drop(numbers);
-    if (!arrays) return NULL;
-    Buffer buffers[MOST_ARRAYS];
-    int64_t count = 2 * call->n_levels + 1, held = 0;
-    for (; held < count; held++) {
-        PyObject *array = python.item(arrays, held);
-        if (!array || python.buffer(array, &buffers[held], WRITABLE)) break;
-    }
-    int failed = held < count;
-    if (!failed && call->columns) {
-        failed = write_columns(call, variables, buffers, entries[0]);
-        if (failed) python.no_memory();
-    } else if (!failed) {
-        write_levels(call, variables, buffers, used);
-    }
-    while (held) python.release(&buffers[--held]);
-    if (!failed) return arrays;
-    python.drop(arrays);
-    return NULL;
+    if (!call->direct && open_arrays(call, entries, made)) return NULL;
+    int failed = 0;
+    if (call->columns) failed = write_columns(call, variables, made->buffers, entries[0]);
+    else write_levels(call, variables, made->buffers, used);
+    close_arrays(made);
+    if (!failed) return made->arrays;
+    python.drop(made->arrays);
+    return python.no_memory();
 }
 
 /* Run the nest of a call. `out` is the buffer of a dense result, or NULL. */
@@ -371,10 +389,20 @@ static PyObject *run(const Call *call, Given *given, Buffer *out, PyObject *made
     const void *values[MOST_OPERANDS];
     for (int64_t t = 0; t < call->n_operands; t++) values[t] = in_order(&given[call->operands[t].same].values);
     int direct = out && out->itemsize == 8;
+    const int64_t room[MOST_LEVELS] = {call->direct};
+    Made arrays;
+    if (call->direct && open_arrays(call, room, &arrays)) {
+        free(memory);
+        return NULL;
+    }
 
     void *state = python.unlock();
     for (int64_t n = 0; n < call->n_variables; n++) variables[n] = call->places[n] < 0 ? NULL : begin + call->places[n];
     if (direct) variables[call->out] = out->start;
+    if (call->direct) {
+        variables[call->levels->coordinates] = arrays.buffers[1].start;
+        variables[call->values] = arrays.buffers[2].start;
+    }
     for (int64_t n = 0; n < call->n_variables; n++)
         if (call->cleared[n]) memset(variables[n], 0, (size_t)call->cleared[n]);
     for (int64_t t = 0; t < call->n_operands; t++) {
@@ -393,7 +421,7 @@ static PyObject *run(const Call *call, Given *given, Buffer *out, PyObject *made
 
     PyObject *result = made;
     if (out) python.keep(made);
-    else result = sparse_result(call, variables);
+    else result = sparse_result(call, variables, &arrays);
     free(memory);
     return result;
 }

@@ -102,6 +102,7 @@ class KeptCall(ctypes.Structure):
         ("used", c_int64),
         ("values", c_int64),
         ("columns", c_int64),
+        ("direct", c_int64),
         ("levels", c_void_p),
         ("make", py_object),
         ("finish", py_object),

@@ -45,6 +45,8 @@ LONGEST, LONGEST_OF_THREADS = 1e-2, 1e-3
 # The types of elements that are kept. Others may be refused, or stand for a 0/1 map, which conversions decide.
 TYPES = frozenset(map(np.dtype, (np.float64, np.float32, np.int64, np.int32)))
 PLACES = frozenset(map(np.dtype, (np.int64, np.int32)))
+# Entries of a sparse result from which on the nest writes to its arrays, in place of memory that is copied.
+DIRECT = 2**12
 # Variables begin at multiples of this number of bytes, as vectors do.
 ALIGNED = 64
 
@@ -236,33 +238,37 @@ class _CallBuilder:
             call.finish = lambda result, operands: result.transpose(axes)
 
     def _sparse(self, appended: Appended, operands: Sequence[Any]) -> None:
-        call, nest = self.call, self.nest
+        call, nest, capacity = self.call, self.nest, self.nest.bound.capacity
+        call.make, call.finish, call.columns, direct = _sparse_result(nest, appended, operands)
+        call.direct = capacity if direct and capacity >= DIRECT else 0
         levels = []
         for level in range(appended.first, appended.last + 1):
             counts, coordinates = appended.counts(level), appended.coordinates(level)
             size = np.dtype(NUMPY[coordinates.dtype]).itemsize
             if level > appended.first:
-                self._variable(counts.name, 8 * nest.bound.capacity)
-            number = self._variable(coordinates.name, size * nest.bound.capacity)
+                self._variable(counts.name, 8 * capacity)
+            number = self._variable(coordinates.name, 0 if call.direct else size * capacity)
             levels.append(KeptLevel(self.numbers[counts.name] if level else -1, number, size))
-        call.values = self._variable(VALUES.name, 8 * nest.bound.capacity)
+        call.values = self._variable(VALUES.name, 0 if call.direct else 8 * capacity)
         used = 8 * (appended.last + 1)
         call.used = self._variable(appended.used.name, used, used)
         call.n_levels, call.levels = len(levels), self.kept.address((KeptLevel * len(levels))(*levels))
         call.first, call.parents = appended.first, math.prod(nest.shape[mode] for mode in nest.modes[: appended.first])
-        call.make, call.finish, call.columns = _sparse_result(nest, appended, operands)
 
 
 Made = Sequence[np.ndarray]
 
 
-def _sparse_result(nest: _Nest, appended: Appended, operands: Sequence[Any]) -> tuple[Any, Any, int]:
-    """Return functions that make the arrays of a result and the result of them, and the columns if it has columns."""
+def _sparse_result(nest: _Nest, appended: Appended, operands: Sequence[Any]) -> tuple[Any, Any, int, bool]:
+    """Return functions that make the arrays of a result and the result of them, and the columns if it has columns.
+
+    The last value says whether the nest may write to the arrays itself. They may be longer than the result then.
+    """
     rows = appended.first == 1 and len(nest.modes) == 2
     if not rows or not any(map(is_scipy, operands)):
         parents = math.prod(nest.shape[mode] for mode in nest.modes[: appended.first])
         types = [np.dtype(NUMPY[appended.coordinates(n).dtype]) for n in range(appended.first, appended.last + 1)]
-        return partial(_arrays, parents, types), partial(_converted, nest, appended), 0
+        return partial(_arrays, parents, types), partial(_converted, nest, appended), 0, False
     # A copy of an empty result has its shape and kind. Its arrays are replaced without the checks of its constructor.
     extents = nest.shape
     zeros: Made = [np.zeros(extents[nest.modes[0]] + 1, np.int64), np.zeros(0, np.int32), np.zeros(0)]
@@ -276,10 +282,19 @@ def _sparse_result(nest: _Nest, appended: Appended, operands: Sequence[Any]) -> 
 
     def finish(made: Made, operands: Sequence[Any]) -> Any:
         result = copy.copy(empty)
-        result.indptr, result.indices, result.data = made
+        result.indptr, result.indices, result.data = made[0], *(_first(x, made[0][-1]) for x in made[1:])
         return result
 
-    return make, finish, outer if as_columns else 0
+    coordinates = NUMPY[appended.coordinates(appended.last).dtype]
+    direct = not as_columns and places == coordinates and values == np.float64
+    return make, finish, outer if as_columns else 0, direct
+
+
+def _first(array: np.ndarray, count: int) -> np.ndarray:
+    """Return the first elements of an array: as a view if they are most of it, else as a copy."""
+    if count == len(array):
+        return array
+    return array[:count] if 2 * count > len(array) else array[:count].copy()
 
 
 def _arrays(parents: int, types: Sequence[np.dtype], *entries: int) -> Made:
