@@ -1,7 +1,7 @@
 """How good are the plans of contractions, and how fast do they run?
 
     python -m scripts.bench_contract [--sections orders random ccsd ccsdt rccsd df_rccsd triples limit a3a tiles order
-                                      slicing einsum small bound ranks]
+                                      slicing einsum transformation small bound ranks]
                                      [--networks DIR] [--vectors avx2] [--out FILE]
 
     orders   multiply-adds of known workloads: ours, opt_einsum's dynamic programming, cotengra
@@ -30,6 +30,8 @@
              and times of our loops, and of cotengra's slices after the same seconds of planning; with --networks
              those of a folder of JSON files in place of these, as in examples/benchmarks of cotengra's repository
     einsum   single calls on large and small operands beside numpy.einsum and pyscf.lib.einsum
+    transformation  two-electron integrals to molecular orbitals, without and with their symmetry, beside numpy.einsum
+             and PySCF's ao2mo.general
     small    programs of many small steps beside a loop over them in Python
     bound    products with vectors in the equations of coupled cluster, with the other inputs bound and not
     ranks    the iteration of rccsd on one and on two ranks of one thread, with and without a memory limit: times,
@@ -64,6 +66,7 @@ SECTIONS = {
     "order": "order:order",
     "slicing": "slicing:slicing",
     "einsum": "einsum:single_calls",
+    "transformation": "transformation:transformations",
     "small": "small:small_steps",
     "bound": "bound:bound_inputs",
     "ranks": "ranks:shared_iterations",

@@ -20,6 +20,7 @@ from trnqc.contraction.kernels import LIBRARY, Kernels
 from trnqc.contraction.ladder.loops import LadderLoops
 from trnqc.contraction.ladder.pattern import Ladder
 from trnqc.contraction.lower.axis_orders import axis_orders
+from trnqc.contraction.lower.chains import StepChain, chains
 from trnqc.contraction.lower.lowering import lower
 from trnqc.contraction.lower.prepared import Run, prepared
 from trnqc.contraction.lower.steps import LoweredStep
@@ -53,9 +54,14 @@ class Part:
         return lower(self.tree)
 
     @cached_property
+    def chains(self) -> tuple[StepChain, ...]:
+        """The pairs of steps that run in turns on NumPy arrays."""
+        return chains(self.tree, self.steps)
+
+    @cached_property
     def calls(self) -> Run | None:
         """The steps as calls of NumPy for whole operands in the order of `names`; None if `run_steps` runs them."""
-        return prepared(self.tree, self.steps, self.names)
+        return None if self.chains else prepared(self.tree, self.steps, self.names)
 
     @cached_property
     def axis_orders(self) -> dict[str, tuple[str, ...]]:

@@ -68,6 +68,11 @@ class Pair:
     held: tuple[bool, ...]
     leads: bool = False
 
+    @property
+    def name(self) -> str:
+        """The pair, as x≤y or x<y."""
+        return f"{self.first}{'<' if self.sign < 0 else '≤'}{self.second}"
+
 
 @dataclass(frozen=True)
 class Tree:

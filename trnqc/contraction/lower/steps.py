@@ -104,7 +104,7 @@ class PairLoop:
     @property
     def name(self) -> str:
         """The pair, as x≤y or x<y."""
-        return f"{self.pair.first}{'<' if self.pair.sign < 0 else '≤'}{self.pair.second}"
+        return self.pair.name
 
     @property
     def order(self) -> Labels:

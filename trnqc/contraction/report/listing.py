@@ -149,7 +149,9 @@ def _locality(plan: Computation) -> list[str]:
         rows = str(blocks).splitlines()
         lines.append(f"locality     {name}, matrices of m = {m}, n = {n}, k = {k}: {rows[0]}")
         lines += [" " * 13 + row for row in rows[1:]]
-    if not any(part.in_loops for part in plan.parts):
+    chains = [chain for part in plan.parts if not part.in_loops for chain in part.chains]
+    lines += [f"loops        {chain}, for NumPy arrays" for chain in chains]
+    if not chains and not any(part.in_loops for part in plan.parts):
         lines.append("loops        no two steps share any")
     for distribution in plan.distributions:
         grid = " x ".join(map(str, plan.grid))

@@ -173,7 +173,8 @@ def _by_steps(library: ModuleType, part: Part, operands: Mapping[str, Any], gemm
     is_new = part.steps[-1].operation.kind != "copy"
     if library is np and gemm is None and part.calls:
         return part.calls([whole[name] for name in part.names]), is_new
-    return run_steps(library, part.steps, whole, gemm), is_new
+    plain = library is np and gemm is None and not any(transform_of(x) for x in whole.values())
+    return run_steps(library, part.steps, whole, gemm, chains=part.chains if plain else ()), is_new
 
 
 def _by_loops(library: ModuleType, part: Part, operands: Mapping[str, Any], gemm: Gemm | None) -> tuple[Array, bool]:

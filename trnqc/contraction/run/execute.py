@@ -14,6 +14,7 @@ import numpy as np
 
 from trnqc.arrays import transform_of
 from trnqc.contraction.kernels import Gemm
+from trnqc.contraction.lower.chains import StepChain
 from trnqc.contraction.lower.steps import (
     AxisReduction,
     Labels,
@@ -25,6 +26,7 @@ from trnqc.contraction.lower.steps import (
 )
 from trnqc.contraction.order.symmetric_pairs import packed, spread
 from trnqc.contraction.products.arrays import Array, diagonal, is_other, matmul, reshaped, summed, swapped, transpose
+from trnqc.contraction.run.chain import run_chain
 from trnqc.contraction.semiring import Semiring
 from trnqc.contraction.tree import TreeNode
 from trnqc.expression.operand import Leaf
@@ -39,14 +41,25 @@ def run_steps(
     operands: Mapping[str, Array],
     gemm: Gemm | None = None,
     semiring: Semiring | None = None,
+    chains: Sequence[StepChain] = (),
 ) -> Array:
     """Return the result of the last step with its axes in the order of its node.
 
-    `operands` are arrays by name of leaf; in a semiring they are NumPy's. A temporary is dropped as soon as its
-    consumer has run.
+    `operands` are arrays by name of leaf; in a semiring they are NumPy's, and so they are for `chains`, the steps that
+    run in turns. A temporary is dropped as soon as its consumer has run.
     """
     results: dict[str, Labelled] = {}
+    firsts, by_last = {chain.names[0] for chain in chains}, {chain.names[1]: chain for chain in chains}
     for step in steps:
+        if step.node.name in firsts:
+            continue
+        if chain := by_last.get(step.node.name):
+            arrays = {
+                name: results.pop(o.name)[0] if isinstance(o, TreeNode) else operands[o.name]
+                for name, o in chain.sources
+            }
+            results[step.node.name] = run_chain(chain, arrays), chain.order
+            continue
         taken = [
             results.pop(o.name) if isinstance(o, TreeNode) else leaf(library, o, operands[o.name])
             for o in step.operands
