@@ -20,7 +20,7 @@ from trnqc.interfaces import pyscf_einsum
 LARGE = (
     *("mf,mfae->ae", "nf,menf->me", "nf,niaf->ia", "nf,nfai->ia", "ie,ae->ia", "ma,mi->ia", "imea,me->ia"),
     *("imae,me->ia", "miea,me->ia", "ijae,be->ijab", "imae,mbej->ijab", "mnij,mnab->ijab", "ijef,mnef->ijmn"),
-    "ijab,ijab->",
+    *("ijab,ijab->", "ijab,jm->imab", "abij,eb->aeij", "iabj,ae->iebj"),
 )
 OCCUPIED, VIRTUAL = 21, 93
 SMALL = {

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 
 from trnqc.contraction.lower.lowering import lower, stored
 from trnqc.contraction.lower.steps import Labels, LoweredStep, MatrixProduct, PairLoop
@@ -28,7 +27,7 @@ SIDE_BY_SIDE = 16
 
 @dataclass(frozen=True)
 class StepChain:
-    """Two steps in turns over `label`, the first axis of the result of the second.
+    """Two steps in turns over a label that the results of both have.
 
     Attributes
     ----------
@@ -61,34 +60,39 @@ class StepChain:
 
 
 def chains(tree: Tree, steps: tuple[LoweredStep, ...]) -> tuple[StepChain, ...]:
-    """Return the pairs of steps that run in turns, none of them in two pairs."""
+    """Return the pairs of steps that run in turns, none of them in two pairs, those with most between them first."""
     by_name = {step.node.name: step for step in steps}
     orders = {step.node.name: step.order for step in steps}
-    found: list[StepChain] = []
-    taken: set[str] = set()
-    for step in steps:
-        for operand in step.operands:
-            first = by_name[operand.name] if isinstance(operand, TreeNode) else None
-            if first is None or {first.node.name, step.node.name} & taken:
-                continue
-            if chain := _chain(tree, first, step, orders):
-                found.append(chain)
-                taken |= {first.node.name, step.node.name}
-    return tuple(found)
+    candidates = [
+        (by_name[operand.name], step) for step in steps for operand in step.operands if isinstance(operand, TreeNode)
+    ]
+    found: dict[str, StepChain] = {}
+    for first, second in sorted(candidates, key=lambda both: -tree.size(both[0].node.indices)):
+        names = (first.node.name, second.node.name)
+        if not found.keys() & set(names) and (label := _label(tree, first, second, orders)):
+            found |= dict.fromkeys(names, _chain(tree, first, second, label, orders))
+    return tuple(dict.fromkeys(found.values()))
 
 
-def _chain(tree: Tree, first: LoweredStep, second: LoweredStep, orders: Mapping[str, Labels]) -> StepChain | None:
-    """Return the two steps in turns; None if they cannot be, or if that would not be faster."""
-    pair = _pair(first, second)
-    if pair is None and not all(isinstance(step.operation, MatrixProduct) for step in (first, second)):
+def _label(tree: Tree, first: LoweredStep, second: LoweredStep, orders: Mapping[str, Labels]) -> str | None:
+    """Return the label over which two steps run in turns; None if they do not, or if that would not be faster."""
+    pair, whole = _pair(first, second), tree.size(first.node.indices)
+    if whole < LARGE or not (pair or all(isinstance(step.operation, MatrixProduct) for step in (first, second))):
         return None
-    label, whole = second.order[0] if second.order else "", tree.size(first.node.indices)
-    kept = label in first.node.indices and label in second.node.indices
-    if not kept or whole < LARGE or whole > SMALL * tree.extent(label):
-        return None
-    works = [tree.size(step.node.loops) / tree.extent(label) for step in (first, second)]
-    if min(works) < WORK or not all(_sliced_well(tree, x, label, orders) for x in (*first.operands, *second.operands)):
-        return None
+    largest = max(first.operands, key=lambda operand: tree.size(stored(operand, orders)))
+    for label in (pair.first,) if pair else second.order:
+        kept = all(label in labels for labels in (first.node.indices, second.node.indices, largest.indices))
+        work = min(tree.size(step.node.loops) for step in (first, second))
+        fits = whole <= SMALL * tree.extent(label) and work >= WORK * tree.extent(label)
+        operands = [operand for operand in (*first.operands, *second.operands) if operand.name != first.node.name]
+        result = _sliced_well(tree, second.order, label)
+        if kept and fits and result and all(_can_be_sliced(tree, operand, label, orders) for operand in operands):
+            return label
+    return None
+
+
+def _chain(tree: Tree, first: LoweredStep, second: LoweredStep, label: str, orders: Mapping[str, Labels]) -> StepChain:
+    """Return two steps in turns over a label."""
     sources: dict[str, Leaf | TreeNode] = {}
     reads: list[tuple[str, ...]] = []
     node: TreeNode | None = None
@@ -106,7 +110,7 @@ def _chain(tree: Tree, first: LoweredStep, second: LoweredStep, orders: Mapping[
     assert node is not None
     return StepChain(
         label=label,
-        pair=pair,
+        pair=_pair(first, second),
         names=(first.node.name, second.node.name),
         sources=tuple(sources.items()),
         operands=tuple((name, stored(operand, orders)) for name, operand in sources.items()),
@@ -122,14 +126,17 @@ def _pair(first: LoweredStep, second: LoweredStep) -> Pair | None:
     return one if one and two and (one.first, one.second, one.sign) == (two.first, two.second, two.sign) else None
 
 
-def _sliced_well(tree: Tree, operand: Leaf | TreeNode, label: str, orders: Mapping[str, Labels]) -> bool:
-    """Whether an operand lacks the label, or its slices consist of whole rows, and nothing is to be done before."""
-    if isinstance(operand, Leaf) and (operand.cost or operand.reciprocal):
+def _can_be_sliced(tree: Tree, operand: Leaf | TreeNode, label: str, orders: Mapping[str, Labels]) -> bool:
+    """Whether an operand lacks the label or has whole rows as slices, and nothing is to be done with it before."""
+    if isinstance(operand, Leaf) and (
+        operand.cost or operand.reciprocal or len(set(operand.indices)) < len(operand.indices)
+    ):
         return False
-    labels = operand.indices if isinstance(operand, Leaf) else orders[operand.name]
-    if len(set(labels)) < len(labels):
-        return False
-    return label not in labels or prod(tree.extent(x) for x in labels[labels.index(label) + 1 :]) >= SIDE_BY_SIDE
+    return _sliced_well(tree, stored(operand, orders), label)
+
+
+def _sliced_well(tree: Tree, labels: Labels, label: str) -> bool:
+    return label not in labels or tree.size(labels[labels.index(label) + 1 :]) >= SIDE_BY_SIDE
 
 
 def _without(labels: Labels, label: str) -> Labels:

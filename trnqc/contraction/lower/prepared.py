@@ -112,13 +112,16 @@ def _elements(tree: Tree, operation: MatrixProduct, first: Unary | None, second:
 
 def _matrices(tree: Tree, operation: MatrixProduct, first: Unary | None, second: Unary | None) -> Binary:
     """Return the product of stacked matrices."""
-    stack = tuple(tree.extent(label) for label in operation.batch)
+    stacks = [
+        tuple(tree.extent(label) if label in side.order else 1 for label in operation.batch)
+        for side in (operation.left, operation.right)
+    ]
     rows, columns, inner = (
         prod(tree.extent(label) for label in group) for group in (operation.rows, operation.columns, operation.inner)
     )
     turned, flipped = operation.left.flipped, operation.right.flipped
-    left = (*stack, inner, rows) if turned else (*stack, rows, inner)
-    right = (*stack, inner, columns) if flipped else (*stack, columns, inner)
+    left = (*stacks[0], inner, rows) if turned else (*stacks[0], rows, inner)
+    right = (*stacks[1], inner, columns) if flipped else (*stacks[1], columns, inner)
     shape = tuple(tree.extent(label) for label in operation.order)
 
     def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -1,7 +1,8 @@
 """The array operations that steps become: batched matrix products, products of elements and sums.
 
 The labels of a product fall into four groups: batch (both operands and the result), rows (left and result), columns
-(right and result) and inner (both operands, summed).
+(right and result) and inner (both operands, summed). Labels of one operand may be in batch too: the other one is then
+the same for all of them.
 """
 
 from __future__ import annotations

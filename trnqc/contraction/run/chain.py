@@ -23,26 +23,26 @@ def run_chain(chain: StepChain, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     whole = {name: Slice(arrays[name], labels) for name, labels in chain.operands}
     extents = {x: n for s in whole.values() for x, n in zip(s.labels, s.array.shape)}
     above = int(pair is not None and pair.sign < 0)
-    result = (np.zeros if above else np.empty)([extents[x] for x in chain.order], kind)
+    result = Slice((np.zeros if above else np.empty)([extents[x] for x in chain.order], kind), chain.order)
     between = Slice(np.empty([extents[x] for x in chain.between], kind), chain.between)
     sizes = [prod(extents[x] for x in labels if x != label) for _, labels in (*chain.operands, ("", chain.order))]
     # Slices of both operands of a product may have to be copied.
     scratch = np.empty(2 * max(*sizes, between.array.size), kind)
     for turn in range(extents[label] - above):
-        first = turn + above if pair else 0
-
-        def turned(s: Slice, turn: int = turn, first: int = first) -> Slice:
-            """Return the slice of an operand; with a pair, only one operand has the label, and then the other one."""
-            if label not in s.labels:
-                return s
-            array = np.moveaxis(s.array, s.labels.index(label), 0)[turn]
-            return Slice(array[first:] if pair else array, tuple(x for x in s.labels if x != label))
-
-        slices = {name: turned(s) for name, s in whole.items()}
-        slices[chain.names[0]] = between.part(pair.second, first, extents[label]) if pair else between
-        block = Slice(result[turn, first:] if pair else result[turn, ...], chain.order[1:])
+        slices = {name: _at(s, label, turn) for name, s in (*whole.items(), (chain.names[0], between))}
+        block = _at(result, label, turn)
+        if pair:
+            from_on = pair.second, turn + above, extents[label]
+            slices, block = {name: s.part(*from_on) for name, s in slices.items()}, block.part(*from_on)
         multiply(slices[chain.names[0]], [slices[name] for name in chain.reads[0]], False, scratch)
         multiply(block, [slices[name] for name in chain.reads[1]], False, scratch)
         if pair:
-            result[first:, turn] = block.array if pair.sign > 0 else -block.array
-    return result
+            result.array[turn + above :, turn] = block.array if pair.sign > 0 else -block.array
+    return result.array
+
+
+def _at(s: Slice, label: str, turn: int) -> Slice:
+    """Return the slice at one place along a label, or itself without the label."""
+    if label not in s.labels:
+        return s
+    return Slice(np.moveaxis(s.array, s.labels.index(label), 0)[turn, ...], tuple(x for x in s.labels if x != label))

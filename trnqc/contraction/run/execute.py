@@ -176,19 +176,32 @@ def _by_matrices(
     library: ModuleType, left: Array, right: Array, operation: MatrixProduct, gemm: Gemm | None
 ) -> Labelled:
     """Multiply stacked matrices."""
-    n = len(operation.batch)
     extents = dict(zip(operation.left.order, left.shape)) | dict(zip(operation.right.order, right.shape))
-    stack = tuple(left.shape[:n])
     rows, columns, inner = (
         prod(extents[x] for x in group) for group in (operation.rows, operation.columns, operation.inner)
     )
-    a_t = _matrices(left, stack, rows, inner, operation.left.flipped)
-    b = _matrices(right, stack, columns, inner, operation.right.flipped)
-    if gemm is None:
-        result = matmul(library, swapped(a_t), b)
-    else:
-        result = gemm(a_t.reshape(prod(stack), inner, rows), b.reshape(prod(stack), inner, columns))
+    stacks = [
+        tuple(extents[x] if x in side.order else 1 for x in operation.batch)
+        for side in (operation.left, operation.right)
+    ]
+    a_t = _matrices(left, stacks[0], rows, inner, operation.left.flipped)
+    b = _matrices(right, stacks[1], columns, inner, operation.right.flipped)
+    result = matmul(library, swapped(a_t), b) if gemm is None else _by_gemm(gemm, a_t, b)
     return reshaped(result, tuple(extents[x] for x in operation.order)), operation.order
+
+
+def _by_gemm(gemm: Gemm, a_t: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Multiply stacks of matrices, one of which may be the same along some axes of the stack."""
+    stack = np.broadcast_shapes(a_t.shape[:-2], b.shape[:-2])
+    own = [axis for axis, (m, n) in enumerate(zip(a_t.shape, b.shape[:-2])) if m != n]
+    if own and a_t.shape[own[0]] == 1:
+        return np.swapaxes(_by_gemm(gemm, b, a_t), -1, -2)
+    # Axes that the right side lacks become rows of the left one.
+    axes = [axis for axis in range(len(stack)) if axis not in own]
+    both, rows = [stack[axis] for axis in axes], [*(stack[axis] for axis in own), a_t.shape[-1]]
+    left = a_t.transpose(*axes, len(stack), *own, len(stack) + 1).reshape(prod(both), a_t.shape[-2], prod(rows))
+    result = gemm(left, b.reshape(prod(both), *b.shape[-2:])).reshape(*both, *rows, b.shape[-1])
+    return result.transpose(*np.argsort([*axes, *own]), len(stack), len(stack) + 1)
 
 
 def _matrices(array: Array, stack: tuple[int, ...], own: int, inner: int, flipped: bool) -> Array:
