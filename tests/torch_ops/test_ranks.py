@@ -32,7 +32,7 @@ SMALL = ("mp2", "water", "--basis", "6-31g", "--auxbasis", "weigend", "--backend
 class Started:
     """Ranks of one program; what they have written is read at the end."""
 
-    def __init__(self, tmp_path, text, size, arguments):
+    def __init__(self, tmp_path, text, size, arguments, on_a_machine=None):
         path = tmp_path / "program.py"
         path.write_text(textwrap.dedent(text))
         common = os.environ | {
@@ -40,7 +40,7 @@ class Started:
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(free_port()),
             "WORLD_SIZE": str(size),
-            "LOCAL_WORLD_SIZE": str(size),
+            "LOCAL_WORLD_SIZE": str(on_a_machine or size),
             "OMP_NUM_THREADS": "1",
         }
         words = [str(x) for x in arguments]
@@ -116,7 +116,9 @@ TALK = """
     from trnqc.ranks.transport import started
 
     with started(timeout=100) as ranks:
-        assert ranks.neighbours == ranks.size == 3
+        local = int(sys.argv[1])
+        assert ranks.neighbours == local and ranks.size == 3
+        assert (ranks._messages is not None) == (local == 3)
         found = ranks.at_first(lambda: {"rank": ranks.rank, "array": np.arange(5.0)})
         assert found["rank"] == 0 and found["array"].sum() == 10
         for shape in ((0,), (1,), (2, 5)):
@@ -150,8 +152,9 @@ TALK = """
 """
 
 
-def test_what_ranks_say_to_one_another_and_j_and_k_of_three(tmp_path):
-    ended = Started(tmp_path, TALK, 3, ()).ended()
+@pytest.mark.parametrize("on_a_machine", [3, 1])
+def test_what_ranks_say_to_one_another_and_j_and_k_of_three(tmp_path, on_a_machine):
+    ended = Started(tmp_path, TALK, 3, [on_a_machine], on_a_machine).ended()
     assert [(status, out) for status, out, _ in ended] == [(0, "rank done\n")] * 3, ended
 
 

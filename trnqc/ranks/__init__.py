@@ -8,6 +8,7 @@ launch       how ranks are started, and the transports
 groups       the interface `Ranks`, the job of a single process `ALONE`, and the division of tasks; needs only NumPy
 transport    the start and end of ranks over torch.distributed; imported by jobs of several processes only
 torch_ranks  the interface `Ranks` over torch.distributed
+neighbours   messages between ranks on one machine, from memory to memory
 watch        the heartbeat of every rank
 """
 

@@ -20,8 +20,9 @@ import torch
 import torch.distributed as dist
 
 from trnqc.errors import CommunicationError, InputError, TrnqcError
-from trnqc.ranks.groups import Message
+from trnqc.ranks.groups import Message, Pending
 from trnqc.ranks.launch import Transport
+from trnqc.ranks.neighbours import NeighbourMessages
 from trnqc.ranks.watch import POLL, Watch
 
 T = TypeVar("T")
@@ -47,12 +48,22 @@ class TorchRanks:
         A connection to the store of the job.
     watch : Watch
         The heartbeat of this rank.
+    neighbours : NeighbourMessages, optional
+        How arrays are exchanged if all ranks share the memory of one machine.
     """
 
-    def __init__(self, rank: int, size: int, transport: Transport, store: Any, watch: Watch) -> None:
+    def __init__(
+        self,
+        rank: int,
+        size: int,
+        transport: Transport,
+        store: Any,
+        watch: Watch,
+        neighbours: NeighbourMessages | None = None,
+    ) -> None:
         self.rank, self.size, self.transport = rank, size, transport
         self.neighbours = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-        self._store, self._watch, self._calls = store, watch, 0
+        self._store, self._watch, self._calls, self._messages = store, watch, 0, neighbours
 
     def at(self, stage: str) -> None:
         """See Ranks.at."""
@@ -68,9 +79,16 @@ class TorchRanks:
         else:
             begin = time.monotonic()
             while not self._store.check([key]):
+                # Others may wait until this rank has copied their messages.
+                if self._messages:
+                    self._messages.progress()
                 # A rank that has waited for long notices late: this adds at most a fortieth to the time that it waits.
                 time.sleep(min(POLL, max(SOON, (time.monotonic() - begin) / 40)))
             data = np.empty(int(self._store.get(key)), np.uint8)
+        if self._messages:
+            others = [(rank, data) for rank in range(1, self.size)]
+            self.exchange(*((others, []) if self.rank == 0 else ([], [(0, data)]))).wait()
+            return pickle.loads(data.tobytes())
         tensor = self._tensor(data, filled=self.rank == 0)
         with self.reach():
             for piece in tensor.split(PIECE):
@@ -95,8 +113,13 @@ class TorchRanks:
         self.exchange([(rank, share) for rank in others], [(rank, shares[rank]) for rank in others]).wait()
         return total.reshape(array.shape)
 
-    def exchange(self, sent: Sequence[Message], received: Sequence[Message]) -> _Messages:
+    def exchange(self, sent: Sequence[Message], received: Sequence[Message]) -> Pending:
         """See Ranks.exchange."""
+        for _, array in (*sent, *received):
+            _require_contiguous(array)
+        if self._messages:
+            with self.reach():
+                return _Guarded(self, self._messages.exchange(sent, received))
         out = [(rank, self._tensor(array, filled=True)) for rank, array in sent]
         into = [(rank, self._tensor(array, filled=False)) for rank, array in received]
         operations = [
@@ -124,8 +147,6 @@ class TorchRanks:
 
     def _tensor(self, array: np.ndarray, filled: bool) -> torch.Tensor:
         """The bytes of an array as a tensor on the device. On the CPU, it shares the memory of the array."""
-        if not array.flags.c_contiguous:
-            raise InputError("arrays that are sent or received must be contiguous")
         data = torch.from_numpy(array.reshape(-1).view(np.uint8))
         if self.transport.device == "cpu":
             return data
@@ -153,6 +174,28 @@ class TorchRanks:
             f"{me} has lost {self._watch.lost() or 'another rank'}: {reason}; look for the first error of the other "
             "ranks and start all of them again"
         )
+
+
+def _require_contiguous(array: np.ndarray) -> None:
+    if not array.flags.c_contiguous:
+        raise InputError("arrays that are sent or received must be contiguous")
+
+
+class _Guarded:
+    """Messages between neighbours under way, whose errors name the other ranks."""
+
+    def __init__(self, ranks: TorchRanks, pending: Pending) -> None:
+        self.ranks, self.pending = ranks, pending
+
+    def arrived(self) -> None:
+        """See Pending.arrived."""
+        with self.ranks.reach():
+            self.pending.arrived()
+
+    def wait(self) -> None:
+        """See Pending.wait."""
+        with self.ranks.reach():
+            self.pending.wait()
 
 
 class _Messages:

@@ -15,6 +15,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ import torch.distributed as dist
 
 from trnqc.errors import BackendUnavailable, CommunicationError, InputError, TrnqcError
 from trnqc.ranks.launch import TRANSPORTS, Transport, missing_variables
+from trnqc.ranks.neighbours import connected
 from trnqc.ranks.torch_ranks import TorchRanks
 from trnqc.ranks.watch import POLL, Watch
 
@@ -86,7 +88,10 @@ def started(device: str = "cpu", timeout: float = TIMEOUT) -> Iterator[TorchRank
         ) from error
     with Watch(stores[0], rank, size, min(SILENCE, timeout / 4)) as watch:
         try:
-            yield TorchRanks(rank, size, transport, stores[1], watch)
+            neighbours = None
+            if transport.device == "cpu":
+                neighbours = connected(rank, size, stores[1], partial(_all_at, stores[1], size), timeout)
+            yield TorchRanks(rank, size, transport, stores[1], watch, neighbours)
             _all_at(stores[1], size, "end")
         except TrnqcError as error:
             if not watch.failed(f"{type(error).__name__}: {error}"):

@@ -121,7 +121,7 @@ class Watch:
     def lost(self) -> str:
         """The ranks of this machine whose process has ended, in words. Empty if there is none."""
         host = socket.gethostname()
-        return _words({r: b for r, b in self._others().items() if b["host"] == host and not _is_running(b["pid"])})
+        return _words({r: b for r, b in self._others().items() if b["host"] == host and not is_running(b["pid"])})
 
     def elsewhere(self) -> str:
         """The ranks that are at another stage than this one, in words. Empty if there is none."""
@@ -205,7 +205,7 @@ def _words(beats: Mapping[int, dict[str, Any]]) -> str:
     return ", ".join(descriptions + [f"{len(beats) - SHOWN} more"] * (len(beats) > SHOWN))
 
 
-def _is_running(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     """Whether a process of this machine is running. A process that has ended but was not waited for is not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
