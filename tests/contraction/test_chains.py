@@ -14,6 +14,8 @@ from trnqc.contraction import einsum, einsum_plan
 from trnqc.contraction.lower import chains as module
 from trnqc.contraction.lower.chains import chains
 from trnqc.contraction.lower.lowering import lower
+from trnqc.contraction.products.slices import LEAST_SCRATCH
+from trnqc.contraction.run import chain
 from trnqc.contraction.run.execute import run_steps
 
 TRANSFORMATION = "pqrs,pi,qa,rj,sb->iajb"
@@ -49,8 +51,8 @@ def test_turns_change_nothing(subscripts, data):
     extents = {label: data.draw(st.integers(1, 4), label) for label in sorted(set(subscripts) - set(",->"))}
     rng = np.random.default_rng(0)
     labels = subscripts.split("->")[0].split(",")
-    kind = data.draw(st.sampled_from((np.float64, np.complex128, np.float32)))
-    arrays = [rng.standard_normal([extents[x] for x in one]).astype(kind) for one in labels]
+    kind = data.draw(st.sampled_from((np.float64, np.complex128, np.float32, np.int64)))
+    arrays = [(3 * rng.standard_normal([extents[x] for x in one])).astype(kind) for one in labels]
     arrays = [np.asfortranarray(x) if data.draw(st.booleans()) else x for x in arrays]
     plan = einsum_plan(subscripts, *arrays)
     (part,) = plan.parts
@@ -59,17 +61,20 @@ def test_turns_change_nothing(subscripts, data):
         everything_pays.__wrapped__(patched)
         found = chains(part.tree, part.steps)
     whole = run_steps(np, part.steps, values)
-    result = run_steps(np, part.steps, values, chains=found)
+    with pytest.MonkeyPatch.context() as patched:
+        # Copies that do not fit divide products, down to single elements.
+        patched.setattr(chain, "SCRATCH", data.draw(st.sampled_from((LEAST_SCRATCH, chain.SCRATCH)), "scratch"))
+        result = run_steps(np, part.steps, values, chains=found)
     assert result.dtype == whole.dtype and result.shape == whole.shape
-    eps = 1e-4 if kind == np.float32 else 1e-12
+    eps = 1e-4 if kind == np.float32 else 1e-11
     np.testing.assert_allclose(result, whole, rtol=eps, atol=eps)
-    assert not {name for chain in found for name in chain.names[:1]} & {chain.names[1] for chain in found}
+    assert not {each.names[0] for each in found} & {each.names[1] for each in found}
 
 
 def test_a_transformation_has_two_chains(everything_pays):
     tree = four_index(7)
     steps = lower(tree)
-    assert [chain.names for chain in chains(tree, steps)] == [("T1", "T2"), ("T3", "B")]
+    assert [each.names for each in chains(tree, steps)] == [("T1", "T2"), ("T3", "B")]
     rng = np.random.default_rng(1)
     values = {leaf.name: rng.standard_normal([tree.extent(x) for x in leaf.indices]) for leaf in tree.leaves}
     result = run_steps(np, steps, values, chains=chains(tree, steps))
@@ -94,7 +99,7 @@ def test_large_transformations_run_in_turns(symmetries):
     plan = einsum_plan(TRANSFORMATION, *operands, symmetries=symmetries)
     (part,) = plan.parts
     assert len(part.chains) == 2
-    assert all(str(chain) in str(plan) for chain in part.chains)
+    assert all(str(each) in str(plan) for each in part.chains)
     expected = einsum(TRANSFORMATION, *operands, memory_limit=4 * 8 * n**4)
     np.testing.assert_allclose(plan.run(*operands), expected, rtol=1e-9, atol=1e-9 * abs(expected).max())
     tracemalloc.start()

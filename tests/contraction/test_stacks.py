@@ -59,6 +59,9 @@ def test_a_summed_label_in_the_middle_is_not_moved(subscripts, shapes, stack):
     expected = np.einsum(subscripts, *arrays, optimize=True)
     np.testing.assert_allclose(einsum(subscripts, *arrays), expected, rtol=1e-11, atol=1e-11)
     np.testing.assert_allclose(einsum(subscripts, *arrays, gemm=by_loops), expected, rtol=1e-11, atol=1e-11)
+    torch = pytest.importorskip("torch")
+    tensors = einsum(subscripts, *map(torch.from_numpy, arrays), gemm=lambda a_t, b: a_t.mT @ b)
+    np.testing.assert_allclose(tensors.numpy(), expected, rtol=1e-11, atol=1e-11)
     paths = einsum(subscripts, *arrays, semiring="min-plus")
     assert paths.shape == expected.shape
     other = einsum(subscripts, *arrays, semiring=Semiring("min +", np.minimum, np.add, np.inf, 0.0))

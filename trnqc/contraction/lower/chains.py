@@ -127,12 +127,11 @@ def _pair(first: LoweredStep, second: LoweredStep) -> Pair | None:
 
 
 def _can_be_sliced(tree: Tree, operand: Leaf | TreeNode, label: str, orders: Mapping[str, Labels]) -> bool:
-    """Whether an operand lacks the label or has whole rows as slices, and nothing is to be done with it before."""
-    if isinstance(operand, Leaf) and (
-        operand.cost or operand.reciprocal or len(set(operand.indices)) < len(operand.indices)
-    ):
+    """Whether an operand has whole rows as slices, or stays in the cache, and nothing is to be done with it before."""
+    labels = stored(operand, orders)
+    if isinstance(operand, Leaf) and (operand.cost or operand.reciprocal or labels != operand.indices):
         return False
-    return _sliced_well(tree, stored(operand, orders), label)
+    return _sliced_well(tree, labels, label) and (label in labels or tree.size(labels) <= SMALL)
 
 
 def _sliced_well(tree: Tree, labels: Labels, label: str) -> bool:

@@ -13,6 +13,9 @@ import numpy as np
 from trnqc.contraction.lower.chains import StepChain
 from trnqc.contraction.products.slices import Slice, multiply
 
+# Most elements of the copies of slices.
+SCRATCH = 2**21
+
 
 def run_chain(chain: StepChain, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return the result of the second step, its axes in the order of the chain.
@@ -26,8 +29,8 @@ def run_chain(chain: StepChain, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     result = Slice((np.zeros if above else np.empty)([extents[x] for x in chain.order], kind), chain.order)
     between = Slice(np.empty([extents[x] for x in chain.between], kind), chain.between)
     sizes = [prod(extents[x] for x in labels if x != label) for _, labels in (*chain.operands, ("", chain.order))]
-    # Slices of both operands of a product may have to be copied.
-    scratch = np.empty(2 * max(*sizes, between.array.size), kind)
+    # Slices of both operands of a product may have to be copied. Products whose copies do not fit are divided.
+    scratch = np.empty(min(2 * max(*sizes, between.array.size), SCRATCH), kind)
     for turn in range(extents[label] - above):
         slices = {name: _at(s, label, turn) for name, s in (*whole.items(), (chain.names[0], between))}
         block = _at(result, label, turn)

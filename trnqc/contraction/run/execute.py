@@ -190,18 +190,19 @@ def _by_matrices(
     return reshaped(result, tuple(extents[x] for x in operation.order)), operation.order
 
 
-def _by_gemm(gemm: Gemm, a_t: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _by_gemm(gemm: Gemm, a_t: Array, b: Array) -> Array:
     """Multiply stacks of matrices, one of which may be the same along some axes of the stack."""
-    stack = np.broadcast_shapes(a_t.shape[:-2], b.shape[:-2])
+    stack = np.broadcast_shapes(tuple(a_t.shape[:-2]), tuple(b.shape[:-2]))
     own = [axis for axis, (m, n) in enumerate(zip(a_t.shape, b.shape[:-2])) if m != n]
     if own and a_t.shape[own[0]] == 1:
-        return np.swapaxes(_by_gemm(gemm, b, a_t), -1, -2)
+        return swapped(_by_gemm(gemm, b, a_t))
     # Axes that the right side lacks become rows of the left one.
-    axes = [axis for axis in range(len(stack)) if axis not in own]
-    both, rows = [stack[axis] for axis in axes], [*(stack[axis] for axis in own), a_t.shape[-1]]
-    left = a_t.transpose(*axes, len(stack), *own, len(stack) + 1).reshape(prod(both), a_t.shape[-2], prod(rows))
-    result = gemm(left, b.reshape(prod(both), *b.shape[-2:])).reshape(*both, *rows, b.shape[-1])
-    return result.transpose(*np.argsort([*axes, *own]), len(stack), len(stack) + 1)
+    shared, first = [axis for axis in range(len(stack)) if axis not in own], len(stack)
+    many, rows = [stack[axis] for axis in shared], [*(stack[axis] for axis in own), a_t.shape[-1]]
+    left = reshaped(transpose(a_t, [*shared, first, *own, first + 1]), (prod(many), a_t.shape[-2], prod(rows)))
+    result = gemm(left, reshaped(b, (prod(many), *b.shape[-2:])))
+    back = [*np.argsort([*shared, *own]).tolist(), first, first + 1]
+    return transpose(reshaped(result, (*many, *rows, b.shape[-1])), back)
 
 
 def _matrices(array: Array, stack: tuple[int, ...], own: int, inner: int, flipped: bool) -> Array:

@@ -163,7 +163,7 @@ def _in_parts(
 ) -> None:
     """Add a loop from a position on, with consecutive terms in different variables, and move it behind the last term.
 
-    Less than `PARTS` terms are left.
+    Fewer than `PARTS` terms are left.
     """
     (operand, level), total = driver, state.sums[target]
     whole = b.let("whole", begin + length // PARTS * PARTS)

@@ -258,7 +258,8 @@ class _Call:
         require_memory(8 * size, f"the workspace of tensor {workspace.tensor} over {workspace.spec.order}")
         arguments: Arguments = {workspace.room.attr: slots}
         for array in workspace.arrays:
-            arguments[array.name] = np.zeros(slots or workspace.length(array), NUMPY[array.dtype])
+            length = slots if slots and array != workspace.counts else workspace.length(array)
+            arguments[array.name] = np.zeros(length, NUMPY[array.dtype])
         if workspace.hashed:
             arguments[workspace.keys.name][:] = FREE
         return arguments
