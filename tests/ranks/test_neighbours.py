@@ -84,6 +84,23 @@ def test_a_rank_that_waits_for_another_message_takes_those_that_others_wait_for(
     assert (early == 1).all() and (late == 2).all() and ready[0] == 1
 
 
+def test_threads_of_a_rank_may_exchange_at_once():
+    one, two = ranks(2)
+    count = 40
+
+    def run(n):
+        me, other = (one, 1) if n % 2 else (two, 0)
+        received = [np.zeros(5) for _ in range(count)]
+        for array in received:
+            me.exchange([(other, np.full(5, float(n)))], [(other, array)]).wait()
+        return sum(array[0] for array in received)
+
+    with ThreadPoolExecutor(4) as pool:
+        sums = list(pool.map(run, range(4)))
+    # Threads of one rank take one another's messages, but each message arrives once.
+    assert sums[0] + sums[2] == count * (1 + 3) and sums[1] + sums[3] == count * 2
+
+
 def test_what_was_sent_may_be_forgotten_before_it_is_copied():
     one, two = ranks(2)
     one.exchange([(1, np.arange(1000.0))], [])
@@ -165,5 +182,8 @@ def test_ranks_of_one_machine_are_connected(monkeypatch):
 
 def test_ranks_on_several_machines_or_without_permission_are_not(monkeypatch):
     assert joined(2, monkeypatch, 1) == [None, None]
-    monkeypatch.setattr(neighbours, "_is_at", lambda pid, address, number: number == 0)
+    with monkeypatch.context() as patched:
+        patched.setattr(neighbours, "_is_at", lambda pid, address, number: number == 0)
+        assert joined(2, patched, 2) == [None, None]
+    monkeypatch.setattr(neighbours, "_shared", lambda path, length: None)
     assert joined(2, monkeypatch, 2) == [None, None]

@@ -19,6 +19,7 @@ import os
 import platform
 import sys
 import tempfile
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -54,7 +55,7 @@ class _Vector(ctypes.Structure):
 
 
 class NeighbourMessages:
-    """The messages of one rank of a machine to and from the others.
+    """The messages of one rank of a machine to and from the others. Several threads may use it.
 
     Parameters
     ----------
@@ -75,44 +76,42 @@ class NeighbourMessages:
         self._sent: list[deque[tuple[int, np.ndarray]]] = [deque() for _ in range(size)]
         self._asked: list[deque[tuple[int, np.ndarray]]] = [deque() for _ in range(size)]
         self._numbers = np.zeros((2, size), np.int64)
+        self._lock = threading.Lock()
 
     def exchange(self, sent: Sequence[Message], received: Sequence[Message]) -> _Pending:
         """Start to send and to receive contiguous arrays; messages between two ranks are matched in their order."""
-        out, into = [], []
-        for rank, array in sent:
-            if array.nbytes:
-                self._numbers[0, rank] += 1
-                out.append((rank, int(self._numbers[0, rank])))
-                self._waiting[rank].append((out[-1][1], array))
-        for rank, array in received:
-            if array.nbytes:
-                self._numbers[1, rank] += 1
-                into.append((rank, int(self._numbers[1, rank])))
-                self._asked[rank].append((into[-1][1], array))
+        with self._lock:
+            out, into = (
+                [self._queued(way, *message) for message in messages if message[1].nbytes]
+                for way, messages in enumerate((sent, received))
+            )
         self.progress()
         return _Pending(self, out, into)
 
+    def _queued(self, way: int, rank: int, array: np.ndarray) -> tuple[int, int]:
+        """Number an array that is sent (way 0) or received (way 1), and queue it. Returns its rank and number."""
+        self._numbers[way, rank] += 1
+        number = int(self._numbers[way, rank])
+        (self._asked if way else self._waiting)[rank].append((number, array))
+        return rank, number
+
     def progress(self) -> bool:
         """Post and copy what can be posted and copied now; return whether there was anything."""
-        done = False
-        for rank in range(len(self.pids)):
-            done |= self._post(rank)
-            done |= self._copy(rank)
-        return done
+        with self._lock:
+            done = [self._post(rank) | self._copy(rank) for rank in range(len(self.pids))]
+        return any(done)
 
     def copied(self, messages: Sequence[tuple[int, int]]) -> bool:
         """Whether other ranks have copied these messages (rank, number)."""
-        for rank, number in messages:
-            self._release(rank)
-            # Those of a rank are copied in their order.
-            oldest = (self._sent[rank] or self._waiting[rank] or [(number + 1,)])[0][0]
-            if oldest <= number:
-                return False
-        return True
+        with self._lock:
+            for rank, _ in messages:
+                self._release(rank)
+            return not any(_holds(self._sent[rank] or self._waiting[rank], number) for rank, number in messages)
 
     def arrived(self, messages: Sequence[tuple[int, int]]) -> bool:
         """Whether this rank has copied these messages (rank, number)."""
-        return all(not self._asked[rank] or self._asked[rank][0][0] > number for rank, number in messages)
+        with self._lock:
+            return not any(_holds(self._asked[rank], number) for rank, number in messages)
 
     def until(self, reached: Callable[[], bool]) -> None:
         """Wait, and take all messages meanwhile. Raises Unreachable after the timeout, or if a rank has ended."""
@@ -171,6 +170,11 @@ class NeighbourMessages:
             self._sent[rank].popleft()
 
 
+def _holds(queue: deque[tuple[int, np.ndarray]], number: int) -> bool:
+    """Whether a queue, which is in the order of numbers, has not yet passed a number."""
+    return bool(queue) and queue[0][0] <= number
+
+
 class _Pending:
     """Messages under way, by rank and number."""
 
@@ -226,22 +230,20 @@ def connected(
     if rank == 0:
         store.set("trnqc/neighbours", _new_file(length))
     path = Path(store.get("trnqc/neighbours").decode())
-    with path.open("r+b") as file:
-        memory = mmap.mmap(file.fileno(), length)
-    table = np.frombuffer(memory, np.int64).reshape(size, size, SLOTS, FIELDS)
+    table = _shared(path, length)
     ctypes.CDLL(None).prctl(PR_SET_PTRACER, ANY, 0, 0, 0)
     own = np.array([rank], np.int64)
     store.set(f"trnqc/neighbours/{rank}", f"{os.getpid()} {own.ctypes.data}")
     barrier("neighbours")
     if rank == 0:
-        path.unlink()
+        path.unlink(missing_ok=True)
     others = [tuple(map(int, store.get(f"trnqc/neighbours/{n}").split())) for n in range(size)]
-    readable = all(_is_at(pid, address, n) for n, (pid, address) in enumerate(others))
+    readable = table is not None and all(_is_at(pid, address, n) for n, (pid, address) in enumerate(others))
     store.add("trnqc/neighbours/readable", int(readable))
     barrier("neighbours' memory")
-    if int(store.add("trnqc/neighbours/readable", 0)) < size:
+    if table is None or int(store.add("trnqc/neighbours/readable", 0)) < size:
         return None
-    return NeighbourMessages(rank, [pid for pid, _ in others], table, timeout)
+    return NeighbourMessages(rank, [pid for pid, _ in others], table.reshape(size, size, SLOTS, FIELDS), timeout)
 
 
 def _new_file(length: int) -> str:
@@ -252,11 +254,21 @@ def _new_file(length: int) -> str:
     return name
 
 
+def _shared(path: Path, length: int) -> np.ndarray | None:
+    """Return the file as memory that ranks share; None if it is not there, as in another container."""
+    try:
+        with path.open("r+b") as file:
+            return np.frombuffer(mmap.mmap(file.fileno(), length), np.int64)
+    except OSError:
+        return None
+
+
 def _is_at(pid: int, address: int, number: int) -> bool:
     """Whether a number is at an address of a process."""
     found = np.empty(1, np.int64)
     try:
         read_memory(pid, address, found)
-    except Unreachable:
+    except (Unreachable, AttributeError):
+        # The second if the C library does not have the call.
         return False
     return int(found[0]) == number
