@@ -40,6 +40,8 @@ FIELDS = 8
 EAGER, PAUSE = 2e-4, 5e-5
 # Seconds after which a waiting rank looks whether all others are still there.
 LOOK = 0.05
+# Seconds for which a process whose memory is gone may take to end.
+ENDING = 5.0
 # Lets processes of the same user read this one's memory where Linux forbids it to others than parents (Yama).
 PR_SET_PTRACER, ANY = 0x59616D61, ctypes.c_ulong(-1)
 
@@ -157,7 +159,14 @@ class NeighbourMessages:
                 break
             if slot[BYTES] != array.nbytes:
                 raise Unreachable(f"rank {rank} has sent {slot[BYTES]} bytes where {array.nbytes} are expected")
-            read_memory(self.pids[rank], int(slot[ADDRESS]), array)
+            try:
+                read_memory(self.pids[rank], int(slot[ADDRESS]), array)
+            except Unreachable:
+                # The memory of a process goes before the process: whoever looks which rank has ended has to see it.
+                until = time.monotonic() + ENDING
+                while is_running(self.pids[rank]) and time.monotonic() < until:
+                    time.sleep(PAUSE)
+                raise
             slot[DONE] = number
             self._asked[rank].popleft()
             done = True
