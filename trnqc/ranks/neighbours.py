@@ -36,8 +36,9 @@ SLOTS = 64
 # Fields of a slot: address, bytes, number of the message, and the number that the receiver has copied last.
 ADDRESS, BYTES, POSTED, DONE = range(4)
 FIELDS = 8
-# Seconds for which a waiting rank asks at once again, and the pause between two questions after that.
-EAGER, PAUSE = 2e-4, 5e-5
+# Seconds for which a waiting rank asks at once again, and the least and the largest pause between two questions after
+# that. A pause adds at most a fiftieth to the time that a rank waits.
+EAGER, PAUSE, LONG_PAUSE = 2e-4, 5e-5, 1e-3
 # Seconds after which a waiting rank looks whether all others are still there.
 LOOK = 0.05
 # Seconds for which a process whose memory is gone may take to end.
@@ -129,7 +130,7 @@ class NeighbourMessages:
                 if ended := [rank for rank, pid in enumerate(self.pids) if not is_running(pid)]:
                     raise Unreachable(f"rank {ended[0]} has ended")
             elif now - last > EAGER:
-                time.sleep(PAUSE)
+                time.sleep(min(LONG_PAUSE, max(PAUSE, (now - last) / 50)))
             else:
                 os.sched_yield()
 
