@@ -6,7 +6,6 @@ them.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import partial
 from statistics import median
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 from pyscf import ao2mo
 
-from scripts.measuring import in_turns
+from scripts.measuring import clocked, in_turns
 from trnqc import einsum
 
 EXPRESSION = "pqrs,pi,qa,rj,sb->iajb"
@@ -35,12 +34,6 @@ def _operands(n: int, i: int, a: int) -> tuple[np.ndarray, ...]:
     return ao2mo.restore(1, ao2mo.restore(8, integrals, n), n), first, second, first, second
 
 
-def _clocked(run: Callable[[], Any]) -> float:
-    start = time.process_time()
-    run()
-    return time.process_time() - start
-
-
 def transformations() -> dict[str, Any]:
     """Return seconds of CPU time by case, medians of rounds in turns."""
     rows = {}
@@ -56,8 +49,8 @@ def transformations() -> dict[str, Any]:
         }
         expected = works["numpy"]().ravel()
         error = max(float(np.abs(run().ravel() - expected).max()) for run in works.values()) / np.abs(expected).max()
-        times = in_turns(ROUNDS, {name: partial(_clocked, run) for name, run in works.items()})
-        seconds = {name: median(values) for name, values in times.items()}
+        times = in_turns(ROUNDS, {name: clocked(run) for name, run in works.items()})
+        seconds = {name: median(cpu for _, cpu in values) for name, values in times.items()}
         case = f"{n} functions, {i} x {a} twice"
         print(f"{case:30} " + ", ".join(f"{name} {x:.3f} s" for name, x in seconds.items()) + f", error {error:.0e}")
         rows[case] = {"seconds": seconds, "error": float(error)}

@@ -1,7 +1,4 @@
-"""Products of small arrays by `contract` and by SciPy, in calls that are repeated as in loops of a program.
-
-The largest arrays are too large for calls to be kept.
-"""
+"""Products of small arrays by `contract` and by SciPy, in calls that are repeated as in loops of a program."""
 
 from __future__ import annotations
 
@@ -15,14 +12,11 @@ import scipy.sparse
 
 from scripts.sparse.contestants import Work
 from trnqc import sparse
-from trnqc.sparse.run import repeated
 from trnqc.sparse.search.formats import Out
 
 # Rows and stored elements of sparse matrices.
 SIZES = ((20, 40), (100, 500), (200, 800), (1000, 3000), (6000, 18_000), (6000, 60_000))
 COLUMNS = 8
-# Elements up to which calls are kept.
-MOST = repeated.LARGEST
 
 
 def cases(quick: bool) -> Iterator[tuple[str, dict[str, Work], float]]:
@@ -40,8 +34,6 @@ def cases(quick: bool) -> Iterator[tuple[str, dict[str, Work], float]]:
                 f"{kind}, sparse": ("ij,jk->ik", b, "sparse"),
             }
             for what, (subscripts, other, out) in others.items():
-                if isinstance(other, np.ndarray) and other.size > MOST:
-                    continue
                 works: dict[str, Work] = {
                     "trnqc": partial(sparse.contract, subscripts, a, other, out=out),
                     "scipy": partial(matmul, a, other),
