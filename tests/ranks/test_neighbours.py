@@ -142,6 +142,13 @@ def test_a_rank_that_has_ended_ends_the_wait():
         read_memory(process.pid, np.zeros(1).ctypes.data, np.zeros(1))
 
 
+def test_why_memory_cannot_be_read():
+    own = np.array([7], np.int64)
+    assert neighbours._unreadable(os.getpid(), own.ctypes.data, 7) == ""
+    assert "another one" in neighbours._unreadable(os.getpid(), own.ctypes.data, 8)
+    assert "EFAULT" in neighbours._unreadable(os.getpid(), 8, 7)
+
+
 def test_memory_that_is_not_there_cannot_be_read():
     with pytest.raises(Unreachable, match="cannot be read: EFAULT"):
         read_memory(os.getpid(), 8, np.zeros(1))
@@ -182,8 +189,10 @@ def test_ranks_of_one_machine_are_connected(monkeypatch):
 
 def test_ranks_on_several_machines_or_without_permission_are_not(monkeypatch):
     assert joined(2, monkeypatch, 1) == [None, None]
-    with monkeypatch.context() as patched:
-        patched.setattr(neighbours, "_is_at", lambda pid, address, number: number == 0)
+    with monkeypatch.context() as patched, pytest.warns(RuntimeWarning, match="forbidden.*SYS_PTRACE") as warned:
+        patched.setattr(neighbours, "_unreadable", lambda pid, address, number: "forbidden" if number else "")
         assert joined(2, patched, 2) == [None, None]
+    assert len(warned) == 1
     monkeypatch.setattr(neighbours, "_shared", lambda path, length: None)
-    assert joined(2, monkeypatch, 2) == [None, None]
+    with pytest.warns(RuntimeWarning, match="another container"):
+        assert joined(2, monkeypatch, 2) == [None, None]

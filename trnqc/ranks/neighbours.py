@@ -1,7 +1,7 @@
 """Messages between ranks on one machine: the receiver copies an array out of the memory of the sender.
 
-Over a socket a message costs two copies and about a millisecond. Here a sender writes the address of its array
-to memory that all ranks share, and the receiver copies it by ``process_vm_readv`` of Linux and says so there:
+A message over a socket is copied twice, by threads that have to be woken up. Here a sender writes the address of its
+array to memory that all ranks share, and the receiver copies the array by ``process_vm_readv`` of Linux and says so:
 
     sender:    address, bytes, number of the message -> slot        ... until the receiver has written the number: free
     receiver:  number in the slot? -> copy -> number as done
@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -220,7 +221,9 @@ def read_memory(pid: int, address: int, into: np.ndarray) -> None:
 def connected(
     rank: int, size: int, store: Any, barrier: Callable[[str], None], timeout: float
 ) -> NeighbourMessages | None:
-    """Return the messages of this rank; None if the ranks do not share one machine that allows them.
+    """Return the messages of this rank; None if the ranks do not share one machine with Linux and an x86 processor.
+
+    None is returned with a warning on rank 0 if the machine does not allow it.
 
     Parameters
     ----------
@@ -233,8 +236,8 @@ def connected(
     timeout
         See `NeighbourMessages`.
     """
-    alone = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) != size
-    if alone or size == 1 or not sys.platform.startswith("linux") or platform.machine() != "x86_64":
+    several = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) != size
+    if several or size == 1 or not sys.platform.startswith("linux") or platform.machine() != "x86_64":
         return None
     length = 8 * size * size * SLOTS * FIELDS
     if rank == 0:
@@ -248,12 +251,20 @@ def connected(
     if rank == 0:
         path.unlink(missing_ok=True)
     others = [tuple(map(int, store.get(f"trnqc/neighbours/{n}").split())) for n in range(size)]
-    readable = table is not None and all(_is_at(pid, address, n) for n, (pid, address) in enumerate(others))
-    store.add("trnqc/neighbours/readable", int(readable))
+    reasons = [_unreadable(pid, address, n) for n, (pid, address) in enumerate(others)]
+    reason = next(filter(None, reasons), "") if table is not None else f"{path} is not there, as in another container"
+    store.add("trnqc/neighbours/readable", int(not reason))
     barrier("neighbours' memory")
-    if table is None or int(store.add("trnqc/neighbours/readable", 0)) < size:
-        return None
-    return NeighbourMessages(rank, [pid for pid, _ in others], table.reshape(size, size, SLOTS, FIELDS), timeout)
+    if table is not None and int(store.add("trnqc/neighbours/readable", 0)) == size:
+        return NeighbourMessages(rank, [pid for pid, _ in others], table.reshape(size, size, SLOTS, FIELDS), timeout)
+    if rank == 0:
+        warnings.warn(
+            f"ranks of this machine cannot read one another's memory ({reason or 'on another rank'}) and exchange "
+            "arrays over sockets, which takes longer; allow process_vm_readv (Docker: --cap-add SYS_PTRACE)",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return None
 
 
 def _new_file(length: int) -> str:
@@ -273,12 +284,13 @@ def _shared(path: Path, length: int) -> np.ndarray | None:
         return None
 
 
-def _is_at(pid: int, address: int, number: int) -> bool:
-    """Whether a number is at an address of a process."""
+def _unreadable(pid: int, address: int, number: int) -> str:
+    """Return why a number at an address of a process cannot be read; an empty string if it can."""
     found = np.empty(1, np.int64)
     try:
         read_memory(pid, address, found)
-    except (Unreachable, AttributeError):
-        # The second if the C library does not have the call.
-        return False
-    return int(found[0]) == number
+    except Unreachable as error:
+        return str(error)
+    except AttributeError:
+        return "the C library does not have process_vm_readv"
+    return "" if found[0] == number else f"process {pid} is another one, as in another container"

@@ -48,7 +48,7 @@ class TorchRanks:
         A connection to the store of the job.
     watch : Watch
         The heartbeat of this rank.
-    neighbours : NeighbourMessages, optional
+    messages : NeighbourMessages, optional
         How arrays are exchanged if all ranks share the memory of one machine.
     """
 
@@ -59,11 +59,11 @@ class TorchRanks:
         transport: Transport,
         store: Any,
         watch: Watch,
-        neighbours: NeighbourMessages | None = None,
+        messages: NeighbourMessages | None = None,
     ) -> None:
         self.rank, self.size, self.transport = rank, size, transport
         self.neighbours = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-        self._store, self._watch, self._calls, self._messages = store, watch, 0, neighbours
+        self._store, self._watch, self._calls, self._messages = store, watch, 0, messages
 
     def at(self, stage: str) -> None:
         """See Ranks.at."""

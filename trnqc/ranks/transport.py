@@ -88,10 +88,10 @@ def started(device: str = "cpu", timeout: float = TIMEOUT) -> Iterator[TorchRank
         ) from error
     with Watch(stores[0], rank, size, min(SILENCE, timeout / 4)) as watch:
         try:
-            neighbours = None
+            messages = None
             if transport.device == "cpu":
-                neighbours = connected(rank, size, stores[1], partial(_all_at, stores[1], size), timeout)
-            yield TorchRanks(rank, size, transport, stores[1], watch, neighbours)
+                messages = connected(rank, size, stores[1], partial(_all_at, stores[1], size), timeout)
+            yield TorchRanks(rank, size, transport, stores[1], watch, messages)
             _all_at(stores[1], size, "end")
         except TrnqcError as error:
             if not watch.failed(f"{type(error).__name__}: {error}"):
