@@ -22,11 +22,15 @@ TRANSFORMATION = "pqrs,pi,qa,rj,sb->iajb"
 REAL = ["pqrs = qprs = pqsr", "pqrs = rspq"]
 
 
-@pytest.fixture
-def everything_pays(monkeypatch):
+def let_everything_pay(patched):
     """Steps of any size run in turns."""
     for name, value in (("LARGE", 0), ("SMALL", 2**40), ("WORK", 0), ("SIDE_BY_SIDE", 0)):
-        monkeypatch.setattr(module, name, value)
+        patched.setattr(module, name, value)
+
+
+@pytest.fixture
+def everything_pays(monkeypatch):
+    let_everything_pay(monkeypatch)
 
 
 @st.composite
@@ -58,7 +62,7 @@ def test_turns_change_nothing(subscripts, data):
     (part,) = plan.parts
     values = dict(zip((name for name, _ in plan.inputs), arrays))
     with pytest.MonkeyPatch.context() as patched:
-        everything_pays.__wrapped__(patched)
+        let_everything_pay(patched)
         found = chains(part.tree, part.steps)
     whole = run_steps(np, part.steps, values)
     with pytest.MonkeyPatch.context() as patched:
@@ -110,6 +114,20 @@ def test_large_transformations_run_in_turns(symmetries):
     assert peak < 2.5 * 8 * n**4
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_pairs_of_both_signs(sign):
+    rng, n, o = np.random.default_rng(6), 46, 46
+    A = rng.standard_normal((n,) * 4)
+    A += sign * A.transpose(1, 0, 2, 3)
+    operands = A, *(rng.standard_normal((n, o)) for _ in range(2))
+    symmetry = "rsqp = srqp" if sign > 0 else "rsqp = -srqp"
+    plan = einsum_plan("rsqp,pi,qa->rsia", *operands, symmetries={0: [symmetry]})
+    (found,) = plan.parts[0].chains
+    assert found.pair is not None and found.pair.sign == sign
+    expected = np.einsum("rsqp,pi,qa->rsia", *operands, optimize=True)
+    np.testing.assert_allclose(plan.run(*operands), expected, rtol=1e-10, atol=1e-10 * abs(expected).max())
+
+
 def test_elements_that_are_not_finite_pass_through_turns():
     rng, n = np.random.default_rng(4), 34
     operands = [rng.standard_normal((n,) * 4), *(rng.standard_normal((n, n)) for _ in range(4))]
@@ -126,4 +144,6 @@ def test_tensors_with_gradients_take_whole_steps():
     result = einsum(TRANSFORMATION, *tensors)
     np.testing.assert_allclose(result.detach().numpy(), einsum(TRANSFORMATION, *arrays), rtol=1e-9, atol=1e-7)
     result.sum().backward()
-    assert tensors[1].grad is not None
+    plain = [torch.tensor(x, requires_grad=k == 1) for k, x in enumerate(arrays)]
+    torch.einsum(TRANSFORMATION, *plain).sum().backward()
+    torch.testing.assert_close(tensors[1].grad, plain[1].grad, rtol=1e-9, atol=1e-6)

@@ -80,13 +80,13 @@ def _label(tree: Tree, first: LoweredStep, second: LoweredStep, orders: Mapping[
     if whole < LARGE or not (pair or all(isinstance(step.operation, MatrixProduct) for step in (first, second))):
         return None
     largest = max(first.operands, key=lambda operand: tree.size(stored(operand, orders)))
+    work = min(tree.size(step.node.loops) for step in (first, second))
+    operands = [operand for operand in (*first.operands, *second.operands) if operand.name != first.node.name]
     for label in (pair.first,) if pair else second.order:
         kept = all(label in labels for labels in (first.node.indices, second.node.indices, largest.indices))
-        work = min(tree.size(step.node.loops) for step in (first, second))
         fits = whole <= SMALL * tree.extent(label) and work >= WORK * tree.extent(label)
-        operands = [operand for operand in (*first.operands, *second.operands) if operand.name != first.node.name]
-        result = _sliced_well(tree, second.order, label)
-        if kept and fits and result and all(_can_be_sliced(tree, operand, label, orders) for operand in operands):
+        sliced = all(_can_be_sliced(tree, operand, label, orders) for operand in operands)
+        if kept and fits and sliced and _sliced_well(tree, second.order, label):
             return label
     return None
 

@@ -23,8 +23,9 @@ from trnqc.contraction.tree import Pair, Tree, TreeNode, union
 from trnqc.expression.operand import Leaf
 from trnqc.expression.spaces import Index
 
-# BLAS packs a long left operand more slowly if its summed labels come first: by this many copies of it. The product of
-# the short operand with it, whose result has the axes the other way round, takes two thirds of the time.
+# BLAS packs a long left operand more slowly if its summed labels come first: by this many copies of it, measured with
+# OpenBLAS for 60 x 216 000 by 60 x 4 to 100 on an AMD EPYC, with AVX-512 and without. The product of the short operand
+# with it, whose result has the axes the other way round, is faster.
 TURNED = 0.65
 # Elements that are copied in the time in which the product of one more pair of matrices is started.
 START = 1000

@@ -112,10 +112,7 @@ def _elements(tree: Tree, operation: MatrixProduct, first: Unary | None, second:
 
 def _matrices(tree: Tree, operation: MatrixProduct, first: Unary | None, second: Unary | None) -> Binary:
     """Return the product of stacked matrices."""
-    stacks = [
-        tuple(tree.extent(label) if label in side.order else 1 for label in operation.batch)
-        for side in (operation.left, operation.right)
-    ]
+    stacks = operation.stacks(tree.extent)
     rows, columns, inner = (
         prod(tree.extent(label) for label in group) for group in (operation.rows, operation.columns, operation.inner)
     )

@@ -7,6 +7,7 @@ the same for all of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from trnqc.contraction.order.symmetric_pairs import Packing
@@ -54,6 +55,14 @@ class MatrixProduct:
         if self.rows and self.columns:
             return "gemm"
         return "gemv" if self.rows or self.columns else "dot"
+
+    def stacks(self, extent: Callable[[str], int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the extents of the stacks of the left and the right matrices, 1 for labels that the side lacks."""
+        left, right = (
+            tuple(extent(label) if label in side.order else 1 for label in self.batch)
+            for side in (self.left, self.right)
+        )
+        return left, right
 
 
 @dataclass(frozen=True)

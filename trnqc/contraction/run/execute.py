@@ -180,10 +180,7 @@ def _by_matrices(
     rows, columns, inner = (
         prod(extents[x] for x in group) for group in (operation.rows, operation.columns, operation.inner)
     )
-    stacks = [
-        tuple(extents[x] if x in side.order else 1 for x in operation.batch)
-        for side in (operation.left, operation.right)
-    ]
+    stacks = operation.stacks(extents.__getitem__)
     a_t = _matrices(left, stacks[0], rows, inner, operation.left.flipped)
     b = _matrices(right, stacks[1], columns, inner, operation.right.flipped)
     result = matmul(library, swapped(a_t), b) if gemm is None else _by_gemm(gemm, a_t, b)
